@@ -1,4 +1,4 @@
-# What icestream stands on. Everything here is in Debian 12 and Ubuntu 24.04.
+# Finds the libraries that icestream needs. All of them are packages of Debian 12 and Ubuntu 24.04.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f chealpix)
@@ -17,7 +17,7 @@ if(NOT xgboost_FOUND)
     "and neither trains nor scores")
 endif()
 
-# It ships no pkg-config file.
+# OpenMP ships no pkg-config file.
 find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)
 
 # ThreadSanitizer does not know libgomp's barriers and would report every parallel loop.
@@ -31,7 +31,7 @@ if(ICESTREAM_CUDA)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # sm_90 machine code, and PTX for whatever comes after it.
+      # Code for sm_90, and PTX for newer devices.
       set(CMAKE_CUDA_ARCHITECTURES "90" CACHE STRING "CUDA architectures")
     endif()
     enable_language(CUDA)

@@ -1,12 +1,15 @@
-# icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR] [PARTLY]): a libFuzzer program fuzz-NAME of exactly these
-# sources (relative to the top folder), and its CTest entry of ICESTREAM_FUZZ_SECONDS seconds with the label `fuzz`.
+# icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR] [PARTLY])
 #
-# PARTLY: the target calls only part of what its sources hold, and the rest may lack what it calls.
-# The sources are compiled by clang, whatever compiles the rest, with the sanitizers address and undefined; an object
-# is shared between the targets that name its source. PACKAGES are names of pkg_check_modules (libtiff_4, jansson …).
-# The seeds lie in tests/fuzz/corpus/NAME (named ones, and what tests/fuzz/long.py has kept of long runs), and in CORPUS;
-# what the fuzzer finds is kept in the build folder, so a later run goes on from there. A crash leaves its input as tests/fuzz/crash-* in the build folder:
-#   build/cpu/tests/fuzz/fuzz-NAME FILE     runs it once
+# Builds the libFuzzer program fuzz-NAME from exactly these sources (paths from the top folder). Adds a CTest entry that
+# runs ICESTREAM_FUZZ_SECONDS seconds and has the label `fuzz`.
+# PACKAGES are names from pkg_check_modules (libtiff_4, jansson …). PARTLY: the target calls only part of its sources;
+# functions that only the rest calls may be missing at link time.
+# Clang compiles the sources with the address and undefined sanitizers, whichever compiler builds the rest. Targets that
+# name the same source share its object.
+# Seeds are read from tests/fuzz/corpus/NAME and from CORPUS. The former holds named seeds and inputs that
+# tests/fuzz/long.py kept from long runs. New inputs stay in the build folder, so that a later run continues from them.
+# A crash leaves its input as tests/fuzz/crash-* in the build folder. To run it once:
+#   build/cpu/tests/fuzz/fuzz-NAME FILE
 set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test")
 
 set(ICESTREAM_CAN_FUZZ OFF)
@@ -36,7 +39,7 @@ function(icestream_add_fuzz name)
     return()
   endif()
   set(kept ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
-  # Objects are shared, so all are compiled with the flags of every package.
+  # Targets share objects, so every object is compiled with the flags of all packages.
   set(include_flags "")
   foreach(package libtiff_4 libpng libjpeg jansson yaml_0_1 sqlite3)
     list(APPEND include_flags ${${package}_CFLAGS})
@@ -49,14 +52,14 @@ function(icestream_add_fuzz name)
   if(f_PARTLY)
     list(APPEND link_flags -no-pie -Wl,--unresolved-symbols=ignore-all)
   endif()
-  # What everything stands on.
+  # Every target needs these sources.
   list(APPEND f_SOURCES common/status.c common/text.c)
   list(REMOVE_DUPLICATES f_SOURCES)
   set(objects "")
   foreach(source ${f_SOURCES})
     string(REPLACE "/" "_" object ${source})
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
-    # One rule an object, however many targets want it.
+    # Each object has one rule, however many targets use it.
     get_property(known DIRECTORY PROPERTY icestream_fuzz_objects)
     if(NOT object IN_LIST known)
       set_property(DIRECTORY APPEND PROPERTY icestream_fuzz_objects ${object})
@@ -76,7 +79,7 @@ function(icestream_add_fuzz name)
   set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${name})
   file(MAKE_DIRECTORY ${found})
   math(EXPR limit "${ICESTREAM_FUZZ_SECONDS} + 110")
-  # libFuzzer by default exits with 77, which here would be a skip.
+  # By default libFuzzer exits with 77, which CTest would count as a skip.
   icestream_add_script_test(fuzz_${name} LABELS fuzz slow TIMEOUT ${limit}
     COMMAND ${program} -error_exitcode=1 -max_total_time=${ICESTREAM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=3072 -max_len=65536
       -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${kept} ${f_CORPUS})

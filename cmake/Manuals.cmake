@@ -1,5 +1,5 @@
-# Manual pages and bash completion of all programs, which print them from their own tables (--manual FORM).
-# Target `docs` writes docs/parameters.md in the same way.
+# Makes manual pages and bash completion. Each program prints them from its own tables (--manual FORM). The target
+# `docs` writes docs/parameters.md in the same way.
 add_custom_target(docs COMMAND ${CMAKE_SOURCE_DIR}/scripts/parameters.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} --write
   COMMENT "docs/parameters.md" VERBATIM)
 add_dependencies(docs programs)

@@ -1,4 +1,4 @@
-# One place for what every target of the project shares.
+# Defines the settings that all targets of the project share.
 add_library(icestream-options INTERFACE)
 target_compile_definitions(icestream-options INTERFACE _GNU_SOURCE ICESTREAM_VERSION="${PROJECT_VERSION}")
 target_compile_options(icestream-options INTERFACE
@@ -13,13 +13,13 @@ if(OpenMP_C_FOUND)
   target_link_libraries(icestream-options INTERFACE ${OpenMP_C_LIBRARIES})
 else()
   target_compile_options(icestream-options INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wno-unknown-pragmas
-    -Wno-unused-parameter>) # a number of threads that only a pragma uses
+    -Wno-unused-parameter>) # a thread count that only a pragma uses
 endif()
 if(ICESTREAM_HAVE_CUDA)
   target_compile_definitions(icestream-options INTERFACE ICESTREAM_HAVE_CUDA)
 endif()
 if(ICESTREAM_SANITIZE)
-  # Function multiversioning resolves before the sanitizers' runtimes are up.
+  # Function multiversioning is resolved before the sanitizers' runtimes have started.
   target_compile_definitions(icestream-options INTERFACE ICESTREAM_NO_MULTIVERSION)
   target_compile_options(icestream-options INTERFACE -fsanitize=${ICESTREAM_SANITIZE} -fno-omit-frame-pointer)
   if(ICESTREAM_SANITIZE MATCHES "undefined")
@@ -28,7 +28,8 @@ if(ICESTREAM_SANITIZE)
   target_link_options(icestream-options INTERFACE -fsanitize=${ICESTREAM_SANITIZE})
 endif()
 
-# icestream_add_stage(NAME SOURCES...): library icestream-stage-NAME (all but main.c, for tests) and program icestream-NAME.
+# icestream_add_stage(NAME SOURCES...): adds the library icestream-stage-NAME (all sources but main.c, for tests) and
+# the program icestream-NAME.
 function(icestream_add_stage name)
   set(sources ${ARGN})
   list(REMOVE_ITEM sources main.c)
@@ -40,9 +41,9 @@ function(icestream_add_stage name)
   install(TARGETS icestream-${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# icestream_add_test(NAME LABELS LABEL... SOURCES FILE... [LIBRARIES LIB...]): a cmocka program and its CTest entry.
-# Exit 77 is a skip, with its reason printed. The target tests_LABEL builds what the tests of a label run, so that a build
-# with sanitizers need not build everything.
+# icestream_add_test(NAME LABELS LABEL... SOURCES FILE... [LIBRARIES LIB...]): adds a cmocka program and its CTest
+# entry. Exit code 77 is a skip; the program prints the reason. The target tests_LABEL builds everything that the tests
+# with this label run, so that a sanitizer build need not build the whole tree.
 function(icestream_add_test name)
   cmake_parse_arguments(t "" "TIMEOUT" "LABELS;SOURCES;LIBRARIES" ${ARGN})
   if(NOT t_TIMEOUT)
@@ -56,7 +57,7 @@ function(icestream_add_test name)
   icestream_test_needs("${t_LABELS}" ${name})
 endfunction()
 
-# icestream_add_script_test(NAME LABELS LABEL... COMMAND ...): a script as a test, under the same rules.
+# icestream_add_script_test(NAME LABELS LABEL... COMMAND ...): adds a script as a test, with the same rules.
 function(icestream_add_script_test name)
   cmake_parse_arguments(t "" "TIMEOUT" "LABELS;COMMAND" ${ARGN})
   if(NOT t_TIMEOUT)
@@ -69,7 +70,8 @@ function(icestream_add_script_test name)
   icestream_test_needs("${t_LABELS}" ${named})
 endfunction()
 
-# icestream_test_needs(LABELS TARGET...): the tests with one of these labels run these targets.
+# icestream_test_needs(LABELS TARGET...): makes tests_LABEL build these targets, because tests with one of these labels
+# run them.
 function(icestream_test_needs labels)
   foreach(label ${labels})
     if(NOT TARGET tests_${label})
@@ -81,7 +83,7 @@ function(icestream_test_needs labels)
   endforeach()
 endfunction()
 
-# BIN: programs of this build; SHARED: real data, where a checkout has it beside it.
+# BIN: folder of this build's programs. SHARED: real data, if it lies beside the checkout.
 function(icestream_test_properties name)
   cmake_parse_arguments(t "" "TIMEOUT" "LABELS" ${ARGN})
   if(ICESTREAM_SANITIZE)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# scripts/packages.sh [--tests]: installs what icestream is built from, on Debian 12 and Ubuntu 24.04.
-# --tests adds what the tests compare with and work with: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile
-# and pyzmq, strace, clang and its libFuzzer, and what checks the form of the sources: clang-format, shellcheck, flake8,
-# and groff and man-db, which read the manual pages.
-# Does nothing, and needs no privileges, when everything is there already.
+# scripts/packages.sh [--tests]: installs the packages that icestream is built from, on Debian 12 and Ubuntu 24.04.
+# --tests adds packages for the tests: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
+# strace, clang and its libFuzzer. It also adds clang-format, shellcheck and flake8, which check the form of the
+# sources, and groff and man-db, which read the manual pages.
+# Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libcmocka-dev)
-# Not every distribution has it; without, crystal-scorer neither trains nor scores.
+# Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
 optional=(libxgboost-dev)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace
@@ -23,7 +23,7 @@ wanted=()
 for package in "${packages[@]}"; do
   is_there "$package" || missing+=("$package")
 done
-for package in "${optional[@]}"; do # one that the lists do not know while they know others will not come
+for package in "${optional[@]}"; do # apt-cache knows other packages but not this one, so waiting will not help
   is_there "$package" || { is_known cmake && ! is_known "$package"; } || wanted+=("$package")
 done
 [ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ] || exit 0
@@ -37,7 +37,7 @@ if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "scripts/packages.sh: run as root, or install sudo: packages are missing: ${missing[*]}" >&2; exit 1; }
   as_root=(sudo)
 fi
-# A list that is a day old names versions that are gone: refresh it first.
+# A package list that is a day old names versions that no longer exist: refresh it first.
 "${as_root[@]}" apt-get update -q
 for package in "${wanted[@]}"; do
   if is_known "$package"; then missing+=("$package"); else echo "not in this distribution: $package"; fi

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# scripts/parameters.sh BIN [--write]: prints docs/parameters.md from the programs in BIN, which list their own
-# parameters. With --write the page in docs/ is replaced; `cmake --build --preset cpu --target docs` does that for the
-# build cpu.
+# scripts/parameters.sh BIN [--write]: prints docs/parameters.md. The programs in BIN list their own parameters. --write
+# replaces the page in docs/; `cmake --build --preset cpu --target docs` does so for the build cpu.
 set -euo pipefail
 bin=${1:?usage: scripts/parameters.sh BIN [--write]}
 page=$(dirname "${BASH_SOURCE[0]}")/../docs/parameters.md

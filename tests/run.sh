@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# tests/run.sh [--ci | --all]: installs what is needed, builds, tests; ends with CTest's summary of preset cpu.
+# tests/run.sh [--ci | --all]: installs packages, builds and tests. Ends with CTest's summary of preset cpu.
 #
 #   tests/run.sh         before a commit, in minutes:
-#     cpu   every test but the labels `slow` and `long`; the fuzz targets are not built
+#     cpu   all tests without the labels `slow` and `long`; no fuzz targets are built
 #     asan  the tests of common and kernels             (AddressSanitizer, UndefinedBehaviorSanitizer)
 #     tsan  the tests of common                         (ThreadSanitizer)
-#     cuda  the kernels are compiled, where nvcc is
-#   tests/run.sh --ci    all that guards a promise of the docs, before a change lands:
-#     cpu   `slow` as well: whole pipelines, faults, RELION on the same data
+#     cuda  compiles the kernels, if nvcc is installed
+#   tests/run.sh --ci    before a change lands: all tests that guard a promise of the docs
+#     cpu   also `slow`: whole pipelines, faults, RELION on the same data
 #     asan  everything but whole pipelines
-#     tsan  stages as well, less `heavy`
-#     cuda  everything is compiled; the tests of common and kernels run, those that need a GPU skip with a reason
-#   tests/run.sh --all   as --ci, and then what is `long`
+#     tsan  also the stages, without `heavy`
+#     cuda  compiles everything and runs the tests of common and kernels; tests that need a GPU skip with a reason
+#   tests/run.sh --all   as --ci, and then the tests with the label `long`
 #
-# With CI=true a test may skip only for want of a GPU, of the right to mount something in a name space of its own
-# (faults_disk_full; faults_disk_refused needs none), or of the real data beside the checkout (../shared/data) where that is
-# not there at all: any other skip fails the run, and so does a build without fuzz targets.
+# With CI=true a test may skip for three reasons only:
+#   - there is no GPU;
+#   - mounting in a mount namespace is not allowed (faults_disk_full; faults_disk_refused needs no mount);
+#   - the folder of real data beside the checkout (../shared/data) does not exist.
+# Any other skip fails the run, and so does a build without fuzz targets.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 failed=()
@@ -29,7 +31,7 @@ case "$mode" in
 esac
 
 say() { printf '\n==== %s (%d s)\n' "$*" "$SECONDS"; }
-step() { # step NAME COMMAND...: runs the command, remembers a failure, goes on
+step() { # step NAME COMMAND...: runs the command, remembers a failure, continues
   local name=$1
   shift
   "$@" || { failed+=("$name"); echo "FAILED: $name"; }
@@ -41,7 +43,7 @@ build() { # build PRESET [TARGET...]
   cmake --build --preset "$preset" ${1:+--target "$@"} >"build/$preset.build.log" 2>&1 ||
     { tail -n 60 "build/$preset.build.log"; return 1; }
 }
-check() { # check BUILD [CTEST ARGUMENT...]; with --quiet as an argument only the summary is shown, or all of a failure
+check() { # check BUILD [CTEST ARGUMENT...]: --quiet prints only the summary, or everything after a failure
   local name=$1 log="$PWD/build/$1.ctest.log"
   shift
   ctest --test-dir "build/$name" --output-on-failure -j 2 "$@" --output-log "$log"
@@ -50,11 +52,11 @@ check() { # check BUILD [CTEST ARGUMENT...]; with --quiet as an argument only th
     if [ "$status" -eq 0 ]; then sed -n '/% tests passed/,$p' "$log"; else cat "$log"; fi ;;
   esac
   if [ "${CI:-}" = true ]; then
-    # CTest lists what skipped as "  12 - name (Skipped)"; tests for a GPU are called gpu_*.
+    # CTest lists skipped tests as " 12 - name (Skipped)". Tests that need a GPU are called gpu_*.
     local skipped
     skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
       grep -v -e '^gpu_' -e '^faults_disk_full$' || true)
-    if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # which need none of it
+    if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # fault tests need no real data
       echo "skipped, since there is no real data in ../shared/data: ${skipped//$'\n'/ }"
     elif [ -n "$skipped" ]; then
       echo "skipped, though this is CI and no GPU is missed: $skipped"

@@ -6,7 +6,7 @@
 
 /* Tiles along a side; rounds of reweighting. */
 enum { TILES = 12, TERMS = BACKGROUND_TERMS, ROUNDS = 12, DIFFERENCES = 2 * TILES * (TILES - 1) };
-/* Of the median residual: below it all weigh the same, beyond it nothing counts. */
+/* In units of the median residual: residuals below LEAST all have the same weight, those above MOST have none. */
 static const double LEAST = 0.3, MOST = 6;
 
 struct slopes {

@@ -1,16 +1,16 @@
-/* Where a micrograph shows no particles: ice crystals, carbon, gold, dirt, and borders that a detector or a program
- * filled.
+/* Finds the parts of a micrograph that cannot hold particles: ice crystals, carbon, gold, dirt, and borders that a
+ * detector or a program filled.
  *
- * Contamination is told from particles by what it does to low frequencies: it takes electrons away over its whole
- * width, whereas particles in focus contrast hardly change the mean over their own width. After a smooth background
- * (illumination, ice thickness) is taken off, the mean over boxes of 1, 0.7, 0.5 and 0.25 of the particle's diameter is
- * compared with the micrograph's usual. "Usual" is the densest interval that holds 30 % of all pixels, so most of a
- * micrograph may be contaminated; of two such modes the brighter is ice. Places beyond the threshold are marked up to
- * half of their contrast, together with what continues them. Then, in what remains, regions wider than a particle that
- * are far rougher than the rest are marked, and islands that contamination cuts off.
+ * Contamination differs from particles at low frequencies: it absorbs electrons over its whole width, whereas particles
+ * in focus contrast hardly change the mean over their own width. The algorithm subtracts a smooth background
+ * (illumination, ice thickness), and compares the mean over boxes of 1, 0.7, 0.5 and 0.25 of the particle's diameter
+ * with the usual mean of the micrograph. "Usual" is the densest interval that holds 30 % of all pixels, so most of a
+ * micrograph may be contaminated; of two such modes the brighter one is ice. Places beyond the threshold are marked up
+ * to half of their contrast, together with their continuations. In the rest of the micrograph the algorithm then marks
+ * regions wider than a particle that are far rougher than their surroundings, and islands cut off by contamination.
  *
- * Objects of the size of a particle that occur often and alike are particles, however strong; only what is far stronger
- * than they are is marked among them. */
+ * Objects of a particle's size that occur often and look alike are particles, however strong they are. Among them only
+ * far stronger objects are marked. */
 #ifndef ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 #define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 
@@ -30,7 +30,7 @@ struct contamination_options {
     double threshold; /* standard deviations of the box means */
     bool bright;      /* contamination is brighter than ice: contrast is inverted */
 };
-/* A threshold that leaves all particles of clean micrographs and takes ice that a person sees at once. */
+/* This threshold spares all particles of clean micrographs, and marks ice that a person sees at once. */
 #define CONTAMINATION_THRESHOLD 10.5
 
 struct contamination;
@@ -40,15 +40,15 @@ enum status contamination_create(const struct contamination_options *options, st
 void contamination_destroy(struct contamination **contamination);
 const struct contamination_options *contamination_options(const struct contamination *contamination);
 
-/* map: [work][work], mean about 0; the micrograph is in `area`. mask: [work][work], 1 where no particle may have its
- * centre, 0 elsewhere and outside of the area. Returns the part of the area that is marked. Allocates nothing; not to
- * be called at once by several threads with the same plan. */
+/* Marks contamination. map: [work][work], mean about 0; the micrograph lies in `area`. mask: [work][work], 1 where no
+ * particle may have its centre, 0 elsewhere and outside the area. Returns the marked part of the area. Allocates
+ * nothing. Only one thread at a time may use a plan. */
 double contamination_run(struct contamination *contamination, const float *map, const struct contamination_area *area,
                          uint8_t *mask);
 
-/* The part of a micrograph [ny][nx] that holds data: without lines at its edges that repeat their neighbours or are
- * constant or no numbers, as left by motion correction, filters and detectors. Looks at a few dozen lines of each edge,
- * and further only where those are filled. An area of nothing (x0 = x1) when all of it is. */
+/* Returns the part of a micrograph [ny][nx] that holds data. Excludes lines at the edges that repeat their neighbours,
+ * are constant, or are NaN, as motion correction, filters and detectors leave them. Looks at a few dozen lines of each
+ * edge, and at more only if these are filled. The area is empty (x0 = x1) if the whole micrograph is filled. */
 struct contamination_area contamination_data_area(const float *micrograph, int nx, int ny);
 
 #endif

@@ -8,37 +8,38 @@
 #include "kernels/contamination/contamination_private.h"
 #include "kernels/quantile/quantile.h"
 
-/* Pixels that a particle is wide after binning, at least: finer detail than that decides nothing here. */
+/* Least width of a particle after binning, px: finer detail does not matter here. */
 enum { WIDTH = 5 };
 enum { LINES = 3 };
-/* Boxes in diameters, and their thresholds in that of the widest: in small boxes particles themselves are strong.
- * Places are continued (LEVEL of the threshold) by the boxes of scale GROWTH, so many diameters far (REACH). */
+/* Widths of the boxes in diameters, and their thresholds in units of the widest box: in small boxes particles
+ * themselves are strong. Marked places are continued (from LEVEL of the threshold) with the boxes of scale GROWTH, up
+ * to REACH diameters away. */
 enum { SCALES = 4, GROWTH = 2 };
 static const double BOXES[SCALES] = {1, 0.7, 0.5, 0.25};
 static const float LEVELS[SCALES] = {1, 1, 1.1f, 1.27f};
 static const float LEVEL = 0.5f;
 static const double REACH = 0.25;
-/* A place is inside of an object whose greatest contrast nearby is at most so many times its own: half way down an edge
- * that a box blurs is where the edge is. */
+/* A place lies inside an object if the greatest contrast nearby is at most so many times its own contrast: a box blurs
+ * an edge, and the true edge is half way down the slope. */
 static const float EDGE = 0.5f;
-/* Part of the pixels in the interval that says what is usual, and its width for a normal distribution of deviation 1. A
- * second, brighter mode is so many widths away at least and at most twice as wide. */
+/* Part of the pixels in the interval that defines "usual", and the width of that interval for a normal distribution of
+ * deviation 1. A second, brighter mode lies at least so many widths away, and is at most twice as wide. */
 static const double USUAL = 0.3, USUAL_WIDTH = 0.7706, MODE_GAP = 4, MODE_WIDTH = 2;
 enum { BINS = 8192 };
-/* Deviations that the histogram reaches to both sides; what is beyond is in its outermost bins. */
+/* The histogram reaches so many deviations to both sides; its outermost bins hold everything beyond. */
 static const double BINS_REACH = 4;
-/* Least deviation, of that of the map: maps without noise. */
+/* Least deviation, relative to the deviation of the map: for maps without noise. */
 static const double LEAST_SPREAD = 1e-3;
-/* Objects of up to ALIKE_AREA diameters² are a population when at least ALIKE_COUNT of them, and half of them, are
- * within ALIKE_SPREAD of their median strength, and within ALIKE_SIZES of the median area; what is ALIKE_OUTLIER times
- * as strong is none of them. */
+/* Objects of up to ALIKE_AREA diameters² are a population if there are at least ALIKE_COUNT, and half of them lie
+ * within ALIKE_SPREAD of their median strength and ALIKE_SIZES of the median area. An object that is ALIKE_OUTLIER
+ * times as strong does not belong to it. */
 enum { ALIKE_COUNT = 4 };
 static const double ALIKE_AREA = 2, ALIKE_SPREAD = 0.3, ALIKE_SIZES = 0.35, ALIKE_OUTLIER = 1.7;
-/* Rough: so many deviations of the logarithm of the local variance above the usual, and so many times its median:
- * particles are rough too. Over a width of so many diameters. */
-enum { EDGE_WIDTH = 1 }; /* bins around what is marked that its edge is in */
+/* A region is rough if the logarithm of its local variance lies so many deviations above the usual, and its variance is
+ * so many times the median: particles are rough too. Measured over so many diameters. */
+enum { EDGE_WIDTH = 1 }; /* bins around a marked place that hold its edge */
 static const double ROUGH_LEVEL = 5, ROUGH_RATIO = 6, ROUGH_WIDTH = 1.5;
-/* Islands of less than this part of the largest free area are cut off. */
+/* Islands smaller than this part of the largest free area count as cut off. */
 static const double ISLAND = 0.03;
 
 struct contamination {
@@ -122,7 +123,7 @@ MULTIVERSION static void add(const float *in, int count, float *sum) {
         sum[i] += in[i];
 }
 
-/* The area of the map in bins, those at its right and lower edge narrower; contamination is dark. */
+/* Bins the area of the map; bins at the right and lower edge are narrower. Contamination becomes dark. */
 static void fill_bins(struct contamination *c, const float *map, const struct contamination_area *a) {
     int width = a->x1 - a->x0, height = a->y1 - a->y0, bin = c->bin;
     c->nx = (width + bin - 1) / bin;
@@ -143,7 +144,7 @@ static void fill_bins(struct contamination *c, const float *map, const struct co
     }
 }
 
-/* The mask at the map's own size; how many pixels are marked. */
+/* Expands the mask to the size of the map; returns the number of marked pixels. */
 static size_t unbin(const struct contamination *c, const struct contamination_area *a, uint8_t *mask) {
     size_t work = (size_t)c->options.work, width = (size_t)(a->x1 - a->x0), marked = 0;
     for (int y = 0; y < c->ny; y++) {
@@ -183,7 +184,8 @@ MULTIVERSION static void subtract(const double *a, const double *b, int count, d
         out[i] = a[i] - b[i];
 }
 
-/* Sums over the boxes of ±half around the pixels of row y, cut at the edges, from a table. line: nx + 1, scratch. */
+/* Computes sums over the boxes of ±half around the pixels of row y, cut at the edges, from a table. line: nx + 1,
+ * scratch. */
 static void box_row(const double *table, int nx, int ny, int y, int half, double *line, double *sums) {
     size_t y0 = y > half ? y - half : 0, y1 = y + half + 1 < ny ? y + half + 1 : ny, stride = (size_t)nx + 1;
     subtract(table + y1 * stride, table + y0 * stride, nx + 1, line);
@@ -196,7 +198,7 @@ static void box_row(const double *table, int nx, int ny, int y, int half, double
     }
 }
 
-/* Pixels of these boxes. */
+/* Returns the number of pixels of such a box. */
 static int box_count(int nx, int ny, int x, int y, int half) {
     int width = (x + half + 1 < nx ? x + half + 1 : nx) - (x > half ? x - half : 0);
     return width * ((y + half + 1 < ny ? y + half + 1 : ny) - (y > half ? y - half : 0));
@@ -207,8 +209,8 @@ static int half_of(double width) {
     return half > 0 ? half : 0;
 }
 
-/* The densest interval of `need` values in a histogram; or, with a `from` beyond 0, the densest above that bin. Bins,
- * first and beyond the last; false when too few values are there. */
+/* Finds the densest interval of `need` values in a histogram; with `from` > 0, the densest one above that bin. Returns
+ * its first bin and the one behind its last; false if there are too few values. */
 static bool densest(const uint32_t *bins, size_t need, int from, int *ret_first, int *ret_end) {
     size_t sum = 0;
     int first = from, best = BINS + 1;
@@ -224,7 +226,7 @@ static bool densest(const uint32_t *bins, size_t need, int from, int *ret_first,
     return best <= BINS;
 }
 
-/* What is usual among values: the middle of their mode, and its deviation. brighter: of two modes take the upper. */
+/* Returns the middle of the mode of the values, and its deviation. brighter: take the brighter of two modes. */
 static void usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
                   float *ret_spread) {
     double sum = 0, squares = 0;
@@ -291,7 +293,7 @@ MULTIVERSION static void score(float *values, size_t count, float middle, float 
         values[i] = fabsf(values[i] - middle) * factor;
 }
 
-/* Adds what is above the level and inside of its object; the strength is in levels. */
+/* Adds pixels that are above the level and inside their object. Strength is in units of the level. */
 MULTIVERSION static void mark(const float *z, const float *widest, size_t count, float level, uint8_t *set,
                               float *strength) {
     float factor = 1 / level;
@@ -301,8 +303,8 @@ MULTIVERSION static void mark(const float *z, const float *widest, size_t count,
         strength[i] = strength[i] > z[i] * factor ? strength[i] : z[i] * factor;
 }
 
-/* Takes the background off, where that makes what is usual narrower: slopes of a large ice crystal are no illumination.
- */
+/* Subtracts the background if that makes the usual values narrower: the slopes of a large ice crystal are not
+ * illumination. */
 static void flatten(struct contamination *c, double diameter) {
     double fit[BACKGROUND_TERMS];
     float middle, spread, flat;
@@ -317,7 +319,7 @@ static void flatten(struct contamination *c, double diameter) {
     sum_table(c->map, false, NULL, c->nx, c->ny, c->sums);
 }
 
-/* The boxes of one scale: what stands out of the usual. */
+/* Marks what differs from the usual in the boxes of one scale. */
 static void mark_scale(struct contamination *c, int scale, double diameter) {
     int half = half_of(BOXES[scale] * diameter);
     float middle, spread, threshold = (float)c->options.threshold, level = threshold * LEVELS[scale];
@@ -339,7 +341,7 @@ static void measure_regions(struct contamination *c, int count) {
     }
 }
 
-/* Takes objects out of the seeds that are as small and as strong as many others: particles. */
+/* Removes objects from the seeds that are as small and as strong as many others: they are particles. */
 static void spare_particles(struct contamination *c, double diameter) {
     int count = regions_label(c->seed, 1, c->nx, c->ny, c->labels, c->stack);
     size_t small = 0, alike = 0;
@@ -363,7 +365,7 @@ static void spare_particles(struct contamination *c, double diameter) {
     }
 }
 
-/* out: whether anything within ±half is set, or is not set. */
+/* Sets out[] where any pixel within ±half is set (is_set) or not set (otherwise). */
 static void near(struct contamination *c, const uint8_t *set, bool is_set, int half, uint8_t *out) {
     sum_table(NULL, false, set, c->nx, c->ny, c->counts);
     for (int y = 0; y < c->ny; y++) {
@@ -374,7 +376,7 @@ static void near(struct contamination *c, const uint8_t *set, bool is_set, int h
     }
 }
 
-/* Marks what is rougher than the rest over more than a particle's width; only where nothing is marked yet counts. */
+/* Marks unmarked regions that are rougher than the rest over more than a particle's width. */
 static void mark_rough(struct contamination *c, double diameter) {
     int nx = c->nx, ny = c->ny, half = half_of(diameter) > 0 ? half_of(diameter) : 1;
     size_t count = 0;
@@ -402,7 +404,7 @@ static void mark_rough(struct contamination *c, double diameter) {
         (float)fmax(middle + ROUGH_LEVEL * spread, quantile_rank(c->values, count, count / 2) + log(ROUGH_RATIO));
     for (size_t i = 0; i < pixels_of(c); i++)
         c->rough[i] = c->mean[i] > level || c->seed[i];
-    /* What is in a square of that width that is rough all over. */
+    /* Marks whole squares of that width that are rough everywhere. */
     half = half_of(ROUGH_WIDTH * diameter) > 0 ? half_of(ROUGH_WIDTH * diameter) : 1;
     near(c, c->rough, false, half, c->grown);
     near(c, c->grown, false, half, c->rough_core);

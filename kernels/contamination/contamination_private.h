@@ -12,8 +12,8 @@ enum { BACKGROUND_TERMS = 5 };
 void background_fit(const float *map, int nx, int ny, double ret_fit[BACKGROUND_TERMS]);
 void background_subtract(const double fit[BACKGROUND_TERMS], float *map, int nx, int ny);
 
-/* Connected regions (4 neighbours) of the pixels where set is `value`: label from 1 in labels, 0 elsewhere. stack: nx
- * ny. Returns how many. */
+/* Labels the connected regions (4 neighbours) of the pixels where `set` is `value`: from 1 in labels, 0 elsewhere.
+ * stack: nx ny. Returns the number of regions. */
 int regions_label(const uint8_t *set, uint8_t value, int nx, int ny, int *labels, int *stack);
 /* Adds the pixels of `grown` that can be reached from `set` in `steps` steps (8 neighbours). stack: nx ny. */
 void regions_grow(uint8_t *set, const uint8_t *grown, int nx, int ny, int steps, int *stack);

@@ -2,10 +2,10 @@
 
 #include "kernels/contamination/contamination.h"
 
-/* A line that differs from its neighbour by less than this part of what lines differ by repeats it; so rounding and
- * JPEG may stand between them. */
+/* A line repeats its neighbour if the two differ by less than this part of the usual difference between lines; so
+ * rounding and JPEG compression do not matter. */
 static const double REPEATED = 0.1;
-/* Lines that may lie outside of repeated ones: what a filter made of the very edge. */
+/* Lines that may lie outside repeated ones: a filter changes the very edge. */
 enum { OUTER = 32, SAMPLES = 512, TYPICAL_LINES = 15 };
 
 /* Lines of a micrograph along one direction, counted from one edge. */
@@ -15,7 +15,8 @@ struct lines {
     int count, length;
 };
 
-/* Mean difference between lines i and i + 1, over some of their pixels; 0 where neither holds numbers. */
+/* Returns the mean difference between lines i and i + 1, over some of their pixels; 0 if neither holds finite
+ * values. */
 static double difference(const struct lines *l, int i) {
     const float *a = l->first + i * l->step;
     int stride = l->length > SAMPLES ? l->length / SAMPLES : 1, count = 0;
@@ -29,7 +30,7 @@ static double difference(const struct lines *l, int i) {
     return count ? sum / count : 0;
 }
 
-/* The median difference of neighbouring lines all over the micrograph. */
+/* Returns the median difference of neighbouring lines all over the micrograph. */
 static double typical(const struct lines *l) {
     double d[TYPICAL_LINES];
     for (int k = 0; k < TYPICAL_LINES; k++) {
@@ -42,7 +43,7 @@ static double typical(const struct lines *l) {
     return d[TYPICAL_LINES / 2];
 }
 
-/* Lines before the first that holds data. */
+/* Counts the lines before the first one that holds data. */
 static int filled(const struct lines *l, double usual) {
     int fill = 0;
     for (int i = 0; i < l->count - 1 && i <= fill + OUTER; i++)
@@ -56,7 +57,7 @@ struct contamination_area contamination_data_area(const float *in, int nx, int n
     struct contamination_area all = {0, 0, nx, ny};
     if (nx < 4 || ny < 4) return all;
     double rows = typical(&top), columns = typical(&left);
-    /* Lines that are alike everywhere, as those of a stripe pattern, are no fill; a constant image is. */
+    /* Lines that are alike everywhere, as in a stripe pattern, are not filled; a constant image is. */
     if (!(rows > 0) && !(columns > 0)) return (struct contamination_area){0};
     double usual = fmax(rows, columns);
     struct contamination_area a = {filled(&left, usual), filled(&top, usual), nx - filled(&right, usual),

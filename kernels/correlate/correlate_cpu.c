@@ -63,7 +63,7 @@ void correlate_destroy(struct correlate **correlate) {
     mem_free(correlate);
 }
 
-/* out = image · conj(f), or image · f when the conjugate of f is meant (sign −1). */
+/* Computes out = image · conj(f); if f stands for its conjugate (sign −1), image · f. */
 MULTIVERSION static void multiply(const float *image, const float *f, size_t count, float sign, float *out) {
     for (size_t i = 0; i < count; i++) {
         float ar = image[2 * i], ai = image[2 * i + 1], br = f[2 * i], bi = sign * f[2 * i + 1];

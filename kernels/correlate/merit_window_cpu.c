@@ -6,8 +6,8 @@
 #include "kernels/correlate/correlate.h"
 #include "kernels/fourier/window.h"
 
-/* A is band-limited to work/2, so A² is to work: on a grid of twice the work size both are sampled without aliasing, and
- * their sums over the circle's pixels are, by Parseval, sums over that grid with the circle cut to its band. */
+/* A is band-limited to work/2, and so A² to work: a grid of twice the work size samples both without aliasing. By
+ * Parseval their sums over the pixels of the circle are sums over that grid, with the circle cut to its band. */
 struct merit_window {
     int size, work, grid;
     double count;  /* pixels of the circle */
@@ -103,6 +103,6 @@ void merit_window_terms(struct merit_window *w, const float *spectrum, const flo
     double area = (double)w->size / w->grid;
     ret_terms->mean = sum * area * area / (w->count + 1);
     ret_terms->power = squares * area * area / (w->count + 1);
-    /* Rounding may leave a little below nothing. */
+    /* Rounding may leave a power a little below 0. */
     if (ret_terms->power < 0) ret_terms->power = 0;
 }

@@ -1,4 +1,4 @@
-/* How grey levels change: Sobel, structure tensor, Laplacian, Hessian. */
+/* Measures how grey levels change: Sobel, structure tensor, Laplacian, Hessian. */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static float *changes_of_sobel(struct drop_features *plan, const float *g, float
     return out;
 }
 
-/* After changes_of_sobel, which leaves the derivatives in planes 2 and 3. */
+/* Runs after changes_of_sobel, which leaves the derivatives in planes 2 and 3. */
 static float *changes_of_tensor(struct drop_features *plan, float *out) {
     const float *gx = plan->plane[2], *gy = plan->plane[3];
     float *xx = plan->plane[4], *xy = plan->plane[5], *yy = plan->plane[6];

@@ -1,4 +1,4 @@
-/* The plan, and what the groups have in common. */
+/* Makes the plan, and what the groups have in common. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,8 +64,8 @@ void drop_features_destroy(struct drop_features **address) {
     *address = NULL;
 }
 
-/* One pass of the filter: line after line, each `step` apart from the next pixel's; lines go on side by side in memory
- * where step is a row, so that the compiler's vectors run over them. */
+/* One pass of the filter: line after line, each `step` apart from the next pixel of a line. If step is a row, lines are
+ * neighbours in memory, and vector instructions run over them. */
 MULTIVERSION static void blur_rows(const float *restrict in, float *restrict out, int side, const float *weights,
                                    int reach) {
     for (int y = 0; y < side; y++) {
@@ -134,7 +134,7 @@ struct drop_moments drop_moments_of(const float *values, int count) {
         fourth += square * square;
     }
     second /= count;
-    /* What is left of a constant by rounding is no variance. */
+    /* A variance this small is the rounding of a constant. */
     if (second <= 1e-12 * mean * mean) return (struct drop_moments){.mean = mean};
     return (struct drop_moments){mean, sqrt(second), third / count / (second * sqrt(second)),
                                  fourth / count / (second * second) - 3};
@@ -145,8 +145,8 @@ void drop_gather(struct drop_features *plan, const float *plane) {
         plan->values[i] = plane[plan->inside[i]];
 }
 
-/* By digits from the last to the first (radix sort), which is ten times as fast as by comparisons. Unsigned integers are
- * in the order of the floats that they are made of. */
+/* Sorts by digits from the last to the first (radix sort), ten times as fast as by comparisons. Floats are mapped to
+ * unsigned integers of the same order. */
 void drop_sort(struct drop_features *plan) {
     enum { BITS = 11, BINS = 1 << BITS, PASSES = 3 };
     uint32_t *keys = (uint32_t *)plan->queue, *other = keys + plan->count;

@@ -1,4 +1,5 @@
-/* What the groups of a drop's features share: the circle in a square patch [side][side] with room around it. */
+/* Declarations shared by the groups of a drop's features: the circle in a square patch [side][side] with a margin
+ * around it. */
 #ifndef ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_PRIVATE_H
 #define ICESTREAM_KERNELS_DROP_FEATURES_DROP_FEATURES_PRIVATE_H
 
@@ -21,16 +22,16 @@ struct drop_features {
     int *votes;                       /* angles × distances */
 };
 
-/* Gaussian of in[side][side] into out; in may be out. Borders repeat. */
+/* Blurs in[side][side] by a Gaussian into out; in may be out. Borders repeat. */
 void drop_blur(const struct drop_features *plan, const float *in, float *out, float *scratch, float sigma);
-/* Sobel's derivatives with kernels of sum 1, along x and y, within the outermost pixel (0 there). */
+/* Computes Sobel's derivatives with kernels of sum 1, along x and y, within the outermost pixel (0 there). */
 void drop_sobel(const struct drop_features *plan, const float *in, float *ret_x, float *ret_y);
 
 struct drop_moments {
     double mean, deviation, skew, kurtosis;
 };
 struct drop_moments drop_moments_of(const float *values, int count);
-/* The circle's pixels of a plane into values, and in ascending order into sorted. */
+/* drop_gather copies the circle's pixels of a plane into values; drop_sort sorts values into sorted. */
 void drop_gather(struct drop_features *plan, const float *plane);
 void drop_sort(struct drop_features *plan);
 float drop_quantile(const struct drop_features *plan, double percent); /* of sorted */

@@ -1,4 +1,4 @@
-/* Evidence of straight lines: votes of edges for lines, and regions of edges that share a direction. */
+/* Finds evidence of straight lines: votes of edges for lines, and regions of edges that share a direction. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static struct edges find_edges(struct drop_features *plan) {
     }
     drop_gather(plan, m);
     drop_sort(plan);
-    /* Where little is to be seen the tenth reaches far down the flanks of edges. */
+    /* If there is little to see, the tenth reaches far down the flanks of edges. */
     float least = fmaxf(drop_quantile(plan, 90), drop_quantile(plan, 99) / 3);
     struct edges edges = {gx, gy, 0};
     for (int i = 0; i < plan->count; i++) {
@@ -100,7 +100,7 @@ struct segment {
     float x, y, angle, length, width, bend; /* angle of the line, 0 to π; bend of the middle, px */
 };
 
-/* Takes all that hangs together with the pixel and points the same way; they lie in queue[0 … count). */
+/* Collects the pixels that are connected with this one and point the same way; they are in queue[0 … count). */
 static int grow(struct drop_features *plan, const struct edges *edges, int seed, int mark) {
     static const int around[8][2] = {{-1, -1}, {0, -1}, {1, -1}, {-1, 0}, {1, 0}, {-1, 1}, {0, 1}, {1, 1}};
     int *queue = plan->queue, count = 1;

@@ -1,5 +1,5 @@
-/* A local Radon transform: means along straight strips through each pixel. Grain averages out along them, edges of
- * crystals do not, and round things bend away. */
+/* Local Radon transform: means along straight strips through each pixel. Grain averages out along strips, edges of
+ * crystals do not, and round objects bend away. */
 #include <math.h>
 #include <string.h>
 
@@ -53,13 +53,13 @@ void drop_strips(struct drop_features *plan, float *out) {
     drop_blur(plan, plan->grey, wide, plan->plane[7], 8);
     for (int i = 0; i < side * side; i++)
         g[i] -= wide[i];
-    /* What lies beyond the circle, the well's rim above all, is not the drop's. */
+    /* Pixels beyond the circle, above all the rim of the well, do not belong to the drop. */
     for (int i = 0; i < side * side; i++)
         if (!plan->is_inside[i]) g[i] = 0;
     for (int h = 0; h < HALVES; h++)
         memset(plan->plane[3 + h], 0, (size_t)side * (size_t)side * sizeof(float));
-    /* From the first to the last pixel of the circle, which lie DROP_MARGIN rows inside: strips that reach further are
-     * cut where the patch ends. */
+    /* From the first to the last pixel of the circle, which lie DROP_MARGIN rows inside the patch: longer strips are
+     * cut at its edge. */
     int from = plan->inside[0], to = plan->inside[plan->count - 1] + 1;
     for (int a = 0; a < ANGLES; a++) {
         double c = cos(M_PI * a / ANGLES), s = sin(M_PI * a / ANGLES);

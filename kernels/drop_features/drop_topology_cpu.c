@@ -1,4 +1,4 @@
-/* Components and holes of what stands out from its surroundings. */
+/* Measures components and holes of what stands out from its surroundings. */
 #include <math.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ struct shape {
     double eccentricity, slimness;   /* slimness: width over length */
 };
 
-/* Takes what hangs together with the seed among pixels labelled `of`, and marks it. eight: neighbours, else four. */
+/* Marks the pixels labelled `of` that are connected with the seed. eight: by eight neighbours, otherwise by four. */
 static int flood(struct drop_features *plan, int seed, int of, int mark, bool eight) {
     const int side = plan->side, steps[8] = {-1, 1, -side, side, -side - 1, -side + 1, side - 1, side + 1};
     int *queue = plan->queue, count = 1;
@@ -119,7 +119,8 @@ static void count_components(struct drop_features *plan, struct topology *t) {
     }
 }
 
-/* What the background beyond the circle does not reach. The ring around the circle belongs to that. */
+/* Counts holes: background that is not connected with the background beyond the circle. The ring around the circle
+ * belongs to the latter. */
 static void count_holes(struct drop_features *plan, struct topology *t) {
     int middle = plan->side / 2;
     flood(plan, (middle - plan->radius - 2) * plan->side + middle, BACKGROUND, OUTSIDE, false);

@@ -13,7 +13,7 @@ enum { SIDE_MAX = 320, AREA_MAX = SIDE_MAX * SIDE_MAX, SMALLEST = 64, SECTORS = 
 static const double EDGE_SHARE = 1.0 / 12, RADIUS_LEAST = 0.15, RADIUS_MOST = 0.75, ALONG = 0.97, INNER_LEAST = 0.45,
                     INNER_SUPPORT = 0.8, COARSE_CIRCLE = 0.3, COARSE_CONTENT = 0.5, CONTRAST_LEAST = 0.002,
                     ONE_WAY_MOST = 0.8;
-/* How often the picture is smoothed for each of three scales, and what its borders spoil. */
+/* How often the picture is smoothed for each of three scales, and the width of borders that smoothing spoils. */
 enum { SMOOTH_FINE = 2, SMOOTH_MIDDLE = 8, SMOOTH_COARSE = 32, BORDER = 12 };
 
 struct edge {
@@ -53,7 +53,7 @@ static void reduce(struct drop_find *f, const float *picture, int nx, int ny) {
         }
 }
 
-/* Binomial of five points, `times` over: sigma = √times px. */
+/* Smooths by a binomial of five points, `times` times: sigma = √times px. */
 static void smooth(const struct drop_find *f, const float *in, float *out, float *scratch, int times) {
     int nx = f->nx, ny = f->ny;
     memcpy(out, in, (size_t)nx * (size_t)ny * sizeof *out);
@@ -115,14 +115,14 @@ static void vote(struct drop_find *f) {
     smooth(f, f->votes, f->smooth, f->steep, 3);
 }
 
-/* Which sectors of each circle around the centre have an edge that lies across the radius. */
+/* Marks the sectors of each circle around the centre that have an edge across the radius. */
 static void count_sectors(struct drop_find *f, double x, double y) {
     int most = (int)(RADIUS_MOST * shorter_side(f));
     memset(f->sectors, 0, sizeof f->sectors);
     for (int i = 0; i < f->edge_count; i++) {
         double dx = (double)f->edges[i].x - x, dy = (double)f->edges[i].y - y, square = dx * dx + dy * dy;
         double along = (double)f->edges[i].gx * dx + (double)f->edges[i].gy * dy;
-        /* Most are gone before anything costly. */
+        /* Most edges are excluded before anything costly. */
         if (along * along < ALONG * ALONG * square || square < 4 || square > (most + 1.0) * (most + 1.0)) continue;
         double r = sqrt(square);
         int sector = (int)((atan2(dy, dx) + M_PI) / (2 * M_PI) * SECTORS) % SECTORS;
@@ -144,7 +144,7 @@ struct candidate {
     int sign;
 };
 
-/* Of the circles around (x, y) with a radius from `least` to `most`, the one of the largest support. */
+/* Returns the circle of the largest support around (x, y) with a radius from `least` to `most`. */
 static struct candidate best_circle(struct drop_find *f, double x, double y, int least, int most) {
     struct candidate best = {x, y, 0, 0, 0};
     count_sectors(f, x, y);
@@ -159,7 +159,7 @@ static struct candidate best_circle(struct drop_find *f, double x, double y, int
     return best;
 }
 
-/* The places with the most votes, each at least 6 px from those before. */
+/* Finds the places with the most votes, each at least 6 px from those before. */
 static int find_centres(struct drop_find *f, int centres[CENTRES][2]) {
     int count = 0;
     for (; count < CENTRES; count++) {
@@ -179,7 +179,7 @@ static int find_centres(struct drop_find *f, int centres[CENTRES][2]) {
     return count;
 }
 
-/* Kåsa 1976: the circle x² + y² = 2 a x + 2 b y + c of least squares, over the edges that support `from`. */
+/* Fits the circle x² + y² = 2 a x + 2 b y + c by least squares to the edges that support `from` (Kåsa 1976). */
 static void fit_once(const struct drop_find *f, const struct candidate *from, struct drop_circle *ret_circle) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0, sz = 0, sxz = 0, syz = 0;
     for (int i = 0; i < f->edge_count; i++) {
@@ -202,7 +202,7 @@ static void fit_once(const struct drop_find *f, const struct candidate *from, st
     *ret_circle = (struct drop_circle){from->x + cx, from->y + cy, sqrt(square), from->support, false};
 }
 
-/* An edge is as wide as the smoothing, and radii next to each other have the same support: the fit finds its middle. */
+/* Finds the middle of an edge: an edge is as wide as the smoothing, and neighbouring radii have the same support. */
 static void fit(const struct drop_find *f, struct candidate from, struct drop_circle *ret_circle) {
     for (int i = 0; i < 4; i++) {
         fit_once(f, &from, ret_circle);
@@ -212,7 +212,7 @@ static void fit(const struct drop_find *f, struct candidate from, struct drop_ci
     }
 }
 
-/* Steps to the neighbouring centre of more support, as long as there is one. */
+/* Steps to the neighbouring centre of more support as long as there is one. */
 static struct candidate climb(struct drop_find *f, struct candidate best, int least, int most) {
     for (int step = 0; step < 8; step++) {
         struct candidate from = best;
@@ -248,7 +248,7 @@ static struct candidate search(struct drop_find *f) {
     return inner.support >= INNER_SUPPORT * best.support && inner.support >= DROP_FIND_SUPPORT ? inner : best;
 }
 
-/* Variance of a − b, away from the borders: there an inclined picture is bent by what lies outside of it. */
+/* Returns the variance of a − b away from the borders: near them repeated borders bend an inclined picture. */
 static double difference(const struct drop_find *f, const float *a, const float *b) {
     double sum = 0, squares = 0, count = 0;
     for (int y = BORDER; y < f->ny - BORDER; y++)
@@ -261,7 +261,7 @@ static double difference(const struct drop_find *f, const float *a, const float 
     return count > 0 ? fmax(squares / count - sum / count * (sum / count), 0) : 0;
 }
 
-/* The share of edges that lie alike: 1 for stripes, 0 where all directions are as frequent. */
+/* Returns the share of edges that are parallel: 1 for stripes, 0 if all directions are equally frequent. */
 static double one_way(const struct drop_find *f) {
     double c = 0, s = 0;
     for (int i = 0; i < f->edge_count; i++) {
@@ -272,9 +272,9 @@ static double one_way(const struct drop_find *f) {
     return f->edge_count > 0 ? hypot(c, s) / f->edge_count : 1;
 }
 
-/* How much of what differs at one scale still does at the next, whose area is four times as large: noise keeps a quarter
- * of its variance, what has edges all of it, and light that falls off towards a side is in neither. 0: nothing does. All
- * but `small` and the edges is used up. */
+/* Returns how much of the variance at one scale remains at the next, whose area is four times as large: noise keeps a
+ * quarter, edges keep all; light that falls off towards a side is in neither. 0: nothing remains. Overwrites all planes
+ * but `small`, and the edges. */
 static double coarseness(struct drop_find *f) {
     double mean = 0;
     for (int i = 0; i < f->nx * f->ny; i++)
@@ -302,7 +302,7 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
     bool circular = best.support >= DROP_FIND_SUPPORT;
     double coarse = coarseness(f);
     if (!circular && coarse >= COARSE_CONTENT && one_way(f) < ONE_WAY_MOST) {
-        /* What a drop holds that leaves no room for its edge. */
+        /* The drop fills the picture and leaves no room for its edge. */
         double half = (nx < ny ? nx : ny) / 2.0;
         *ret_circle = (struct drop_circle){(nx - 1) / 2.0, (ny - 1) / 2.0, half, best.support, true};
         return STATUS_OK;
@@ -311,7 +311,7 @@ enum status drop_find_run(struct drop_find *f, const float *picture, int nx, int
             "no drop found: the best circle is visible over %.0f %% of its edge, where "
             "%.0f %% are expected, and besides there is noise, or stripes, or nothing",
             100 * best.support, 100 * DROP_FIND_SUPPORT);
-    /* Light that falls off around a point is circular too. */
+    /* Light that falls off around a point is circular, too. */
     FAIL_IF(coarse < COARSE_CIRCLE, err, STATUS_NOT_FOUND, "no drop found: nothing is seen but noise and uneven light");
     struct drop_circle circle;
     fit(f, best, &circle);

@@ -1,10 +1,10 @@
-/* Particles cut out of a micrograph: window, Fourier cropping, background ramp, normalisation, inversion, in this
+/* Cuts particles out of a micrograph: window, Fourier cropping, background ramp, normalisation, inversion, in this
  * order.
  *
- * Window: the pixel (trunc x, trunc y) of the micrograph becomes index box/2; what lies outside the micrograph takes
- * the value of the nearest edge pixel. Cropping keeps logical frequencies up to size/2 and the grey values' mean.
- * Background: pixels of the final box farther than background_radius from its centre; a plane fitted to them by least
- * squares is taken from every pixel, then their mean becomes 0 and their standard deviation 1. */
+ * Window: the pixel (trunc x, trunc y) of the micrograph becomes index box/2; pixels outside the micrograph get the
+ * value of the nearest edge pixel. Cropping keeps logical frequencies up to size/2 and the mean of the grey values.
+ * Background: the pixels of the final box farther than background_radius from its centre. A plane fitted to them by
+ * least squares is subtracted from every pixel; then their mean becomes 0 and their standard deviation 1. */
 #ifndef ICESTREAM_KERNELS_EXTRACT_EXTRACT_H
 #define ICESTREAM_KERNELS_EXTRACT_EXTRACT_H
 
@@ -24,14 +24,14 @@ struct extract; /* plans and scratch, one per thread */
 enum status extract_create(const struct extract_options *options, struct extract **ret_extract, struct err *err);
 void extract_destroy(struct extract **extract);
 
-/* Whether the pixel that (x, y) is truncated to lies in the micrograph. */
+/* Returns whether the pixel (trunc x, trunc y) lies in the micrograph. */
 bool extract_inside(int nx, int ny, double x, double y);
 
-/* The window alone. (x, y) must be inside. out: box². */
+/* Cuts out the window only. (x, y) must be inside. out: box². */
 void extract_window(const float *micrograph, int nx, int ny, double x, double y, int box, float *out);
 
-/* One particle; (x, y) must be inside. out: size² floats. False when the background has no variance: its values are
- * then left as the ramp's removal made them. */
+/* Cuts out one particle; (x, y) must be inside. out: size² floats. Returns false if the background has no variance: the
+ * particle is then not normalised, only its ramp is removed. */
 bool extract_particle(struct extract *extract, const float *micrograph, int nx, int ny, double x, double y, float *out);
 
 #endif

@@ -15,7 +15,8 @@ struct extract {
     double inverse_fit[9]; /* of the normal equations of the plane */
 };
 
-/* Columns |j| of the row at height i that lie within the radius: from half - reach to half + reach. -1: none. */
+/* Returns the reach of the radius in the row at height i: columns half - reach to half + reach lie within it. -1:
+ * none. */
 static int reach_of(int i, int radius) {
     int rest = radius * radius - i * i;
     return rest < 0 ? -1 : (int)floor(sqrt((double)rest) + 1e-9);
@@ -35,7 +36,7 @@ static void invert_symmetric(const double m[9], double out[9]) {
     out[8] = (m[0] * m[4] - m[1] * m[3]) / det;
 }
 
-/* What row `y` of the final box has of background: columns 0 .. left-1 and right .. size-1. */
+/* Returns the background columns of row `y` of the final box: 0 .. left-1 and right .. size-1. */
 static void background_spans(const struct extract *e, int y, int *ret_left, int *ret_right) {
     int size = e->options.size, half = size / 2, reach = e->inner[y];
     *ret_left = reach < 0 ? size : half - reach > 0 ? half - reach : 0;

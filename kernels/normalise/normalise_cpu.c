@@ -22,7 +22,7 @@ static float noise(uint64_t seed, uint64_t index) {
     return sqrtf(-2 * logf(u)) * cosf((float)(2 * M_PI) * v);
 }
 
-/* Over what differs from `centre` by `reach` at most. */
+/* Sums the pixels that differ from `centre` by `reach` at most. */
 MULTIVERSION static void row_sums(const float *row, int n, double origin, float centre, float reach, double *sum,
                                   double *squares, int *count) {
     double s = 0, q = 0;
@@ -52,7 +52,8 @@ struct moments {
     double mean, deviation, count; /* deviation 0: constant */
 };
 
-/* Rows are summed in bands, and the bands in order, so that the result does not depend on how many threads there are. */
+/* Rows are summed in bands, and the bands in order, so that the result does not depend on how many threads there
+ * are. */
 enum { BANDS = 64 };
 
 static struct moments measure(const float *in, int nx, int ny, float centre, float reach, int threads) {
@@ -81,7 +82,7 @@ static struct moments measure(const float *in, int nx, int ny, float centre, flo
     double mean = count > 0 ? sum / count : 0;
     double variance = count > 0 ? squares / count - mean * mean : 0;
     mean += origin;
-    /* A constant image leaves rounding here, relative to its own size. */
+    /* A constant image leaves rounding errors of this size, relative to its own values. */
     double least = 1e-14 * mean * mean;
     return (struct moments){mean, variance > least && isfinite(variance) ? sqrt(variance) : 0, count};
 }

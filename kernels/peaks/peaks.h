@@ -1,4 +1,4 @@
-/* Local maxima of a map of merits, and which of close ones stay. */
+/* Finds local maxima of a map of merits, and prunes close ones. */
 #ifndef ICESTREAM_KERNELS_PEAKS_PEAKS_H
 #define ICESTREAM_KERNELS_PEAKS_PEAKS_H
 
@@ -36,26 +36,26 @@ enum status peak_list_append(struct peak_list *list, const struct peak_list *mor
 struct peak_search {
     int nx, ny;
     int x0, y0, x1, y1;       /* x0 ≤ x < x1 and y0 ≤ y < y1 */
-    float threshold;          /* merit ≥ it */
-    const uint8_t *bad;       /* not here, where not 0; or NULL */
+    float threshold;          /* least merit of a peak */
+    const uint8_t *bad;       /* [ny][nx] no peaks where not 0; or NULL */
     bool all_neighbours;      /* the four neighbours must reach the threshold too */
     bool fractional;          /* top of the parabolas through the neighbours instead of whole pixels */
-    const uint16_t *template; /* map of the template of each pixel; or NULL: the one that the call names */
+    const uint16_t *template; /* [ny][nx] the template of each pixel; NULL: the `template` of peaks_find */
 };
 
 /* Adds the pixels that no 4-neighbour exceeds; a plateau counts once, at its first pixel in raster order. rotation may
- * be NULL (0). Values that are no numbers are never peaks. */
+ * be NULL (0). NaN is never a peak. */
 enum status peaks_find(const struct peak_search *search, const float *merit, const uint16_t *rotation, int template,
                        struct peak_list *list, struct err *err);
 
-/* Best first; each stays that has no better one nearer than `distance` (px). The list is left in order of merit; of equal
- * merits the earlier comes first. */
+/* Goes through the peaks from the best on, and keeps each peak that has no kept one nearer than `distance` (px). Leaves
+ * the list in order of merit; of equal merits the earlier comes first. */
 enum status peaks_prune_greedy(struct peak_list *list, double distance, struct err *err);
 
-/* The rule of RELION's picker within one list: clusters grow over gaps < radius; in each, the best stays and what is
- * nearer to it than `distance` goes, until none is left. */
+/* Applies the rule of RELION's picker within one list: peaks with gaps < radius form a cluster; in each cluster the
+ * best peak stays and those nearer to it than `distance` are removed, again and again until all are handled. */
 enum status peaks_prune_clusters(struct peak_list *list, double radius, double distance, struct err *err);
-/* …and at last every peak goes whose nearest other is at `distance` or less: both of a close pair. */
+/* Removes every peak that has another at `distance` or less: both of a close pair. The last step of RELION's rule. */
 enum status peaks_drop_close_pairs(struct peak_list *list, double distance, struct err *err);
 
 #endif

@@ -35,7 +35,7 @@ enum status peak_list_append(struct peak_list *list, const struct peak_list *mor
     return STATUS_OK;
 }
 
-/* Top of the parabola through three values, as an offset from the middle one. */
+/* Returns the top of the parabola through three values, as an offset from the middle one. */
 static float top(float before, float here, float after) {
     float curvature = before - 2 * here + after;
     if (!(curvature < 0)) return 0;
@@ -57,7 +57,7 @@ static bool is_peak(const struct peak_search *s, const float *merit, int x, int 
     return true;
 }
 
-/* Marks what may be a peak in a row that has neighbours on all sides: flags[x] for x0 ≤ x < x1. */
+/* Marks possible peaks of a row that has neighbours on all sides: flags[x] for x0 ≤ x < x1. */
 MULTIVERSION static void mark_tops(const float *row, int nx, int x0, int x1, float threshold, uint8_t *flags) {
     const float *up = row - nx, *down = row + nx;
     for (int x = x0; x < x1; x++)
@@ -104,7 +104,7 @@ static double distance2(const struct peak *a, const struct peak *b) {
     return dx * dx + dy * dy;
 }
 
-/* Cells so small that each holds one kept peak at most, over the rectangle that the peaks lie in. */
+/* Cells over the rectangle of the peaks, so small that each holds at most one kept peak. */
 struct cells {
     double side;
     float x0, y0;
@@ -124,13 +124,14 @@ static struct cells grid(const struct peak_list *list, double distance) {
     return (struct cells){side, x0, y0, (int)((x1 - x0) / side) + 1, (int)((y1 - y0) / side) + 1};
 }
 
-/* The cells that may hold a peak nearer than the distance, nearest cells first: most peaks of noise have one beside them. */
+/* The cells that may hold a peak nearer than the distance, nearest cells first: most peaks of noise have one beside
+ * them. */
 static const signed char AROUND[][2] = {{0, 0},  {1, 0},   {-1, 0},  {0, 1},  {0, -1}, {1, 1},  {1, -1},
                                         {-1, 1}, {-1, -1}, {2, 0},   {-2, 0}, {0, 2},  {0, -2}, {2, 1},
                                         {2, -1}, {-2, 1},  {-2, -1}, {1, 2},  {1, -2}, {-1, 2}, {-1, -2},
                                         {2, 2},  {2, -2},  {-2, 2},  {-2, -2}};
 
-/* Whether a kept peak is nearer to `peak`, which lies in cell (cx, cy), than the distance. */
+/* Returns whether a kept peak is nearer than the distance to `peak`, which lies in cell (cx, cy). */
 static bool crowded(const struct peak_list *list, const struct cells *g, const struct peak *peak, int cx, int cy,
                     double distance) {
     for (size_t i = 0; i < sizeof AROUND / sizeof *AROUND; i++) {
@@ -162,8 +163,8 @@ static enum status fit_sort(struct peak_list *list, struct err *err) {
     return STATUS_OK;
 }
 
-/* By merit, best first: three passes of a stable distribution of indices, instead of a comparison's function call for
- * each of tens of thousands of peaks of noise. */
+/* Sorts by merit, best first: three passes of a stable distribution of indices. A comparison function would be called
+ * for each of tens of thousands of noise peaks. */
 static enum status sort_by_merit(struct peak_list *list, struct err *err) {
     TRY(fit_sort(list, err));
     uint32_t *from = list->keys, *to = list->keys + list->sort_capacity;
@@ -192,7 +193,7 @@ static enum status sort_by_merit(struct peak_list *list, struct err *err) {
 enum status peaks_prune_greedy(struct peak_list *list, double distance, struct err *err) {
     if (list->count == 0) return STATUS_OK;
     TRY(sort_by_merit(list, err));
-    /* Peaks are whole pixels or nearly: nearer than this there are none. */
+    /* Peaks lie at whole pixels or nearly so: none are nearer than this. */
     if (!(distance > 0.5)) return STATUS_OK;
     struct cells g = grid(list, distance);
     size_t cells = (size_t)g.nx * g.ny;
@@ -215,7 +216,7 @@ enum status peaks_prune_greedy(struct peak_list *list, double distance, struct e
     return STATUS_OK;
 }
 
-/* Collects into members[] everything that hangs together with `seed`; returns how many. */
+/* Collects all peaks connected with `seed` into members[]; returns their number. */
 static size_t grow(const struct peak_list *list, size_t seed, double radius, bool *taken, size_t *members) {
     size_t count = 0;
     members[count++] = seed;
@@ -229,7 +230,7 @@ static size_t grow(const struct peak_list *list, size_t seed, double radius, boo
     return count;
 }
 
-/* Emits the best of the members and strikes out what is close to it, until all are gone. */
+/* Emits the best of the members and removes those close to it, until none are left. */
 static void thin(const struct peak_list *list, size_t *members, size_t count, double distance, bool *keep) {
     while (count > 0) {
         size_t best = members[0], left = 0;

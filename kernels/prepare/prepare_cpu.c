@@ -42,7 +42,7 @@ static int distance(int row, int kx, int box) {
     return (int)floor(sqrt((double)kx * kx + (double)ky * ky) + 0.5);
 }
 
-/* The shell of a half-plane pixel, or -1 for duplicates and what lies beyond the last shell. */
+/* Returns the shell of a half-plane pixel, or -1 for duplicates and pixels beyond the last shell. */
 static int shell_of(int row, int kx, int box) {
     if (kx == 0 && row > box / 2) return -1;
     int shell = distance(row, kx, box);
@@ -103,7 +103,7 @@ static inline int around(int i, int n) {
     return i < 0 ? i + n : i;
 }
 
-/* Pixels that leave at one edge come in at the other: only phases change. */
+/* Shifts cyclically: only phases change. */
 static void shift_around(struct prepare *p, const float *image, const struct prepare_options *o) {
     int n = p->box, split = around(o->shift_x, n);
     float scale = (float)o->scale;
@@ -132,7 +132,7 @@ static void shift_and_scale(struct prepare *p, const float *image, const struct 
     }
 }
 
-/* `image` masked; it may be p->masked. */
+/* Masks `image`, which may be p->masked. */
 static void mask_image(struct prepare *p, const float *image) {
     size_t count = (size_t)p->box * (size_t)p->box;
     double sum = 0;
@@ -152,8 +152,8 @@ static void transform(struct prepare *p, float *image, float *half) {
         half[i] *= norm;
 }
 
-/* p->half, the transform of the masked image, becomes that of both bands masked by themselves. Masking is linear: of
- * the upper band it gives what it gives of the image, less what it gives of the lower band. */
+/* Replaces p->half, the transform of the masked image, by the transform of both bands masked by themselves. Masking is
+ * linear: the masked upper band is the masked image less the masked lower band. */
 static void part_bands(struct prepare *p, int shared) {
     int columns = p->box / 2 + 1;
     transform(p, p->shifted, p->low);

@@ -4,11 +4,11 @@
 
 #include <stddef.h>
 
-/* The value of rank `rank` (0: the least) among count > rank finite values, exactly; three passes over them. */
+/* Returns the exact value of rank `rank` (0: the least) among count > rank finite values, in three passes. */
 float quantile_rank(const float *values, size_t count, size_t rank);
 
-/* Median (rank count/2) and standard deviation from the median of the absolute deviations from it (× 1.4826). values are
- * overwritten. Zeros when there are none. */
+/* Returns the median (rank count/2), and the standard deviation as 1.4826 × the median absolute deviation from it.
+ * Overwrites values. Returns zeros if count is 0. */
 void quantile_robust(float *values, size_t count, float *ret_median, float *ret_deviation);
 
 #endif

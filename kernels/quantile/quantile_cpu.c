@@ -6,7 +6,7 @@
 
 enum { BITS = 11, BINS = 1 << BITS };
 
-/* Unsigned integers in the order of the floats they are made of. */
+/* Maps floats to unsigned integers of the same order. */
 static uint32_t ordered(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -20,7 +20,8 @@ static float unordered(uint32_t key) {
     return value;
 }
 
-/* Digit by digit from the top: a histogram of the digit among the values that share the digits found so far. */
+/* Finds the value digit by digit from the top: a histogram of one digit among the values that share the digits found so
+ * far. */
 float quantile_rank(const float *values, size_t count, size_t rank) {
     uint32_t prefix = 0, mask = 0;
     for (int shift = 32 - BITS; mask != 0xffffffffu; shift = shift > BITS ? shift - BITS : 0) {

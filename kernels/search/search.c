@@ -11,9 +11,17 @@
 
 struct search {
     struct search_options options;
-    struct search_cpu *cpu;
-    struct search_cuda *cuda;
+    const struct search_work *work; /* for the kind of device */
+    void *state;                    /* of the work */
 };
+
+/* Returns NULL if this build has no such device. */
+static const struct search_work *work_of(enum device_kind kind) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (kind == DEVICE_CUDA) return &search_cuda_work;
+#endif
+    return kind == DEVICE_CPU ? &search_cpu_work : NULL;
+}
 
 static enum status check(const struct search_options *o, const float *templates, struct err *err) {
     FAIL_IF(o->size % 2 || o->work % 2 || o->work < 2 || o->work > o->size || o->nx < 1 || o->ny < 1 ||
@@ -36,22 +44,22 @@ static enum status check(const struct search_options *o, const float *templates,
     return STATUS_OK;
 }
 
-static enum status build(struct search *s, const float *templates, struct err *err) {
+static enum status build(struct search *s, const float *templates, const struct search_tuning *tuning,
+                         struct err *err) {
     TRY(check(&s->options, templates, err));
-    if (s->options.device.kind == DEVICE_CPU) return search_cpu_create(&s->options, templates, &s->cpu, err);
-#ifdef ICESTREAM_HAVE_CUDA
-    return search_cuda_create(&s->options, templates, &s->cuda, err);
-#else
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: a search can run on the CPU only");
-#endif
+    s->work = work_of(s->options.device.kind);
+    FAIL_IF(s->work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: a search can run on the CPU only");
+    return s->work->create(&s->options, templates, tuning, &s->state, err);
 }
 
-enum status search_create(const struct search_options *options, const float *templates, struct search **ret_search,
-                          struct err *err) {
+enum status search_create_as(const struct search_options *options, const float *templates,
+                             const struct search_tuning *tuning, struct search **ret_search, struct err *err) {
     struct search *s = NULL;
     TRY(mem_new(1, sizeof *s, "search", &s, err));
     s->options = *options;
-    enum status status = build(s, templates, err);
+    if (s->options.threads < 1) s->options.threads = 1;
+    enum status status = build(s, templates, tuning, err);
     if (status != STATUS_OK) {
         search_destroy(&s);
         return status;
@@ -60,13 +68,20 @@ enum status search_create(const struct search_options *options, const float *tem
     return STATUS_OK;
 }
 
+enum status search_create(const struct search_options *options, const float *templates, struct search **ret_search,
+                          struct err *err) {
+    const struct search_tuning fastest = {0};
+    return search_create_as(options, templates, &fastest, ret_search, err);
+}
+
 void search_destroy(struct search **search) {
     if (!*search) return;
-    search_cpu_destroy(&(*search)->cpu);
-#ifdef ICESTREAM_HAVE_CUDA
-    search_cuda_destroy(&(*search)->cuda);
-#endif
+    if ((*search)->state) (*search)->work->destroy((*search)->state);
     mem_free(search);
+}
+
+void *search_state(struct search *search) {
+    return search->state;
 }
 
 const struct search_options *search_options(const struct search *search) {
@@ -76,10 +91,7 @@ const struct search_options *search_options(const struct search *search) {
 enum status search_run(struct search *search, const struct search_input *input, const struct ctf *ctf, uint64_t seed,
                        struct search_maps *maps, struct err *err) {
     TRY(search_maps_fit(search, maps, err));
-#ifdef ICESTREAM_HAVE_CUDA
-    if (search->cuda) return search_cuda_run(search->cuda, input, ctf, seed, maps, err);
-#endif
-    return search_cpu_run(search->cpu, input->host, ctf, seed, maps, err);
+    return search->work->run(search->state, input, ctf, seed, maps, err);
 }
 
 enum status search_maps_fit(const struct search *search, struct search_maps *maps, struct err *err) {
@@ -87,22 +99,22 @@ enum status search_maps_fit(const struct search *search, struct search_maps *map
     return search_maps_shape(&o->device, o->work, o->count, o->per_template, maps, err);
 }
 
-/* The next `bytes` of a block that is being handed out, aligned to cache lines; NULL while it is only measured. */
+/* Returns the next `bytes` of a block, aligned to cache lines; NULL while sizes are only measured. */
 static void *take(char *block, size_t *used, size_t bytes) {
     void *part = block ? block + *used : NULL;
     *used += (bytes + 63) / 64 * 64;
     return part;
 }
 
-/* Lays the maps out in `block`; how many bytes they need. */
+/* Lays the maps out in `block`; returns the number of bytes they need. */
 static size_t lay_out(struct search_maps *m, char *block) {
     size_t pixels = (size_t)m->work * m->work, used = 0, count = (size_t)m->count;
     m->image = take(block, &used, pixels * sizeof *m->image);
     m->mu = take(block, &used, pixels * sizeof *m->mu);
     m->sigma = take(block, &used, pixels * sizeof *m->sigma);
     m->score = take(block, &used, pixels * sizeof *m->score);
-    m->template = take(block, &used, pixels * sizeof *m->template);
-    m->rotation = take(block, &used, pixels * sizeof *m->rotation);
+    m->best_template = take(block, &used, pixels * sizeof *m->best_template);
+    m->best_rotation = take(block, &used, pixels * sizeof *m->best_rotation);
     m->terms = take(block, &used, count * sizeof *m->terms);
     m->scores = m->per_template ? take(block, &used, count * pixels * sizeof *m->scores) : NULL;
     m->rotations = m->per_template ? take(block, &used, count * pixels * sizeof *m->rotations) : NULL;
@@ -148,10 +160,10 @@ void search_keep_best(const float *score, const uint16_t *rotation, int t, struc
     size_t pixels = (size_t)maps->work * maps->work;
     if (t == 0) {
         memcpy(maps->score, score, pixels * sizeof *score);
-        memcpy(maps->rotation, rotation, pixels * sizeof *rotation);
-        memset(maps->template, 0, pixels * sizeof *maps->template);
+        memcpy(maps->best_rotation, rotation, pixels * sizeof *rotation);
+        memset(maps->best_template, 0, pixels * sizeof *maps->best_template);
     } else
-        keep_best(score, rotation, (uint16_t)t, pixels, maps->score, maps->template, maps->rotation);
+        keep_best(score, rotation, (uint16_t)t, pixels, maps->score, maps->best_template, maps->best_rotation);
 }
 
 void search_maps_combine(struct search_maps *maps) {
@@ -165,6 +177,19 @@ float search_noise(const struct search_options *options, int rings, const double
     for (int ring = 0; ring < rings; ring++)
         if (count[ring] >= SEARCH_RING_COEFFICIENTS) least = fmin(least, power[ring] / count[ring] / pixels);
     return isfinite(least) ? (float)sqrt(least / circle_count(options->box, options->radius)) : 0;
+}
+
+struct template_spectra_options search_spectra_options(const struct search_options *o, size_t memory_limit) {
+    return (struct template_spectra_options){.size = o->size,
+                                             .work = o->work,
+                                             .band = o->band,
+                                             .box = o->box,
+                                             .radius = o->radius,
+                                             .count = o->count,
+                                             .rotations = o->rotations,
+                                             .invert = o->invert,
+                                             .memory_limit = memory_limit,
+                                             .threads = o->threads};
 }
 
 struct whiten_options search_whiten_options(const struct search_options *o) {

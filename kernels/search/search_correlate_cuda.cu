@@ -1,8 +1,9 @@
-/* Correlations through cuFFT, for sizes that search_fused_cuda.cu has not: products of some rotations, their batched
- * transform, the best of them so far per pixel; and scores from the best of a template, for both ways of correlating.
+/* Correlates through cuFFT, for sizes that search_fused_cuda.cu does not have: products of some rotations, their
+ * batched transform, the best of them so far per pixel. Computes scores from the best of a template for both ways of
+ * correlating.
  *
- * A transform serves two rotations, psi and psi + 180°, where the number of rotations is even: the second product is
- * with its conjugate. "Pair" p of a template is rotation p with its second half, or alone. */
+ * If the number of rotations is even, a transform serves two rotations, psi and psi + 180°: the second product uses the
+ * conjugate. "Pair" p of a template is rotation p with its second half, or alone. */
 #include "kernels/search/search_plan.cuh"
 
 enum { THREADS = 256 };
@@ -15,7 +16,7 @@ static __device__ inline float2 times(float2 a, float2 f) {
     return make_float2(a.x * f.x - a.y * f.y, a.y * f.x + a.x * f.y);
 }
 
-/* Products with kept transforms, two complex values a thread: blockIdx.y is the pair. */
+/* Multiplies with kept transforms, two complex values a thread: blockIdx.y is the pair. */
 static __global__ void multiply_kept(const float4 *image, const float4 *rotated, size_t count, bool both, float4 *out) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
@@ -77,7 +78,7 @@ static __global__ void keep_best(const float4 *maps, size_t count, int pairs, bo
     best[2 * i + 1] = make_ulonglong2(packed[2], packed[3]);
 }
 
-enum status search_correlate_run(search_device *s, int t, err *err) {
+enum status search_correlate_run(search_cuda *s, int t, err *err) {
     if (s->fused) return search_fused_run(s, t, err);
     bool both = s->turn < s->o.rotations;
     float2 *products = (float2 *)s->scratch;
@@ -95,7 +96,7 @@ enum status search_correlate_run(search_device *s, int t, err *err) {
             multiply_turned<<<blocks, THREADS, 0, s->stream>>>(s->prepared, s->templates, t, first, both, products);
         }
         LAUNCH_TRY(err, "the products");
-        /* A last batch that is not full transforms what the one before left, for nothing. */
+        /* A last batch that is not full also transforms leftovers of the batch before, which are ignored. */
         CUFFT_TRY(cufftExecC2R(s->batch_inverse, products, maps), err, "the correlations");
         keep_best<<<blocks_for(s->pixels / 4, THREADS), THREADS, 0, s->stream>>>(
             (const float4 *)maps, s->pixels / 4, pairs, both, first, s->turn, first == 0, (ulonglong2 *)s->best);
@@ -111,7 +112,7 @@ struct score_maps {
     uint16_t *rotations;
 };
 
-/* The next template finds `best` cleared. */
+/* Clears `best` for the next template. */
 static __global__ void score(unsigned long long *best, const double *terms, const float *mu, const float *sigma,
                              size_t count, int t, score_maps out) {
     size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
@@ -132,7 +133,7 @@ static __global__ void score(unsigned long long *best, const double *terms, cons
     out.best_rotation[i] = rotation;
 }
 
-enum status search_score_run(search_device *s, int t, err *err) {
+enum status search_score_run(search_cuda *s, int t, err *err) {
     score_maps maps = {s->score, s->best_template, s->best_rotation, s->scores ? s->scores + t * s->pixels : NULL,
                        s->scores ? s->rotations + t * s->pixels : NULL};
     const float *mu = s->whiten ? search_whiten_mean(s->whiten) : s->statistics;

@@ -22,7 +22,7 @@ struct search_cpu {
     float *best, *score;            /* work² */
     uint16_t *rotation;             /* work² */
     struct merit_terms *terms;      /* [count], without CTF */
-    /* Where the search is whitened; else NULL. */
+    /* NULL unless the search is whitened. */
     struct whiten *whiten;
     float *weights, *white_mu; /* [work/2 + 1], work² */
     double *template_power;    /* [work/2 + 1] */
@@ -50,16 +50,7 @@ static enum status allocate(struct search_cpu *s, struct err *err) {
 
 static enum status build(struct search_cpu *s, const float *templates, struct err *err) {
     const struct search_options *o = &s->options;
-    struct template_spectra_options spectra = {.size = o->size,
-                                               .work = o->work,
-                                               .band = o->band,
-                                               .box = o->box,
-                                               .radius = o->radius,
-                                               .count = o->count,
-                                               .rotations = o->rotations,
-                                               .invert = o->invert,
-                                               .memory_limit = o->memory_limit,
-                                               .threads = o->threads};
+    struct template_spectra_options spectra = search_spectra_options(o, o->memory_limit);
     struct fft_options inverse = {
         .rank = 2, .shape = {o->work, o->work}, .direction = FFT_INVERSE, .threads = o->threads};
     s->circle = circle_count(o->box, o->radius);
@@ -91,25 +82,8 @@ static enum status create_whiten(struct search_cpu *s, const float *templates, s
     return whiten_template_power(&options, templates, o->box, o->count, o->radius, s->template_power, err);
 }
 
-enum status search_cpu_create(const struct search_options *options, const float *templates,
-                              struct search_cpu **ret_search, struct err *err) {
-    struct search_cpu *s = NULL;
-    TRY(mem_new(1, sizeof *s, "search", &s, err));
-    s->options = *options;
-    if (s->options.threads < 1) s->options.threads = 1;
-    enum status status = build(s, templates, err);
-    if (status == STATUS_OK && options->whiten) status = create_whiten(s, templates, err);
-    if (status != STATUS_OK) {
-        search_cpu_destroy(&s);
-        return status;
-    }
-    *ret_search = s;
-    return STATUS_OK;
-}
-
-void search_cpu_destroy(struct search_cpu **search) {
-    struct search_cpu *s = *search;
-    if (!s) return;
+static void destroy(void *state) {
+    struct search_cpu *s = state;
     void *buffers[] = {s->square, s->low,   s->image,    s->image2, s->ctf,     s->product,  s->rotated,
                        s->best,   s->score, s->rotation, s->terms,  s->weights, s->white_mu, s->template_power};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
@@ -122,7 +96,23 @@ void search_cpu_destroy(struct search_cpu **search) {
     correlate_destroy(&s->correlate);
     merit_window_destroy(&s->window);
     whiten_destroy(&s->whiten);
-    mem_free(search);
+    free(s);
+}
+
+static enum status create(const struct search_options *options, const float *templates,
+                          const struct search_tuning *tuning, void **ret_state, struct err *err) {
+    (void)tuning;
+    struct search_cpu *s = NULL;
+    TRY(mem_new(1, sizeof *s, "search", &s, err));
+    s->options = *options;
+    enum status status = build(s, templates, err);
+    if (status == STATUS_OK && options->whiten) status = create_whiten(s, templates, err);
+    if (status != STATUS_OK) {
+        destroy(s);
+        return status;
+    }
+    *ret_state = s;
+    return STATUS_OK;
 }
 
 MULTIVERSION static void square_values(float *values, size_t count) {
@@ -130,7 +120,7 @@ MULTIVERSION static void square_values(float *values, size_t count) {
         values[i] *= values[i];
 }
 
-/* product = image · ctf / n_o: all that the rotations of all templates have in common. */
+/* Computes product = image · ctf / n_o, which all rotations of all templates have in common. */
 MULTIVERSION static void prepare_product(const float *image, const float *ctf, size_t count, float factor, float *out) {
     for (size_t i = 0; i < count; i++) {
         float scale = ctf ? ctf[i] * factor : factor;
@@ -139,8 +129,8 @@ MULTIVERSION static void prepare_product(const float *image, const float *ctf, s
     }
 }
 
-/* White noise has its least power at some resolution up to twice the low-pass's: particles and the ice's own structure
- * add to the power at the others. */
+/* Estimates the standard deviation of noise from the ring of least power: particles and the structure of the ice add to
+ * the power at other resolutions. The rings reach to twice the low-pass. */
 static float noise_of(const struct search_cpu *s) {
     const struct search_options *o = &s->options;
     double power[SEARCH_RINGS] = {0}, count[SEARCH_RINGS] = {0};
@@ -159,7 +149,7 @@ static float noise_of(const struct search_cpu *s) {
     return search_noise(o, rings, power, count);
 }
 
-/* The micrograph as z-scores, low-passed; its local mean and deviation; its noise. */
+/* Normalises and low-passes the micrograph, and computes its local mean, deviation and noise. */
 static void prepare(struct search_cpu *s, const float *micrograph, uint64_t seed, struct search_maps *maps) {
     const struct search_options *o = &s->options;
     size_t pixels = (size_t)o->size * o->size;
@@ -183,7 +173,7 @@ static void whiten(struct search_cpu *s, struct search_maps *maps) {
     local_stats_mean(s->stats, s->image, s->white_mu);
 }
 
-/* The scores of one template everywhere. */
+/* Computes the scores of one template everywhere. */
 static void search_template(struct search_cpu *s, int t, const float *ctf, struct search_maps *maps) {
     const struct search_options *o = &s->options;
     size_t pixels = (size_t)o->work * o->work;
@@ -201,12 +191,13 @@ static void search_template(struct search_cpu *s, int t, const float *ctf, struc
     search_keep_best(score, rotation, t, maps);
 }
 
-enum status search_cpu_run(struct search_cpu *s, const float *micrograph, const struct ctf *ctf, uint64_t seed,
-                           struct search_maps *maps, struct err *err) {
+static enum status run(void *state, const struct search_input *input, const struct ctf *ctf, uint64_t seed,
+                       struct search_maps *maps, struct err *err) {
     (void)err;
+    struct search_cpu *s = state;
     const struct search_options *o = &s->options;
     size_t half = (size_t)o->work * (o->work / 2 + 1);
-    prepare(s, micrograph, seed, maps);
+    prepare(s, input->host, seed, maps);
     if (!(maps->deviation > 0)) return STATUS_OK;
     if (o->whiten) whiten(s, maps);
     if (ctf) ctf_half_plane(ctf, o->size, o->pixel_size, o->work, o->threads, s->ctf);
@@ -215,3 +206,5 @@ enum status search_cpu_run(struct search_cpu *s, const float *micrograph, const 
         search_template(s, t, ctf ? s->ctf : NULL, maps);
     return STATUS_OK;
 }
+
+const struct search_work search_cpu_work = {.create = create, .destroy = destroy, .run = run};

@@ -1,18 +1,18 @@
-/* Correlations without products and maps in memory: an own inverse transform, columns first, then rows.
+/* Correlates without products and maps in memory: an own inverse transform, columns first, then rows.
  *
- * Two rotations go together as A and B: psi and psi + 180°, or the next one where the number of rotations is odd.
- * Columns: products as they are loaded, transforms of both, to `middle`. Rows: A and B have half spectra of real rows,
- * so A + iB is transformed once and gives A's row as its real and B's as its imaginary part; two rows go together. Only
- * the best of some pairs leaves the block. */
+ * Two rotations are transformed together as A and B: psi and psi + 180°, or the next one if the number of rotations is
+ * odd. Columns: products are formed as they are loaded; the transforms of both go to `middle`. Rows: A and B have half
+ * spectra of real rows, so one transform of A + iB gives the row of A as its real part and that of B as its imaginary
+ * part; two rows are transformed together. Only the best of some pairs leaves the block. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "kernels/fourier/block_fft_device.cuh"
 #include "kernels/search/search_plan.cuh"
 
-/* Threads of a block at most, so that registers suffice. */
+/* Most threads of a block, so that registers suffice. */
 enum { MOST_THREADS = 512 };
-/* Below so many blocks in a multiprocessor's shared memory, cuFFT is faster. */
+/* If fewer blocks fit into the shared memory of a multiprocessor, cuFFT is faster. */
 enum { LEAST_BLOCKS = 2 };
 /* Large batches keep the device busy to the end, which is worth more than the L2 cache. */
 static const size_t MIDDLE_BYTES = (size_t)512 << 20;
@@ -27,7 +27,7 @@ struct search_fused {
     float4 *middle; /* [pairs][work/2+1][work]: A, B */
 };
 
-/* What columns are made of. */
+/* The data that columns are made of. */
 struct column_source {
     const float2 *image;   /* [work/2+1][work] */
     const float2 *rotated; /* of this template, [turn][work/2+1][work], or NULL */
@@ -67,8 +67,8 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1)
         [&](int i, float4 v) { out[i] = v; });
 }
 
-/* A + iB at kx and at −kx, of both rows, from A and B at kx; where they are real, their imaginary parts are rounding.
- */
+/* Computes A + iB at kx and at −kx, for both rows, from A and B at kx. At kx = 0 and n/2 they are real, and their
+ * imaginary parts are rounding. */
 static __device__ inline void join(const float4 *from, int kx, int n, int shift) {
     float4 u = from[0], v = from[1];
     if (kx == 0 || 2 * kx == n) {
@@ -87,7 +87,7 @@ struct row_work {
     unsigned long long *best;
 };
 
-/* Takes a row's values of A and B into its best so far. Of equal values the earlier rotation stays. */
+/* Merges the values of A and B into the best of a row so far. Of equal values the earlier rotation stays. */
 static __device__ inline void keep(bool begin, float a, float b, int rotation_a, int rotation_b, float *best,
                                    unsigned short *index) {
     bool second = b > a;
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(MOST_THREADS, 1)
         }
         bool alone = !w.both && b >= w.turn, first = pair == begin;
         fft_run_shared<MOST>(f, 0, f.passes - 1);
-        /* Each thread sees the same pixels every time. */
+        /* Each thread handles the same pixels every time. */
         fft_run_pass<MOST, true>(
             f.pass[f.passes - 1], [&](int i) { return fft_elements[fft_place(i, f.shift)]; },
             [&](int i, float4 v) {
@@ -158,7 +158,7 @@ static size_t row_bytes(const fft_passes &f) {
     return fft_shared_bytes(f) + 2 * f.n * (sizeof(float) + sizeof(unsigned short));
 }
 
-/* Pairs that a block of `rows` takes one after another, so that the last wave of blocks is a full one. */
+/* Returns how many pairs a block of `rows` handles one after another, so that the last wave of blocks is full. */
 static int pairs_of_a_block(int blocks, int pairs, int resident) {
     int best = pairs;
     double least = INFINITY;
@@ -174,7 +174,7 @@ static int pairs_of_a_block(int blocks, int pairs, int resident) {
     return best;
 }
 
-/* The limit is the function's, and other searches with other sizes use it too: it is always all that the device has. */
+/* The limit belongs to the function, and searches of other sizes use it too: it is always all that the device has. */
 static enum status allow_all_shared(const void *kernel, err *err) {
     cudaFuncAttributes attributes;
     int device = 0, most = 0;
@@ -197,7 +197,7 @@ template <int MOST> static enum status allow_shared(const fft_passes &f, int *re
     return STATUS_OK;
 }
 
-static enum status allow(const search_device *s, search_fused *fused, err *err) {
+static enum status allow(const search_cuda *s, search_fused *fused, err *err) {
     const fft_passes &f = fused->passes;
     int blocks = 0, processors = 0;
     if (fused->largest <= 8)
@@ -206,30 +206,30 @@ static enum status allow(const search_device *s, search_fused *fused, err *err) 
         TRY(allow_shared<12>(f, &blocks, err));
     else
         TRY(allow_shared<14>(f, &blocks, err));
-    CUDA_TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, s->o.index), err,
+    CUDA_TRY(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, s->o.device.index), err,
              "asking for its multiprocessors");
     fused->resident = blocks * processors;
     return STATUS_OK;
 }
 
-static enum status build(const search_device *s, search_fused *fused, err *err) {
+static enum status build(const search_cuda *s, search_fused *fused, err *err) {
     int n = s->o.work;
     for (int i = 0; i < fused->passes.passes; i++)
         if (fused->passes.pass[i].radix > fused->largest) fused->largest = fused->passes.pass[i].radix;
     fused->all_pairs = s->turn < s->o.rotations ? s->turn : (s->turn + 1) / 2;
     size_t bytes = (size_t)(n / 2 + 1) * n * sizeof(float4), fit = MIDDLE_BYTES / bytes;
-    fused->pairs = s->o.pairs > 0 ? s->o.pairs : fit < 1 ? 1 : fit < 1000 ? (int)fit : 1000;
+    fused->pairs = s->setup.tuning.pairs > 0 ? s->setup.tuning.pairs : fit < 1 ? 1 : fit < 1000 ? (int)fit : 1000;
     if (fused->pairs > fused->all_pairs) fused->pairs = fused->all_pairs;
     CUDA_TRY(cudaMalloc(&fused->middle, fused->pairs * bytes), err, "making room for correlations");
     TRY(allow(s, fused, err));
     return make_roots(fused, err);
 }
 
-enum status search_fused_create(const search_device *s, search_fused **ret_fused, err *err) {
+enum status search_fused_create(const search_cuda *s, search_fused **ret_fused, err *err) {
     search_fused fused = {};
     int most_shared = 0;
     *ret_fused = NULL;
-    CUDA_TRY(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, s->o.index), err,
+    CUDA_TRY(cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerMultiprocessor, s->o.device.index), err,
              "asking for its shared memory");
     if (!fft_plan_passes(s->o.work, MOST_THREADS, &fused.passes)) return STATUS_OK;
     if (LEAST_BLOCKS * row_bytes(fused.passes) > (size_t)most_shared) return STATUS_OK;
@@ -255,7 +255,7 @@ void search_fused_destroy(search_fused **fused) {
 }
 
 template <int MOST>
-static enum status launch(search_device *s, const column_source &source, int first, int pairs, err *err) {
+static enum status launch(search_cuda *s, const column_source &source, int first, int pairs, err *err) {
     const search_fused *fused = s->fused;
     const fft_passes &f = fused->passes;
     int each = pairs_of_a_block(f.n / 2, pairs, fused->resident);
@@ -269,7 +269,7 @@ static enum status launch(search_device *s, const column_source &source, int fir
     return STATUS_OK;
 }
 
-enum status search_fused_run(search_device *s, int t, err *err) {
+enum status search_fused_run(search_cuda *s, int t, err *err) {
     const search_fused *fused = s->fused;
     const float2 *rotated = s->rotated ? s->rotated + (size_t)t * s->turn * s->half : NULL;
     column_source source = {s->prepared, rotated, s->templates, t, s->turn, s->turn < s->o.rotations};

@@ -1,38 +1,28 @@
-/* What the .cu files of kernels/search share. One stream does the work, another the downloads beside it. */
+/* Declarations shared by the .cu files of kernels/search. One stream computes, another one downloads at the same
+ * time. */
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 
-#include <cufft.h>
+#include "kernels/fourier/cufft.cuh"
+#include "kernels/search/search_setup_cuda.h"
 
-#include "common/device_cuda.h"
-#include "kernels/search/search_cuda.h"
-
-#define CUFFT_TRY(call, err, what)                                                                                     \
-    do {                                                                                                               \
-        cufftResult cufft_result_ = (call);                                                                            \
-        if (cufft_result_ != CUFFT_SUCCESS) (void)cudaGetLastError();                                                  \
-        FAIL_IF(cufft_result_ != CUFFT_SUCCESS, err,                                                                   \
-                cufft_result_ == CUFFT_ALLOC_FAILED ? STATUS_NO_MEMORY : STATUS_DEVICE,                                \
-                "the CUDA device failed at %s: cuFFT error %d", what, (int)cufft_result_);                             \
-    } while (0)
-
-/* After a launch. */
+/* Use after a kernel launch. */
 #define LAUNCH_TRY(err, what) CUDA_TRY(cudaGetLastError(), err, what)
 
-/* What normalisation takes from a micrograph. */
+/* The scale of a micrograph, as normalisation finds it. */
 struct search_scale {
     float mean, factor, deviation;
-    float centre, reach; /* of what the next pass takes in */
-    double used;         /* pixels that the last took */
+    float centre, reach; /* the next pass uses pixels within reach of centre */
+    double used;         /* pixels that the last pass used */
     bool settled;
 };
 
 struct search_numbers {
     search_scale scale;
-    double power[SEARCH_DEVICE_RINGS];
+    double power[SEARCH_RINGS];
 };
 
-/* The padded transforms and how to turn them; by value into kernels. */
+/* Padded transforms of the templates and how to rotate them; passed by value to kernels. */
 struct search_templates {
     const float2 *grid;   /* [count][2·reach+1][reach+2] */
     const double2 *turns; /* [rotations]: cos and sin of psi times the step of the padded grid */
@@ -43,11 +33,12 @@ struct search_templates {
 struct search_fused;
 struct search_whiten;
 
-struct search_device {
-    struct search_setup o;
-    int turn;            /* rotations that are transformed: half a turn where the other half is their conjugate */
-    int pairs;           /* of rotations, correlated at a time */
-    size_t half, pixels; /* of the work size: complex, real */
+struct search_cuda {
+    struct search_options o;
+    struct search_setup setup; /* its arrays are NULL once the plan is made */
+    int turn;                  /* rotations that are transformed: half a turn if the other half is their conjugate */
+    int pairs;                 /* of rotations, correlated at a time */
+    size_t half, pixels;       /* of the work size: complex, real */
     int term_grid, term_batch;
     cudaStream_t stream, copies;
     cudaEvent_t event;
@@ -58,7 +49,7 @@ struct search_device {
     void *scratch;     /* shared by the steps, one after another */
     double *parts;     /* partial sums */
     search_scale *scale;
-    double *power;                            /* [SEARCH_DEVICE_RINGS] */
+    double *power;                            /* [SEARCH_RINGS] */
     float2 *image, *square, *mask, *prepared; /* work half planes */
     float *ctf;                               /* work half plane */
     float *statistics;                        /* [3][work²]: mu, sigma, low-passed image */
@@ -78,52 +69,50 @@ struct search_device {
     search_fused *fused;   /* NULL: cuFFT does the correlations */
     /* Page-locked, of the host. */
     search_numbers *numbers;
-    double *host_terms; /* [count][2]; after search_device_create without CTF */
+    double *host_terms; /* [count][2]; after search_plan_create without CTF */
+    /* Plain host memory [work/2+1]; NULL unless the search is whitened. */
+    float *weights; /* of the last run */
+    double *template_power;
 };
 
 /* search_prepare_cuda.cu */
-enum status search_prepare_create(search_device *s, err *err);
-/* The transform of the particle's circle, or of the rest of its box, cut to the size `to`; through s->scratch. */
-enum status search_mask(search_device *s, bool inside, int to, float factor, float2 *out, err *err);
-enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
-                               err *err);
+enum status search_prepare_create(search_cuda *s, err *err);
+/* Transforms the particle's circle, or the rest of its box, cropped to the size `to`; uses s->scratch. */
+enum status search_mask(search_cuda *s, bool inside, int to, float factor, float2 *out, err *err);
+enum status search_prepare_run(search_cuda *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed, err *err);
 
-/* search_whiten_cuda.cu. map: the low-passed micrograph; s->image is weighed in place. */
-enum status search_whiten_create(search_device *s, search_whiten **ret_whiten, err *err);
+/* search_whiten_cuda.cu. map: the low-passed micrograph; s->image is weighted in place. */
+enum status search_whiten_create(search_cuda *s, search_whiten **ret_whiten, err *err);
 void search_whiten_destroy(search_whiten **whiten);
-enum status search_whiten_run(search_device *s, const float *map, err *err);
-/* [work²], the local mean of the weighted micrograph; [work/2+1]. */
+enum status search_whiten_run(search_cuda *s, const float *map, err *err);
+/* Return the local mean [work²] of the weighted micrograph, and the weights [work/2+1]. */
 const float *search_whiten_mean(const search_whiten *w);
 const float *search_whiten_weights(const search_whiten *w);
 
 /* search_templates_cuda.cu */
-enum status search_templates_create(search_device *s, bool transposed, err *err);
-enum status search_terms_create(search_device *s, err *err);
-enum status search_terms_run(search_device *s, const float *ctf, double *terms, err *err);
+enum status search_templates_create(search_cuda *s, bool transposed, err *err);
+enum status search_terms_create(search_cuda *s, err *err);
+enum status search_terms_run(search_cuda *s, const float *ctf, double *terms, err *err);
 
 /* search_correlate_cuda.cu */
-enum status search_correlate_run(search_device *s, int t, err *err);
-enum status search_score_run(search_device *s, int t, err *err);
+enum status search_correlate_run(search_cuda *s, int t, err *err);
+enum status search_score_run(search_cuda *s, int t, err *err);
 
-/* search_fused_cuda.cu: NULL where the size is none of its own. */
-enum status search_fused_create(const search_device *s, search_fused **ret_fused, err *err);
+/* search_fused_cuda.cu. *ret_fused: NULL if the fused transforms do not have this size. */
+enum status search_fused_create(const search_cuda *s, search_fused **ret_fused, err *err);
 void search_fused_destroy(search_fused **fused);
-enum status search_fused_run(search_device *s, int t, err *err);
-
-static inline unsigned blocks_for(size_t count, unsigned threads) {
-    return (unsigned)((count + threads - 1) / threads);
-}
+enum status search_fused_run(search_cuda *s, int t, err *err);
 
 #ifdef __CUDACC__
-/* In lane 0. */
+/* Returns the sum in lane 0. */
 static __device__ inline double search_warp_sum(double value) {
     for (int step = 16; step > 0; step /= 2)
         value += __shfl_down_sync(0xffffffffu, value, step);
     return value;
 }
 
-/* A correlation and its rotation in one number that grows with the correlation and, of equal ones, is larger for the
- * earlier rotation; 0 is less than all. */
+/* Packs a correlation and its rotation into one number that grows with the correlation; of equal correlations the
+ * earlier rotation gives the larger number. 0 is less than all. */
 static __device__ inline unsigned long long search_pack(float value, int rotation) {
     unsigned bits = __float_as_uint(value);
     bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -139,7 +128,8 @@ static __device__ inline int search_rotation(unsigned long long packed) {
     return (int)(0xffffffffu - (unsigned)packed);
 }
 
-/* Value of a turned template at a work frequency: the bilinear interpolation of kernels/template_spectra. */
+/* Returns the value of a rotated template at a work frequency: the bilinear interpolation of
+ * kernels/template_spectra. */
 static __device__ inline float2 search_rotated(const search_templates &t, int item, double2 turn, int kx, int row) {
     if (kx > t.last[row]) return make_float2(0, 0);
     int ky = row <= t.work / 2 ? row : row - t.work, stride = t.reach + 2;

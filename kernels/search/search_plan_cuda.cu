@@ -1,4 +1,4 @@
-/* The search on a CUDA device: memory, plans and the order of the steps. */
+/* Runs a search on a CUDA device: memory, plans and the order of the steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +28,8 @@ static enum status plan(int rows, int columns, int batch, cufftType type, cufftH
     return STATUS_OK;
 }
 
-/* One work area for all: they run one after another. */
-static enum status make_plans(search_device *s, err *err) {
+/* All plans share one work area, since they run one after another. */
+static enum status make_plans(search_cuda *s, err *err) {
     int size = s->o.size, work = s->o.work, grid = s->term_grid, maps = s->turn < s->o.rotations ? 2 : 1;
     size_t bytes = 1;
     TRY(plan(size, size, 1, CUFFT_R2C, &s->forward, &bytes, err));
@@ -45,15 +45,15 @@ static enum status make_plans(search_device *s, err *err) {
     return STATUS_OK;
 }
 
-/* Where several of a kind are wanted: cudaMalloc by the type of the pointer. */
-template <class T> static enum status room(const search_device *s, T **pointer, size_t count, err *err) {
+/* Allocates device memory by the type of the pointer, and clears it. */
+template <class T> static enum status room(const search_cuda *s, T **pointer, size_t count, err *err) {
     CUDA_TRY(cudaMalloc(pointer, count * sizeof(T)), err, "making room for a micrograph's maps");
     CUDA_TRY(cudaMemsetAsync(*pointer, 0, count * sizeof(T), s->stream), err, "making room for a micrograph's maps");
     return STATUS_OK;
 }
 
-static enum status make_room(search_device *s, err *err) {
-    const search_setup *o = &s->o;
+static enum status make_room(search_cuda *s, err *err) {
+    const struct search_options *o = &s->o;
     size_t size = o->size, grid = s->term_grid, count = o->count, maps = s->turn < o->rotations ? 2 : 1;
     size_t bytes = size * (size + 2) * sizeof(float);
     bytes = largest(bytes, 3 * s->half * sizeof(float2));
@@ -61,7 +61,7 @@ static enum status make_room(search_device *s, err *err) {
     if (!s->fused) bytes = largest(bytes, s->pairs * maps * (s->half * sizeof(float2) + s->pixels * sizeof(float)));
     CUDA_TRY(cudaMalloc(&s->scratch, bytes), err, "making room for transforms");
     TRY(room(s, &s->scale, 1, err));
-    TRY(room(s, &s->power, SEARCH_DEVICE_RINGS, err));
+    TRY(room(s, &s->power, SEARCH_RINGS, err));
     TRY(room(s, &s->image, s->half, err));
     TRY(room(s, &s->square, s->half, err));
     TRY(room(s, &s->mask, s->half, err));
@@ -80,9 +80,18 @@ static enum status make_room(search_device *s, err *err) {
     return room(s, &s->rotations, count * s->pixels, err);
 }
 
-static enum status build(search_device *s, err *err) {
-    const search_setup *o = &s->o;
-    CUDA_TRY(cudaSetDevice(o->index), err, "choosing it");
+static enum status keep_template_power(search_cuda *s, err *err) {
+    size_t rings = s->o.work / 2 + 1;
+    s->weights = (float *)calloc(rings, sizeof *s->weights);
+    s->template_power = (double *)calloc(rings, sizeof *s->template_power);
+    FAIL_IF(s->weights == NULL || s->template_power == NULL, err, STATUS_NO_MEMORY, "no memory for weights");
+    memcpy(s->template_power, s->setup.template_power, rings * sizeof *s->template_power);
+    return STATUS_OK;
+}
+
+static enum status build(search_cuda *s, err *err) {
+    const struct search_options *o = &s->o;
+    CUDA_TRY(cudaSetDevice(o->device.index), err, "choosing it");
     CUDA_TRY(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), err, "making a stream");
     CUDA_TRY(cudaStreamCreateWithFlags(&s->copies, cudaStreamNonBlocking), err, "making a stream");
     CUDA_TRY(cudaEventCreateWithFlags(&s->event, cudaEventDisableTiming), err, "making an event");
@@ -95,15 +104,19 @@ static enum status build(search_device *s, err *err) {
     s->turn = o->rotations % 2 == 0 ? o->rotations / 2 : o->rotations;
     s->term_grid = 2 * o->work < o->size ? 2 * o->work : o->size;
     s->term_batch = clamp(TERM_BYTES / ((size_t)s->term_grid * s->term_grid * 2 * sizeof(float)), o->count);
-    if (!o->cufft) TRY(search_fused_create(s, &s->fused, err));
+    if (!s->setup.tuning.cufft) TRY(search_fused_create(s, &s->fused, err));
     size_t pair_bytes = (s->turn < o->rotations ? 2 : 1) * 2 * s->pixels * sizeof(float);
-    s->pairs = o->pairs > 0 ? clamp(o->pairs, s->turn) : clamp(BATCH_BYTES / pair_bytes, s->turn);
+    s->pairs =
+        s->setup.tuning.pairs > 0 ? clamp(s->setup.tuning.pairs, s->turn) : clamp(BATCH_BYTES / pair_bytes, s->turn);
     TRY(make_plans(s, err));
     TRY(make_room(s, err));
     TRY(search_prepare_create(s, err));
     TRY(search_templates_create(s, s->fused != NULL, err));
     TRY(search_terms_create(s, err));
-    if (o->tile > 0) TRY(search_whiten_create(s, &s->whiten, err));
+    if (s->setup.tile > 0) {
+        TRY(keep_template_power(s, err));
+        TRY(search_whiten_create(s, &s->whiten, err));
+    }
     CUDA_TRY(cudaMemcpyAsync(s->host_terms, s->plain_terms, 2 * o->count * sizeof(double), cudaMemcpyDeviceToHost,
                              s->stream),
              err, "the templates' power");
@@ -111,27 +124,30 @@ static enum status build(search_device *s, err *err) {
     return STATUS_OK;
 }
 
-enum status search_device_create(const search_setup *setup, search_device **ret_device, err *err) {
-    search_device *s = (search_device *)calloc(1, sizeof *s);
+enum status search_plan_create(const struct search_options *options, const search_setup *setup,
+                               search_cuda **ret_search, err *err) {
+    search_cuda *s = (search_cuda *)calloc(1, sizeof *s);
     FAIL_IF(s == NULL, err, STATUS_NO_MEMORY, "no memory for a search");
-    s->o = *setup;
+    s->o = *options;
+    s->setup = *setup;
     enum status status = build(s, err);
-    s->o.padded_ft = NULL;
-    s->o.ring_members = s->o.ring_starts = NULL;
+    s->setup.templates.values = NULL;
+    s->setup.ring_members = s->setup.ring_starts = NULL;
+    s->setup.template_power = NULL;
     if (status != STATUS_OK) {
-        search_device_destroy(&s);
+        search_cuda_destroy(s);
         return status;
     }
-    *ret_device = s;
+    *ret_search = s;
     return STATUS_OK;
 }
 
-void search_device_destroy(search_device **device) {
-    search_device *s = *device;
-    if (s == NULL) return;
-    *device = NULL;
-    /* A lost device has given everything back. */
-    if (cudaSetDevice(s->o.index) == cudaSuccess) {
+void search_cuda_destroy(void *state) {
+    search_cuda *s = (search_cuda *)state;
+    free(s->weights);
+    free(s->template_power);
+    /* A lost device has freed everything already. */
+    if (cudaSetDevice(s->o.device.index) == cudaSuccess) {
         cufftHandle plans[] = {s->forward, s->inverse, s->term_inverse, s->batch_inverse};
         for (int i = 0; i < 4; i++)
             if (plans[i]) (void)cufftDestroy(plans[i]);
@@ -153,52 +169,53 @@ void search_device_destroy(search_device **device) {
     free(s);
 }
 
-static enum status upload(search_device *s, const float *host, err *err) {
+static enum status upload(search_cuda *s, const float *host, err *err) {
     size_t bytes = (size_t)s->o.nx * s->o.ny * sizeof *host;
     if (s->micrograph == NULL) CUDA_TRY(cudaMalloc(&s->micrograph, bytes), err, "making room for a micrograph");
     CUDA_TRY(cudaMemcpyAsync(s->micrograph, host, bytes, cudaMemcpyHostToDevice, s->stream), err, "an upload");
     return STATUS_OK;
 }
 
-static enum status download(search_device *s, void *to, const void *from, size_t bytes, err *err) {
+static enum status download(search_cuda *s, void *to, const void *from, size_t bytes, err *err) {
     CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, s->copies), err, "a download");
     return STATUS_OK;
 }
 
-/* Downloads wait for what the other stream has been given so far. */
-static enum status follow(search_device *s, err *err) {
+/* Makes downloads wait for the work queued so far on the other stream. */
+static enum status follow(search_cuda *s, err *err) {
     CUDA_TRY(cudaEventRecord(s->event, s->stream), err, "a download");
     CUDA_TRY(cudaStreamWaitEvent(s->copies, s->event, 0), err, "a download");
     return STATUS_OK;
 }
 
-static enum status download_statistics(search_device *s, search_results *r, err *err) {
+static enum status download_statistics(search_cuda *s, search_maps *maps, err *err) {
     size_t bytes = s->pixels * sizeof(float);
     TRY(follow(s, err));
-    TRY(download(s, r->mu, s->statistics, bytes, err));
-    TRY(download(s, r->sigma, s->statistics + s->pixels, bytes, err));
-    TRY(download(s, r->image, s->statistics + 2 * s->pixels, bytes, err));
+    TRY(download(s, maps->mu, s->statistics, bytes, err));
+    TRY(download(s, maps->sigma, s->statistics + s->pixels, bytes, err));
+    TRY(download(s, maps->image, s->statistics + 2 * s->pixels, bytes, err));
     TRY(download(s, s->numbers->power, s->power, sizeof s->numbers->power, err));
     TRY(download(s, &s->numbers->scale, s->scale, sizeof s->numbers->scale, err));
     if (s->whiten)
-        TRY(download(s, r->weights, search_whiten_weights(s->whiten), (s->o.work / 2 + 1) * sizeof *r->weights, err));
+        TRY(download(s, s->weights, search_whiten_weights(s->whiten), (s->o.work / 2 + 1) * sizeof *s->weights, err));
     return download(s, s->host_terms, s->terms, 2 * s->o.count * sizeof *s->host_terms, err);
 }
 
-static enum status download_template(search_device *s, int t, search_results *r, err *err) {
+static enum status download_template(search_cuda *s, int t, search_maps *maps, err *err) {
     TRY(follow(s, err));
-    TRY(download(s, r->scores + t * s->pixels, s->scores + t * s->pixels, s->pixels * sizeof(float), err));
-    return download(s, r->rotations + t * s->pixels, s->rotations + t * s->pixels, s->pixels * sizeof(uint16_t), err);
+    TRY(download(s, maps->scores + t * s->pixels, s->scores + t * s->pixels, s->pixels * sizeof(float), err));
+    return download(s, maps->rotations + t * s->pixels, s->rotations + t * s->pixels, s->pixels * sizeof(uint16_t),
+                    err);
 }
 
-static enum status download_best(search_device *s, search_results *r, err *err) {
+static enum status download_best(search_cuda *s, search_maps *maps, err *err) {
     TRY(follow(s, err));
-    TRY(download(s, r->score, s->score, s->pixels * sizeof(float), err));
-    TRY(download(s, r->best_template, s->best_template, s->pixels * sizeof(uint16_t), err));
-    return download(s, r->best_rotation, s->best_rotation, s->pixels * sizeof(uint16_t), err);
+    TRY(download(s, maps->score, s->score, s->pixels * sizeof(float), err));
+    TRY(download(s, maps->best_template, s->best_template, s->pixels * sizeof(uint16_t), err));
+    return download(s, maps->best_rotation, s->best_rotation, s->pixels * sizeof(uint16_t), err);
 }
 
-static enum status make_terms(search_device *s, const ctf_terms *ctf, err *err) {
+static enum status make_terms(search_cuda *s, const ctf_terms *ctf, err *err) {
     if (ctf) return search_terms_run(s, s->ctf, s->terms, err);
     CUDA_TRY(
         cudaMemcpyAsync(s->terms, s->plain_terms, 2 * s->o.count * sizeof(double), cudaMemcpyDeviceToDevice, s->stream),
@@ -206,22 +223,40 @@ static enum status make_terms(search_device *s, const ctf_terms *ctf, err *err) 
     return STATUS_OK;
 }
 
-enum status search_device_run(search_device *s, const float *host, const void *on_device, const ctf_terms *ctf,
-                              uint64_t seed, search_results *r, err *err) {
-    CUDA_TRY(cudaSetDevice(s->o.index), err, "choosing it");
-    if (on_device == NULL) TRY(upload(s, host, err));
-    TRY(search_prepare_run(s, on_device ? (const float *)on_device : s->micrograph, ctf, seed, err));
+/* Fills what the host works out from the numbers that came back. */
+static void finish(const search_cuda *s, search_maps *maps) {
+    maps->deviation = s->numbers->scale.deviation;
+    maps->noise = search_noise(&s->o, search_rings(&s->o), s->numbers->power, s->setup.ring_count);
+    if (s->whiten && maps->deviation > 0) maps->noise *= whiten_noise(s->template_power, s->weights, s->o.work);
+    for (int t = 0; t < s->o.count; t++) {
+        /* Rounding may leave a power a little below 0. */
+        double power = s->host_terms[2 * t + 1];
+        maps->terms[t].mean = s->host_terms[2 * t];
+        maps->terms[t].power = power > 0 ? power : 0;
+    }
+}
+
+static enum status run(search_cuda *s, const search_input *input, const ctf_terms *ctf, uint64_t seed,
+                       search_maps *maps, err *err) {
+    CUDA_TRY(cudaSetDevice(s->o.device.index), err, "choosing it");
+    if (input->device == NULL) TRY(upload(s, input->host, err));
+    TRY(search_prepare_run(s, input->device ? (const float *)input->device : s->micrograph, ctf, seed, err));
     TRY(make_terms(s, ctf, err));
-    TRY(download_statistics(s, r, err));
+    TRY(download_statistics(s, maps, err));
     for (int t = 0; t < s->o.count; t++) {
         TRY(search_correlate_run(s, t, err));
         TRY(search_score_run(s, t, err));
-        if (s->o.per_template) TRY(download_template(s, t, r, err));
+        if (s->o.per_template) TRY(download_template(s, t, maps, err));
     }
-    TRY(download_best(s, r, err));
+    TRY(download_best(s, maps, err));
     CUDA_TRY(cudaStreamSynchronize(s->copies), err, "a micrograph's search");
-    r->deviation = s->numbers->scale.deviation;
-    memcpy(r->power, s->numbers->power, sizeof r->power);
-    memcpy(r->terms, s->host_terms, 2 * s->o.count * sizeof *r->terms);
+    finish(s, maps);
     return STATUS_OK;
+}
+
+enum status search_cuda_run(void *state, const search_input *input, const struct ctf *ctf, uint64_t seed,
+                            search_maps *maps, err *err) {
+    ctf_terms terms = {};
+    if (ctf) terms = ctf_prepare(ctf);
+    return run((search_cuda *)state, input, ctf ? &terms : NULL, seed, maps, err);
 }

@@ -1,12 +1,12 @@
-/* From a micrograph to what the correlations need: z-scores, their transform at the work size, the noise's power, the
- * local mean and deviation, and the product of all that the rotations have in common. The steps, and their arithmetic,
- * are those of kernels/normalise, fourier, local_stats and ctf. */
+/* Prepares a micrograph for the correlations: z-scores, their transform at the work size, the power of the noise, the
+ * local mean and deviation, and the product that all rotations have in common. Steps and arithmetic are those of
+ * kernels/normalise, fourier, local_stats and ctf. */
 #include "kernels/normalise/normalise.h"
 #include "kernels/search/search_plan.cuh"
 
 enum { THREADS = 256, SUM_BLOCKS = 1056 };
 
-/* Sum over the block, in thread 0. */
+/* Returns the sum over the block in thread 0. */
 static __device__ double block_sum(double value, double *shared) {
     for (int step = 16; step > 0; step /= 2)
         value += __shfl_down_sync(0xffffffffu, value, step);
@@ -20,8 +20,8 @@ static __device__ double block_sum(double value, double *shared) {
     return sum;
 }
 
-/* parts: [gridDim.x][3]: Σ d, Σ d² and how many, d from the first pixel, over what differs from scale's centre by its
- * reach at most. */
+/* Sums pixels within `reach` of the scale's centre into parts[gridDim.x][3]: Σ d, Σ d² and their number, d relative to
+ * the first pixel. */
 static __global__ void sum_pixels(const float *in, size_t count, const search_scale *scale, double *parts) {
     __shared__ double shared[THREADS / 32];
     if (scale->settled) return;
@@ -48,7 +48,7 @@ static __global__ void begin_scale(search_scale *scale) {
     *scale = {0, 0, 0, 0, 3e38f, -1, false};
 }
 
-/* Settled: the next pass over the pixels would find the same. */
+/* Settled: the next pass over the pixels would find the same scale. */
 static __global__ void make_scale(const float *in, size_t pixels, const double *parts, int count, double clip,
                                   search_scale *scale) {
     __shared__ double shared[THREADS / 32];
@@ -63,7 +63,7 @@ static __global__ void make_scale(const float *in, size_t pixels, const double *
     double used = sums[2], mean = used > 0 ? sums[0] / used : 0;
     double variance = used > 0 ? sums[1] / used - mean * mean : 0;
     mean += normalise_origin(in, pixels);
-    /* A constant image leaves rounding here, relative to its own size. */
+    /* A constant image leaves rounding errors of this size, relative to its own values. */
     bool varies = variance > 1e-14 * mean * mean && isfinite(variance);
     double deviation = varies ? sqrt(variance) : 0;
     scale->mean = scale->centre = (float)mean;
@@ -117,10 +117,10 @@ static __global__ void crop(const float2 *in, int from, int to, float factor, fl
     out[(size_t)row * (to / 2 + 1) + kx] = make_float2(value.x * factor, value.y * factor);
 }
 
-/* Σ |F|² of each ring, one row of the half plane a block. */
+/* Sums |F|² of each ring; one row of the half plane a block. */
 static __global__ void ring_power(const float2 *half, int size, int end, int rings, double *power) {
-    __shared__ double sums[SEARCH_DEVICE_RINGS];
-    for (int i = threadIdx.x; i < SEARCH_DEVICE_RINGS; i += THREADS)
+    __shared__ double sums[SEARCH_RINGS];
+    for (int i = threadIdx.x; i < SEARCH_RINGS; i += THREADS)
         sums[i] = 0;
     __syncthreads();
     int ky = (int)blockIdx.x - end + 1;
@@ -148,8 +148,8 @@ static __global__ void ring_power(const float2 *half, int size, int end, int rin
         if (sums[i] != 0) atomicAdd(&power[i], sums[i]);
 }
 
-/* 1 for the box's pixels inside or outside the circle; its centre at the origin of a square in the place of a
- * transform. */
+/* Marks the pixels of the box inside or outside the circle with 1; its centre lies at the origin of a square in the
+ * place of a transform. */
 static __global__ void mark_box(int size, int box, double radius, bool inside, float *out) {
     int x = blockIdx.x * THREADS + threadIdx.x;
     if (x >= box) return;
@@ -196,21 +196,21 @@ static __global__ void prepare_product(const float2 *image, const float *ctf, in
     out[transposed ? (size_t)kx * work + row : i] = make_float2(image[i].x * scale, image[i].y * scale);
 }
 
-static enum status transform(search_device *s, err *err) {
+static enum status transform(search_cuda *s, err *err) {
     CUFFT_TRY(cufftExecR2C(s->forward, (cufftReal *)s->scratch, (cufftComplex *)s->scratch), err,
               "a micrograph's transform");
     return STATUS_OK;
 }
 
-static enum status crop_scratch(search_device *s, int to, float factor, float2 *out, err *err) {
+static enum status crop_scratch(search_cuda *s, int to, float factor, float2 *out, err *err) {
     dim3 blocks(blocks_for(to / 2 + 1, THREADS), to);
     crop<<<blocks, THREADS, 0, s->stream>>>((const float2 *)s->scratch, s->o.size, to, factor, out);
     LAUNCH_TRY(err, "cutting a transform");
     return STATUS_OK;
 }
 
-enum status search_mask(search_device *s, bool inside, int to, float factor, float2 *out, err *err) {
-    const search_setup *o = &s->o;
+enum status search_mask(search_cuda *s, bool inside, int to, float factor, float2 *out, err *err) {
+    const struct search_options *o = &s->o;
     size_t bytes = (size_t)o->size * (o->size + 2) * sizeof(float);
     CUDA_TRY(cudaMemsetAsync(s->scratch, 0, bytes, s->stream), err, "a mask");
     dim3 blocks(blocks_for(o->box, THREADS), o->box);
@@ -220,13 +220,13 @@ enum status search_mask(search_device *s, bool inside, int to, float factor, flo
     return crop_scratch(s, to, factor, out, err);
 }
 
-enum status search_prepare_create(search_device *s, err *err) {
+enum status search_prepare_create(search_cuda *s, err *err) {
     CUDA_TRY(cudaMalloc(&s->parts, 3 * SUM_BLOCKS * sizeof *s->parts), err, "making room for sums");
-    return search_mask(s, false, s->o.work, 1.0f / (float)s->o.background, s->mask, err);
+    return search_mask(s, false, s->o.work, 1.0f / (float)s->setup.background, s->mask, err);
 }
 
-static enum status transforms(search_device *s, const float *micrograph, uint64_t seed, err *err) {
-    const search_setup *o = &s->o;
+static enum status transforms(search_cuda *s, const float *micrograph, uint64_t seed, err *err) {
+    const struct search_options *o = &s->o;
     begin_scale<<<1, 1, 0, s->stream>>>(s->scale);
     for (int pass = 0; pass < NORMALISE_PASSES; pass++) {
         sum_pixels<<<SUM_BLOCKS, THREADS, 0, s->stream>>>(micrograph, (size_t)o->nx * o->ny, s->scale, s->parts);
@@ -244,18 +244,16 @@ static enum status transforms(search_device *s, const float *micrograph, uint64_
         TRY(transform(s, err));
         TRY(crop_scratch(s, o->work, factor, squared ? s->square : s->image, err));
         if (squared) break;
-        CUDA_TRY(cudaMemsetAsync(s->power, 0, SEARCH_DEVICE_RINGS * sizeof *s->power, s->stream), err,
-                 "the noise's power");
-        ring_power<<<2 * o->ring_end - 1, THREADS, 0, s->stream>>>((const float2 *)s->scratch, o->size, o->ring_end,
-                                                                   o->rings, s->power);
+        CUDA_TRY(cudaMemsetAsync(s->power, 0, SEARCH_RINGS * sizeof *s->power, s->stream), err, "the noise's power");
+        ring_power<<<2 * search_rings_end(o) - 1, THREADS, 0, s->stream>>>(
+            (const float2 *)s->scratch, o->size, search_rings_end(o), search_rings(o), s->power);
         LAUNCH_TRY(err, "the noise's power");
     }
     return STATUS_OK;
 }
 
-enum status search_prepare_run(search_device *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed,
-                               err *err) {
-    const search_setup *o = &s->o;
+enum status search_prepare_run(search_cuda *s, const float *micrograph, const ctf_terms *ctf, uint64_t seed, err *err) {
+    const struct search_options *o = &s->o;
     TRY(transforms(s, micrograph, seed, err));
     statistics_products<<<blocks_for(s->half, THREADS), THREADS, 0, s->stream>>>(s->image, s->square, s->mask, s->half,
                                                                                  (float2 *)s->scratch);
@@ -270,8 +268,8 @@ enum status search_prepare_run(search_device *s, const float *micrograph, const 
         ctf_plane<<<blocks, THREADS, 0, s->stream>>>(*ctf, o->work, 1 / (o->size * o->pixel_size), s->ctf);
         LAUNCH_TRY(err, "the CTF");
     }
-    prepare_product<<<blocks, THREADS, 0, s->stream>>>(s->image, ctf ? s->ctf : NULL, o->work, 1.0f / (float)o->circle,
-                                                       s->fused != NULL, s->prepared);
+    prepare_product<<<blocks, THREADS, 0, s->stream>>>(s->image, ctf ? s->ctf : NULL, o->work,
+                                                       1.0f / (float)s->setup.circle, s->fused != NULL, s->prepared);
     LAUNCH_TRY(err, "the CTF");
     return STATUS_OK;
 }

@@ -1,19 +1,43 @@
-/* What search.c, which both devices share, asks of each. */
+/* Connects search.c, which is the same for all devices, with the work of each kind of device. */
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PRIVATE_H
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_PRIVATE_H
 
 #include "kernels/search/search.h"
+#include "kernels/template_spectra/template_spectra.h"
 #include "kernels/whiten/whiten.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* How a CUDA device correlates. {0} chooses what is fastest; anything else is for tests and benchmarks. */
+struct search_tuning {
+    bool cufft; /* through cuFFT even for sizes that the fused transforms have */
+    int pairs;  /* of rotations at a time; 0: as many as is fast */
+};
+
+/* The work of one kind of device on its own state. */
+struct search_work {
+    enum status (*create)(const struct search_options *options, const float *templates,
+                          const struct search_tuning *tuning, void **ret_state, struct err *err);
+    /* Takes a state, never NULL. */
+    void (*destroy)(void *state);
+    enum status (*run)(void *state, const struct search_input *input, const struct ctf *ctf, uint64_t seed,
+                       struct search_maps *maps, struct err *err);
+};
+extern const struct search_work search_cpu_work;  /* state: struct search_cpu */
+extern const struct search_work search_cuda_work; /* state: struct search_cuda; only in builds with CUDA */
+
+/* For tests and benchmarks: search_create with a tuning, and the state behind a search. */
+enum status search_create_as(const struct search_options *options, const float *templates,
+                             const struct search_tuning *tuning, struct search **ret_search, struct err *err);
+void *search_state(struct search *search);
+
 enum { SEARCH_RINGS = 64, SEARCH_RING_WIDTH = 4, SEARCH_RING_COEFFICIENTS = 100 };
 
-/* Rings of the micrograph's full transform whose power is compared for `noise`: of equal width over 0 ≤ |k| < end, where
- * ring = int(|k| · rings / end); both signs of ky, kx ≥ 0. The variance of white noise is the least mean power of those
- * rings that hold at least SEARCH_RING_COEFFICIENTS coefficients, over size²; transforms without a factor. */
+/* Rings of the micrograph's full transform whose power is compared to find `noise`: of equal width over 0 ≤ |k| < end,
+ * where ring = int(|k| · rings / end); both signs of ky, kx ≥ 0. The variance of white noise is the least mean power
+ * among the rings that hold at least SEARCH_RING_COEFFICIENTS coefficients, over size²; transforms without a factor. */
 static inline int search_rings_end(const struct search_options *options) {
     return options->work < options->size / 2 ? options->work : options->size / 2;
 }
@@ -21,35 +45,16 @@ static inline int search_rings(const struct search_options *options) {
     int rings = search_rings_end(options) / SEARCH_RING_WIDTH;
     return rings < SEARCH_RINGS ? rings : SEARCH_RINGS;
 }
-/* √(variance / pixels in the circle), from the rings' sums of power and counts. */
+/* Returns √(variance / pixels in the circle), from the rings' sums of power and counts. */
 float search_noise(const struct search_options *options, int rings, const double *power, const double *count);
 
+/* memory_limit: bytes for rotated transforms; 0: none are kept. */
+struct template_spectra_options search_spectra_options(const struct search_options *options, size_t memory_limit);
 /* The part of the maps that is micrograph, and the particle's circle. */
 struct whiten_options search_whiten_options(const struct search_options *options);
 
-/* Takes template t into the best maps; the first (0) as it is. Of equal scores the earlier template stays. */
+/* Merges template t into the best maps; the first (0) replaces them. Of equal scores the earlier template stays. */
 void search_keep_best(const float *score, const uint16_t *rotation, int t, struct search_maps *maps);
-
-struct search_cpu;
-enum status search_cpu_create(const struct search_options *options, const float *templates,
-                              struct search_cpu **ret_search, struct err *err);
-void search_cpu_destroy(struct search_cpu **search);
-enum status search_cpu_run(struct search_cpu *search, const float *micrograph, const struct ctf *ctf, uint64_t seed,
-                           struct search_maps *maps, struct err *err);
-
-/* Built where CUDA is. */
-struct search_cuda;
-enum status search_cuda_create(const struct search_options *options, const float *templates,
-                               struct search_cuda **ret_search, struct err *err);
-void search_cuda_destroy(struct search_cuda **search);
-enum status search_cuda_run(struct search_cuda *search, const struct search_input *input, const struct ctf *ctf,
-                            uint64_t seed, struct search_maps *maps, struct err *err);
-/* For benchmarks and tests: always through cuFFT or by what is fastest, with so many pairs of rotations at a time (0: as
- * many as is fast); and what the parts of a search take (search_cuda.h). */
-struct search_times;
-enum status search_cuda_create_as(const struct search_options *options, const float *templates, bool cufft, int pairs,
-                                  struct search_cuda **ret_search, struct err *err);
-enum status search_cuda_times(struct search_cuda *search, int repeats, struct search_times *ret_times, struct err *err);
 
 #ifdef __cplusplus
 }

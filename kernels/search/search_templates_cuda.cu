@@ -1,4 +1,4 @@
-/* Templates on the device: their turned transforms, kept where they fit, and the terms A1 and A2 with a micrograph's
+/* Keeps the templates on the device: their rotated transforms, if they fit, and the terms A1 and A2 with a micrograph's
  * CTF (kernels/correlate, merit_window: sums over the circle on a grid of twice the work size). */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static __global__ void rotate(search_templates t, int turn, bool transposed, flo
     out[(size_t)item * t.work * columns + i] = search_rotated(t, item / turn, t.turns[item % turn], kx, row);
 }
 
-/* The transform of `first` + blockIdx.z at psi = 0 times the CTF, filled up to the grid. */
+/* Computes the transform of template `first` + blockIdx.z at psi = 0 times the CTF, zero-filled up to the grid. */
 static __global__ void term_planes(search_templates t, int first, int count, const float *ctf, int grid, float factor,
                                    float2 *out) {
     int kx = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y, item = first + blockIdx.z;
@@ -63,10 +63,11 @@ static enum status upload(const void *from, size_t bytes, void *to, err *err) {
     return STATUS_OK;
 }
 
-/* cos and sin of every rotation, and the low-pass's edge in every row, as kernels/template_spectra has them. */
-static enum status make_tables(search_device *s, double2 *turns, int *last, err *err) {
-    const search_setup *o = &s->o;
-    double step = (double)o->padded / o->size;
+/* Tabulates cos and sin of every rotation, and the edge of the low-pass in every row, as kernels/template_spectra
+ * does. */
+static enum status make_tables(search_cuda *s, double2 *turns, int *last, err *err) {
+    const struct search_options *o = &s->o;
+    double step = (double)s->setup.templates.padded / o->size;
     int half = o->work / 2;
     for (int r = 0; r < o->rotations; r++) {
         double angle = r * 360.0 / o->rotations * M_PI / 180;
@@ -74,27 +75,29 @@ static enum status make_tables(search_device *s, double2 *turns, int *last, err 
     }
     for (int row = 0; row < o->work; row++) {
         int ky = row <= half ? row : row - o->work;
-        int square = o->band * o->band - ky * ky, end = square < 0 ? -1 : (int)floor(sqrt((double)square));
+        int square = s->setup.templates.band * s->setup.templates.band - ky * ky,
+            end = square < 0 ? -1 : (int)floor(sqrt((double)square));
         last[row] = end < half ? end : half;
     }
     TRY(upload(turns, o->rotations * sizeof *turns, s->turns, err));
     return upload(last, o->work * sizeof *last, s->last, err);
 }
 
-enum status search_templates_create(search_device *s, bool transposed, err *err) {
-    const search_setup *o = &s->o;
-    size_t grid = (size_t)o->count * (2 * o->reach + 1) * (o->reach + 2) * sizeof(float2);
+enum status search_templates_create(search_cuda *s, bool transposed, err *err) {
+    const struct search_options *o = &s->o;
+    size_t grid =
+        (size_t)o->count * (2 * s->setup.templates.reach + 1) * (s->setup.templates.reach + 2) * sizeof(float2);
     CUDA_TRY(cudaMalloc(&s->padded_ft, grid), err, "making room for templates");
     CUDA_TRY(cudaMalloc(&s->turns, o->rotations * sizeof *s->turns), err, "making room for templates");
     CUDA_TRY(cudaMalloc(&s->last, o->work * sizeof *s->last), err, "making room for templates");
-    TRY(upload(o->padded_ft, grid, s->padded_ft, err));
+    TRY(upload(s->setup.templates.values, grid, s->padded_ft, err));
     double2 *turns = (double2 *)malloc(o->rotations * sizeof *turns);
     int *last = (int *)malloc(o->work * sizeof *last);
     enum status status = turns && last ? make_tables(s, turns, last, err) : STATUS_NO_MEMORY;
     free(turns);
     free(last);
     TRY(status);
-    s->templates = {s->padded_ft, s->turns, s->last, o->reach, o->work};
+    s->templates = {s->padded_ft, s->turns, s->last, s->setup.templates.reach, o->work};
 
     size_t bytes = (size_t)o->count * s->turn * s->half * sizeof(float2);
     if (bytes > o->memory_limit || o->count * s->turn > 65535) return STATUS_OK;
@@ -105,10 +108,10 @@ enum status search_templates_create(search_device *s, bool transposed, err *err)
     return STATUS_OK;
 }
 
-enum status search_terms_create(search_device *s, err *err) {
-    const search_setup *o = &s->o;
+enum status search_terms_create(search_cuda *s, err *err) {
+    const struct search_options *o = &s->o;
     int grid = s->term_grid;
-    /* The plan transforms term_batch planes; all but the first are of no use here. */
+    /* The plan transforms term_batch planes; only the first matters here. */
     size_t floats = (size_t)s->term_batch * grid * (grid + 2);
     float2 *planes = NULL;
     CUDA_TRY(cudaMalloc(&planes, 2 * floats * sizeof(float)), err, "making room for the particle's circle");
@@ -127,8 +130,8 @@ enum status search_terms_create(search_device *s, err *err) {
     return search_terms_run(s, NULL, s->plain_terms, err);
 }
 
-enum status search_terms_run(search_device *s, const float *ctf, double *terms, err *err) {
-    const search_setup *o = &s->o;
+enum status search_terms_run(search_cuda *s, const float *ctf, double *terms, err *err) {
+    const struct search_options *o = &s->o;
     int grid = s->term_grid;
     float2 *planes = (float2 *)s->scratch;
     float *real = (float *)planes + (size_t)s->term_batch * grid * (grid + 2);
@@ -142,7 +145,7 @@ enum status search_terms_run(search_device *s, const float *ctf, double *terms, 
         LAUNCH_TRY(err, "the templates' power");
         CUFFT_TRY(cufftExecC2R(s->term_inverse, planes, real), err, "the templates' power");
         term_sums<<<dim3(TERM_BLOCKS, count), THREADS, 0, s->stream>>>(
-            real, s->circle, (size_t)grid * grid, area * area / (o->circle + 1), terms + 2 * first);
+            real, s->circle, (size_t)grid * grid, area * area / (s->setup.circle + 1), terms + 2 * first);
         LAUNCH_TRY(err, "the templates' power");
     }
     return STATUS_OK;

@@ -1,5 +1,5 @@
-/* Whitening (kernels/whiten) of the micrograph whose low-passed map is there: power of tiles, their medians, weights, and
- * the weighted transform with its local mean. The same arithmetic as on the CPU; sums are in a fixed order. */
+/* Whitens the micrograph (kernels/whiten) from its low-passed map: power of tiles, their medians, weights, and the
+ * weighted transform with its local mean. The arithmetic is that of the CPU; sums are in a fixed order. */
 #include <stdlib.h>
 
 #include "kernels/search/search_plan.cuh"
@@ -26,7 +26,7 @@ static __device__ float window(int i, int n) {
     return (float)(0.5 - 0.5 * cospi(2.0 * i / n));
 }
 
-/* A tile a block. */
+/* One block per tile. */
 static __global__ void cut_tiles(const float *map, whiten_options o, int tile, int columns, float *out) {
     __shared__ double parts[2][WARPS];
     __shared__ float mean;
@@ -62,7 +62,7 @@ static __global__ void cut_tiles(const float *map, whiten_options o, int tile, i
     }
 }
 
-/* Mean power of the rings of a tile (blockIdx.x); a ring a warp. */
+/* Computes the mean power of the rings of a tile (blockIdx.x); a warp per ring. */
 static __global__ void ring_power(const float2 *half, const int *members, const int *starts, int rings, int count,
                                   float *power) {
     half += (size_t)blockIdx.x * count;
@@ -78,8 +78,8 @@ static __global__ void ring_power(const float2 *half, const int *members, const 
     }
 }
 
-/* The value of rank tiles/2 of a ring (blockIdx.x): digit by digit from the top. Powers are not negative, so their bits are
- * in their order. */
+/* Finds the value of rank tiles/2 of a ring (blockIdx.x), digit by digit from the top. Powers are not negative, so
+ * their bits have the same order. */
 static __global__ void find_medians(const float *power, int tiles, float *medians) {
     __shared__ int bins[BINS], found, rank;
     power += (size_t)blockIdx.x * tiles;
@@ -108,14 +108,14 @@ static __global__ void find_medians(const float *power, int tiles, float *median
     if (threadIdx.x == 0) medians[blockIdx.x] = __uint_as_float(prefix);
 }
 
-/* The weights, a ring of the micrograph a thread. */
+/* Computes the weights; a thread per ring of the micrograph. */
 static __global__ void make_weights(const float *medians, whiten_options o, int tile, float *weights) {
     int r = blockIdx.x * THREADS + threadIdx.x;
     if (r > o.work / 2) return;
     weights[r] = whiten_weight(&o, medians, tile, r);
 }
 
-/* image: [row][kx] times the weights, in place; means: that times the conjugate of the background's mask. */
+/* Multiplies image[row][kx] by the weights in place; means: the product with the conjugate of the background's mask. */
 static __global__ void weigh(const float *weights, const float2 *mask, int work, float2 *image, float2 *means) {
     int kx = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y, reach = work / 2;
     if (kx > reach) return;
@@ -127,7 +127,7 @@ static __global__ void weigh(const float *weights, const float2 *mask, int work,
     means[i] = make_float2(a.x * b.x + a.y * b.y, a.y * b.x - a.x * b.y);
 }
 
-static enum status plan_tiles(search_device *s, search_whiten *w, err *err) {
+static enum status plan_tiles(search_cuda *s, search_whiten *w, err *err) {
     int tile[] = {w->tile, w->tile}, map[] = {s->o.work, s->o.work};
     CUFFT_TRY(cufftPlanMany(&w->forward, 2, tile, NULL, 1, 0, NULL, 1, 0, CUFFT_R2C, w->tiles), err,
               "making a Fourier plan");
@@ -142,8 +142,8 @@ template <class T> static enum status room(T **pointer, size_t count, err *err) 
     return STATUS_OK;
 }
 
-static enum status build(search_device *s, search_whiten *w, err *err) {
-    const search_setup *o = &s->o;
+static enum status build(search_cuda *s, search_whiten *w, err *err) {
+    const struct search_options *o = &s->o;
     size_t n = w->tile, tiles = w->tiles, coefficients = n * (n / 2 + 1);
     TRY(room(&w->real, tiles * n * n, err));
     TRY(room(&w->half, tiles * coefficients, err));
@@ -154,17 +154,17 @@ static enum status build(search_device *s, search_whiten *w, err *err) {
     TRY(room(&w->mu, s->pixels, err));
     TRY(room(&w->weights, o->work / 2 + 1, err));
     TRY(room(&w->means, s->half, err));
-    CUDA_TRY(cuda_copy(w->members, o->ring_members, o->ring_starts[w->rings] * sizeof(int)), err,
+    CUDA_TRY(cuda_copy(w->members, s->setup.ring_members, s->setup.ring_starts[w->rings] * sizeof(int)), err,
              "the rings of a tile");
-    CUDA_TRY(cuda_copy(w->starts, o->ring_starts, (w->rings + 1) * sizeof(int)), err, "the rings of a tile");
+    CUDA_TRY(cuda_copy(w->starts, s->setup.ring_starts, (w->rings + 1) * sizeof(int)), err, "the rings of a tile");
     return plan_tiles(s, w, err);
 }
 
-enum status search_whiten_create(search_device *s, search_whiten **ret_whiten, err *err) {
+enum status search_whiten_create(search_cuda *s, search_whiten **ret_whiten, err *err) {
     search_whiten *w = (search_whiten *)calloc(1, sizeof *w);
     FAIL_IF(w == NULL, err, STATUS_NO_MEMORY, "no memory for whitening");
-    w->o = s->o.whiten;
-    w->tile = s->o.tile;
+    w->o = s->setup.whiten;
+    w->tile = s->setup.tile;
     w->columns = whiten_tiles(w->tile, w->o.x1 - w->o.x0);
     w->tiles = w->columns * whiten_tiles(w->tile, w->o.y1 - w->o.y0);
     w->rings = w->tile / 2 + 1;
@@ -189,7 +189,7 @@ void search_whiten_destroy(search_whiten **whiten) {
     free(w);
 }
 
-enum status search_whiten_run(search_device *s, const float *map, err *err) {
+enum status search_whiten_run(search_cuda *s, const float *map, err *err) {
     search_whiten *w = s->whiten;
     int count = w->tile * (w->tile / 2 + 1), rings = s->o.work / 2 + 1;
     cut_tiles<<<w->tiles, THREADS, 0, s->stream>>>(map, w->o, w->tile, w->columns, w->real);

@@ -5,7 +5,7 @@
 
 #include "common/memory.h"
 
-/* The largest of so many counts is remembered, and looked for again only where one of them fell. */
+/* The largest count of each block of so many structures is remembered, and searched again only if one of them fell. */
 enum { BLOCK = 512 };
 
 void superpose_clusters_clear(struct superpose_clusters *clusters) {
@@ -31,7 +31,7 @@ static void graph_clear(struct graph *g) {
     mem_free(&g->most);
 }
 
-/* Room for structures whose degrees will be counted, then for their neighbours. */
+/* Makes room for structures whose degrees will be counted, then for their neighbours. */
 static enum status graph_begin(struct graph *g, int n, struct err *err) {
     g->n = n;
     g->blocks = (n + BLOCK - 1) / BLOCK;
@@ -46,7 +46,7 @@ static enum status graph_room(struct graph *g, struct err *err) {
     return mem_new_unset(g->starts[g->n] + 1, sizeof *g->index, "neighbours", &g->index, err);
 }
 
-/* Where the entries of row i from structure `first` on begin. */
+/* Returns where the entries of row i from structure `first` on begin. */
 static size_t find_from(const struct superpose_neighbours *lists, int i, int first) {
     size_t low = lists->starts[i], high = lists->starts[i + 1];
     while (low < high) {
@@ -59,8 +59,8 @@ static size_t find_from(const struct superpose_neighbours *lists, int i, int fir
     return low;
 }
 
-/* Counts the neighbours of structures first ≤ j < end, or, where at is not NULL, writes them behind each other from
- * at[j] on: those before j as their rows come by, then j's own row. */
+/* Counts the neighbours of structures first ≤ j < end. If at is not NULL, writes them one behind the other from at[j]
+ * on: first those before j, as their rows are read, then j's own row. */
 static void gather(const struct superpose_neighbours *lists, int first, int end, struct graph *g, size_t *at) {
     for (int i = 0; i < end; i++) {
         if (i >= first) {
@@ -132,8 +132,8 @@ static int32_t block_most(const struct graph *g, int block) {
     return most;
 }
 
-/* The structure with most neighbours left, of equals the first; −1: none is left. What is remembered of a block is
- * never too small, so only blocks that could hold it are looked through. */
+/* Returns the structure with most neighbours left, of equals the first; −1 if none is left. The remembered count of a
+ * block is never too small, so only blocks that could hold the largest are searched. */
 static int largest(struct graph *g) {
     for (;;) {
         int best = 0;
@@ -169,7 +169,8 @@ static enum status cluster_graph(struct graph *g, struct superpose_clusters *c, 
     for (int centre = n > 0 ? largest(g) : -1; centre >= 0; centre = largest(g)) {
         int cluster = c->count++;
         c->centre[cluster] = centre;
-        /* First all leave, then those that stay lose them: a member is counted down by no other. */
+        /* First all members leave, then the remaining structures lose them as neighbours: no member is counted down by
+         * another. */
         size_t begin = g->starts[centre], end = g->starts[centre + 1];
         take_out(g, centre, cluster, c);
         for (size_t k = begin; k < end; k++)

@@ -8,7 +8,7 @@
 #include "common/memory.h"
 #include "kernels/superpose/clusters.h"
 
-/* A cluster is called by its lowest structure. */
+/* A cluster is named by its lowest structure. */
 struct linkage {
     int n, merged;
     float *distance; /* upper triangle, between clusters */
@@ -22,7 +22,7 @@ static float *between(struct linkage *l, int a, int b) {
     return l->distance + (a < b ? superpose_at(l->n, a, b) : superpose_at(l->n, b, a));
 }
 
-/* The nearest other cluster: of equals `before` if it is one, else the lowest. */
+/* Returns the nearest other cluster; of equals `before`, if it is one of them, else the lowest. */
 static int nearest(struct linkage *l, int a, int before) {
     int best = before;
     float least = before >= 0 ? *between(l, a, before) : INFINITY;
@@ -121,7 +121,7 @@ enum status superpose_linkage(const float *rmsd, int structures, struct superpos
     return sort(ret_merges, l.n - 1, err);
 }
 
-/* Members of clusters: those of the cluster that is called by `first`, in a list. */
+/* Members of clusters: the cluster named by `first` is a list. */
 struct members {
     int32_t *next, *last; /* [n] of a structure, the next of its cluster or −1; of a cluster, its last */
     int32_t *size;        /* [n] of a cluster; 0: it was merged */
@@ -152,7 +152,7 @@ static enum status join(const struct superpose_merge *merges, int n, float cutof
     return STATUS_OK;
 }
 
-/* The member with the least sum of distances to the others, of equals the lowest. */
+/* Returns the member with the least sum of distances to the others; of equals the lowest. */
 static int medoid(const float *rmsd, int n, const struct members *m, int first) {
     int best = first;
     double least = INFINITY;

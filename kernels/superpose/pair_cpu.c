@@ -1,4 +1,4 @@
-/* One pair by each of three methods, in double: the reference that the tiles are tested against. */
+/* Superposes one pair by each of three methods, in double: the reference for the tests of the tiles. */
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static void add_up(const float *p, const float *q, int atoms, const float *weigh
     }
 }
 
-/* The quaternion turns p onto q; what is wanted is the way back. */
+/* The quaternion rotates p onto q; the inverse is wanted. */
 static void rotation_of(const double *quaternion, double rotation[3][3]) {
     double length = 0;
     for (int k = 0; k < 4; k++)
@@ -56,7 +56,7 @@ static void rotation_of(const double *quaternion, double rotation[3][3]) {
             rotation[a][b] = forth[b][a];
 }
 
-/* The cofactor of a[row][column]. */
+/* Returns the cofactor of a[row][column]. */
 static double cofactor(double a[4][4], int row, int column) {
     double m[3][3];
     for (int i = 0, k = 0; i < 4; i++) {
@@ -70,7 +70,8 @@ static double cofactor(double a[4][4], int row, int column) {
     return (row + column) % 2 ? -det : det;
 }
 
-/* The eigenvector of λ: the longest column of the adjugate of F − λ. False where all are too short to trust. */
+/* Finds the eigenvector of λ: the longest column of the adjugate of F − λ. Returns false if all columns are too short
+ * to trust. */
 static bool adjugate_vector(const double *r, double lambda, double *vector) {
     double a[4][4], most = 0;
     superpose_quaternion_matrix(r, a);
@@ -108,15 +109,15 @@ static void cross(const double *a, const double *b, double *c) {
     c[2] = a[0] * b[1] - a[1] * b[0];
 }
 
-/* Makes a a unit vector at right angles to the unit vector b (or NULL); any where what is left of a is shorter than
- * least. */
+/* Makes a a unit vector perpendicular to the unit vector b (or NULL); an arbitrary one if less than `least` of a is
+ * left. */
 static void straighten(double *a, const double *b, double least) {
     double across = b ? dot(a, b) : 0;
     for (int k = 0; b && k < 3; k++)
         a[k] -= across * b[k];
     double length = sqrt(dot(a, a));
     if (!(length > least)) {
-        /* The axis that b has least of. */
+        /* The axis on which b has the smallest component. */
         int axis = 0;
         for (int k = 1; b && k < 3; k++)
             if (fabs(b[k]) < fabs(b[axis])) axis = k;
@@ -128,7 +129,8 @@ static void straighten(double *a, const double *b, double least) {
         a[k] /= length;
 }
 
-/* Of the two longest columns, where they came from; the third pair of axes follows, so that it is a rotation. */
+/* Takes the two longest columns and where they came from; the third pair of axes follows, so that the result is a
+ * rotation. */
 static double fit_kabsch(const struct sums *s, double rotation[3][3]) {
     double columns[9], turns[9], u[3][3], v[3][3], length[3];
     double lambda = superpose_kabsch(s->r, columns, turns);

@@ -11,9 +11,17 @@ struct superpose {
     int count;
     float *roots;
     double total;
-    struct superpose_cpu *cpu;
-    struct superpose_cuda *cuda;
+    const struct superpose_work *work; /* for the kind of device */
+    void *state;                       /* of the work */
 };
+
+/* Returns NULL if this build has no such device. */
+static const struct superpose_work *work_of(enum device_kind kind) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (kind == DEVICE_CUDA) return &superpose_cuda_work;
+#endif
+    return kind == DEVICE_CPU ? &superpose_cpu_work : NULL;
+}
 
 enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err) {
     FAIL_IF(atoms < 1, err, STATUS_BAD_ARGUMENT, "no atoms are selected: structures of %d atoms cannot be superposed",
@@ -29,7 +37,7 @@ enum status superpose_most_weight(const float *weights, int atoms, float *ret_mo
     return STATUS_OK;
 }
 
-/* √(w / the largest w) [atoms], and the sum of their squares. */
+/* Computes √(w / the largest w) [atoms], and the sum of their squares. */
 static enum status make_roots(struct superpose *s, struct err *err) {
     const float *weights = s->options.weights;
     float most = 0;
@@ -52,14 +60,10 @@ enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at
 
 static enum status build(struct superpose *s, enum superpose_product product, struct err *err) {
     TRY(make_roots(s, err));
-    if (s->options.device.kind == DEVICE_CPU)
-        return superpose_cpu_create(&s->options, s->roots, s->total, &s->cpu, err);
-#ifdef ICESTREAM_HAVE_CUDA
-    return superpose_cuda_create_as(&s->options, product, s->roots, s->total, &s->cuda, err);
-#else
-    (void)product;
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: structures can be superposed on the CPU only");
-#endif
+    s->work = work_of(s->options.device.kind);
+    FAIL_IF(s->work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: structures can be superposed on the CPU only");
+    return s->work->create(&s->options, product, s->roots, s->total, &s->state, err);
 }
 
 enum status superpose_create_as(const struct superpose_options *options, enum superpose_product product,
@@ -84,10 +88,7 @@ enum status superpose_create(const struct superpose_options *options, struct sup
 
 void superpose_destroy(struct superpose **superpose) {
     if (!*superpose) return;
-    superpose_cpu_destroy(&(*superpose)->cpu);
-#ifdef ICESTREAM_HAVE_CUDA
-    superpose_cuda_destroy(&(*superpose)->cuda);
-#endif
+    if ((*superpose)->state) (*superpose)->work->destroy((*superpose)->state);
     mem_free(&(*superpose)->roots);
     mem_free(superpose);
 }
@@ -96,46 +97,43 @@ int superpose_count(const struct superpose *superpose) {
     return superpose->count;
 }
 
-#ifdef ICESTREAM_HAVE_CUDA
-#define ON_DEVICE(s, call, ...)                                                                                        \
-    ((s)->cuda ? superpose_cuda_##call((s)->cuda, __VA_ARGS__) : superpose_cpu_##call((s)->cpu, __VA_ARGS__))
-#else
-#define ON_DEVICE(s, call, ...) superpose_cpu_##call((s)->cpu, __VA_ARGS__)
-#endif
+void *superpose_state(struct superpose *superpose) {
+    return superpose->state;
+}
 
 enum status superpose_add(struct superpose *superpose, const float *xyz, int count, struct err *err) {
-    /* Tiles round up. */
+    /* Room for whole tiles. */
     FAIL_IF(count < 0 || superpose->count > INT32_MAX - 64 - count, err, STATUS_BAD_ARGUMENT,
             "%d structures cannot be added to %d", count, superpose->count);
     if (count == 0) return STATUS_OK;
-    TRY(ON_DEVICE(superpose, add, xyz, count, err));
+    TRY(superpose->work->add(superpose->state, xyz, count, err));
     superpose->count += count;
     return STATUS_OK;
 }
 
 enum status superpose_matrix(struct superpose *superpose, float *ret_rmsd, struct err *err) {
     if (superpose->count < 2) return STATUS_OK;
-    return ON_DEVICE(superpose, matrix, ret_rmsd, err);
+    return superpose->work->matrix(superpose->state, ret_rmsd, err);
 }
 
 enum status superpose_row(struct superpose *superpose, int index, float *ret_rmsd, struct err *err) {
     FAIL_IF(index < 0 || index >= superpose->count, err, STATUS_BAD_ARGUMENT, "there is no structure %d among %d",
             index + 1, superpose->count);
     if (index == 0) return STATUS_OK;
-    return ON_DEVICE(superpose, row, index, ret_rmsd, err);
+    return superpose->work->row(superpose->state, index, ret_rmsd, err);
 }
 
 enum status superpose_to_reference(struct superpose *superpose, const float *reference, float *ret_rmsd,
                                    struct err *err) {
     if (superpose->count == 0) return STATUS_OK;
-    return ON_DEVICE(superpose, to_reference, reference, ret_rmsd, err);
+    return superpose->work->to_reference(superpose->state, reference, ret_rmsd, err);
 }
 
 static enum status find_neighbours(struct superpose *s, float cutoff, size_t limit, struct superpose_neighbours *n,
                                    struct err *err) {
     TRY(superpose_neighbours_begin(n, s->count, err));
     if (s->count < 2) return STATUS_OK;
-    return ON_DEVICE(s, neighbours, cutoff, limit, n, err);
+    return s->work->neighbours(s->state, cutoff, limit, n, err);
 }
 
 enum status superpose_neighbours(struct superpose *superpose, float cutoff, size_t limit,
@@ -144,12 +142,4 @@ enum status superpose_neighbours(struct superpose *superpose, float cutoff, size
     enum status status = find_neighbours(superpose, cutoff, limit, neighbours, err);
     if (status != STATUS_OK) superpose_neighbours_clear(neighbours);
     return status;
-}
-
-enum status superpose_times(struct superpose *superpose, int repeats, float ret_ms[2], struct err *err) {
-#ifdef ICESTREAM_HAVE_CUDA
-    if (superpose->cuda) return superpose_cuda_times(superpose->cuda, repeats, ret_ms, err);
-#endif
-    (void)superpose, (void)repeats, (void)ret_ms;
-    FAIL(err, STATUS_UNSUPPORTED, "only a CUDA device has times of its own");
 }

@@ -1,5 +1,5 @@
-/* RMSD after optimal superposition: of one pair, of all pairs of an ensemble, of an ensemble to a reference; neighbours
- * under a cut-off. Clusters of what comes out: kernels/superpose/clusters.h.
+/* Computes RMSDs after optimal superposition: of one pair, of all pairs of an ensemble, of an ensemble to a reference;
+ * and neighbours under a cut-off. Clusters from these: kernels/superpose/clusters.h.
  *
  * Structures are float [atoms][3] in Å, one after another, not centred; weights float [atoms], ≥ 0, or NULL (all 1).
  * With p and q moved to their weighted centroids, w the weights and W their sum:
@@ -29,8 +29,8 @@
 extern "C" {
 #endif
 
-/* How λ is found. QCP: Newton's iteration from above on the characteristic polynomial, and Jacobi where the two largest
- * eigenvalues come so close that the polynomial loses them. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular
+/* How λ is found. QCP: Newton's iteration from above on the characteristic polynomial, and Jacobi if the two largest
+ * eigenvalues are too close for the polynomial. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular
  * values of R, by one-sided Jacobi. */
 enum superpose_method { SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH };
 
@@ -41,12 +41,12 @@ struct superpose_fit {
     double translation[3]; /* Å */
 };
 
-/* Fits `moving` onto `reference`. STATUS_BAD_ARGUMENT: no atoms, a coordinate that is no finite number, a weight that
- * is negative or no number, no weight above 0. Where several rotations are equally good (atoms on a line), one of them.
- */
+/* Fits `moving` onto `reference`. If several rotations are equally good (atoms on a line), gives one of them.
+ * STATUS_BAD_ARGUMENT: no atoms, a coordinate that is not finite, a weight that is negative or NaN, no weight above
+ * 0. */
 enum status superpose_pair(enum superpose_method method, const float *reference, const float *moving, int atoms,
                            const float *weights, struct superpose_fit *ret_fit, struct err *err);
-/* ret_xyz[atoms][3]: where the fit puts these atoms, which need not be those that were fitted; may be xyz itself. */
+/* Moves atoms by the fit into ret_xyz[atoms][3], which may be xyz. They need not be the fitted atoms. */
 void superpose_apply(const struct superpose_fit *fit, const float *xyz, int atoms, float *ret_xyz);
 
 struct superpose_options {
@@ -55,8 +55,8 @@ struct superpose_options {
     enum superpose_method method; /* QCP is fastest */
     struct device device;
     int threads;   /* CPU; at least 1 */
-    size_t memory; /* bytes for structures and workspace, of the device's memory beside a CUDA device; 0: no limit.
-                      While structures move to a larger room, the one that they leave is not counted */
+    size_t memory; /* bytes for structures and workspace, in the memory of the device; 0: no limit. While structures
+                      move to larger memory, the memory that they leave is not counted */
 };
 
 /* An ensemble: structures that are kept, centred, on the device. Used by one thread at a time. */
@@ -68,28 +68,29 @@ enum status superpose_create(const struct superpose_options *options, struct sup
 void superpose_destroy(struct superpose **superpose);
 int superpose_count(const struct superpose *superpose);
 
-/* Adds `count` structures [count][atoms][3] behind those that are there; not needed any more when the call returns.
- * Room doubles when it runs out. STATUS_BAD_ARGUMENT: a coordinate that is no finite number (the message counts
- * structures of the ensemble and atoms from 1; none of `count` is kept); STATUS_NO_MEMORY: more than options.memory. */
+/* Adds copies of `count` structures [count][atoms][3] behind the others. Memory doubles when it runs out.
+ * STATUS_BAD_ARGUMENT: a coordinate is not finite (the message counts structures of the ensemble and atoms from 1; none
+ * of `count` is kept); STATUS_NO_MEMORY: more than options.memory. */
 enum status superpose_add(struct superpose *superpose, const float *xyz, int count, struct err *err);
 
-/* Pairs of n structures. */
+/* Returns the number of pairs of n structures. */
 static inline size_t superpose_pairs(int n) {
     return (size_t)n * (size_t)(n > 0 ? n - 1 : 0) / 2;
 }
-/* Where pair i < j of n stands in the upper triangle, row by row. */
+/* Returns the index of pair i < j of n in the upper triangle, row by row. */
 static inline size_t superpose_at(int n, int i, int j) {
     return (size_t)i * (size_t)(2 * (int64_t)n - i - 1) / 2 + (size_t)(j - i - 1);
 }
 
-/* ret_rmsd[superpose_pairs(count)] in Å, host memory: the upper triangle row by row. Memory from device_host_new
- * (common/device.h) is filled fastest. */
+/* Computes all pairs: ret_rmsd[superpose_pairs(count)] in Å, host memory, the upper triangle row by row. Memory from
+ * device_host_new (common/device.h) is filled fastest. */
 enum status superpose_matrix(struct superpose *superpose, float *ret_rmsd, struct err *err);
 
-/* What one more structure costs: ret_rmsd[index], structure `index` (from 0) against all before it. In double. */
+/* Computes one row: ret_rmsd[index], structure `index` (from 0) against all before it. In double. */
 enum status superpose_row(struct superpose *superpose, int index, float *ret_rmsd, struct err *err);
 
-/* ret_rmsd[count]: all to a reference [atoms][3] that need not be of the ensemble. In double. */
+/* Computes ret_rmsd[count]: all structures to a reference [atoms][3], which need not belong to the ensemble. In
+ * double. */
 enum status superpose_to_reference(struct superpose *superpose, const float *reference, float *ret_rmsd,
                                    struct err *err);
 
@@ -101,8 +102,8 @@ struct superpose_neighbours {
     float *rmsd;     /* [starts[count]] Å */
     size_t capacity; /* of both */
 };
-/* Replaces what `neighbours` held. limit: bytes that the lists may take; 0: no limit. STATUS_NO_MEMORY: there are more,
- * and `neighbours` is empty. */
+/* Replaces the contents of `neighbours`. limit: bytes that the lists may take; 0: no limit. STATUS_NO_MEMORY: the lists
+ * are larger, and `neighbours` is empty. */
 enum status superpose_neighbours(struct superpose *superpose, float cutoff, size_t limit,
                                  struct superpose_neighbours *neighbours, struct err *err);
 void superpose_neighbours_clear(struct superpose_neighbours *neighbours);

@@ -1,5 +1,5 @@
-/* An ensemble on the CPU: its panels, and what runs over them. Groups of panels are shared out among threads, each with
- * all panels behind it, so that a panel that comes by serves a whole group from the second-level cache. */
+/* Superposes an ensemble on the CPU: its panels, and loops over them. Threads share out groups of panels, each with all
+ * panels behind it, so that a panel loaded once serves a whole group from the second-level cache. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,8 +39,18 @@ static size_t panel_floats(const struct superpose_cpu *s) {
     return (size_t)s->options.atoms * 3 * SUPERPOSE_LANES;
 }
 
-enum status superpose_cpu_create(const struct superpose_options *options, const float *roots, double total,
-                                 struct superpose_cpu **ret_cpu, struct err *err) {
+static void destroy(void *state) {
+    struct superpose_cpu *s = state;
+    mem_free(&s->panels);
+    mem_free(&s->norms);
+    mem_free(&s->reference);
+    mem_free(&s->slabs);
+    mem_free(&s);
+}
+
+static enum status create(const struct superpose_options *options, enum superpose_product product, const float *roots,
+                          double total, void **ret_state, struct err *err) {
+    (void)product;
     struct superpose_cpu *s = NULL;
     TRY(mem_new(1, sizeof *s, "an ensemble", &s, err));
     s->options = *options;
@@ -48,20 +58,11 @@ enum status superpose_cpu_create(const struct superpose_options *options, const 
     s->total = total;
     enum status status = mem_new(panel_floats(s), sizeof *s->reference, "a reference", &s->reference, err);
     if (status != STATUS_OK) {
-        superpose_cpu_destroy(&s);
+        destroy(s);
         return status;
     }
-    *ret_cpu = s;
+    *ret_state = s;
     return STATUS_OK;
-}
-
-void superpose_cpu_destroy(struct superpose_cpu **cpu) {
-    if (!*cpu) return;
-    mem_free(&(*cpu)->panels);
-    mem_free(&(*cpu)->norms);
-    mem_free(&(*cpu)->reference);
-    mem_free(&(*cpu)->slabs);
-    mem_free(cpu);
 }
 
 static enum status within_memory(const struct superpose_cpu *s, size_t floats, const char *what, struct err *err) {
@@ -81,7 +82,7 @@ static enum status reserve(struct superpose_cpu *s, int structures, struct err *
     size_t floats = (size_t)capacity / SUPERPOSE_LANES * panel_floats(s);
     char what[64];
     snprintf(what, sizeof what, "%lld structures", (long long)capacity);
-    /* Exactly what is needed where twice as much is more than allowed. */
+    /* Takes only what is needed if twice as much would exceed the limit. */
     if (s->options.memory > 0 && floats * sizeof(float) > s->options.memory &&
         capacity > structures + SUPERPOSE_LANES) {
         capacity = (structures + SUPERPOSE_LANES - 1) / SUPERPOSE_LANES * SUPERPOSE_LANES;
@@ -110,8 +111,8 @@ static enum status reserve(struct superpose_cpu *s, int structures, struct err *
     return STATUS_OK;
 }
 
-/* The weighted centroid of a structure, its sums side by side in a fixed order. False where a coordinate is none: too
- * far from the origin, infinite, or no number. */
+/* Computes the weighted centroid of a structure; partial sums stand side by side in a fixed order. Returns false if a
+ * coordinate is too far from the origin, infinite or NaN. */
 enum { SIDE_BY_SIDE = 12 };
 MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int atoms, double total,
                                      double *ret_centre) {
@@ -141,7 +142,8 @@ MULTIVERSION static bool find_centre(const float *xyz, const float *roots, int a
     return !any;
 }
 
-/* Takes structures [lanes][atoms][3] into the lanes of a panel, from `first` on: centred, times √w; and their G. */
+/* Copies structures [lanes][atoms][3] into the lanes of a panel, from `first` on: centred, times √w. Computes their
+ * G. */
 MULTIVERSION static void lay_out(const float *xyz, int atoms, const float *roots, double (*centre)[3], int first,
                                  int lanes, float *panel, double *norms) {
     double squares[SUPERPOSE_LANES] = {0};
@@ -156,7 +158,7 @@ MULTIVERSION static void lay_out(const float *xyz, int atoms, const float *roots
     memcpy(norms + first, squares, (size_t)lanes * sizeof *norms);
 }
 
-/* False where a coordinate is none; the panel is then as it was. */
+/* Returns false if a coordinate is bad; the panel is then unchanged. */
 static bool put(const struct superpose_cpu *s, const float *xyz, int first, int lanes, float *panel, double *norms) {
     double centre[SUPERPOSE_LANES][3];
     for (int lane = 0; lane < lanes; lane++)
@@ -187,10 +189,11 @@ static void clear_lanes(struct superpose_cpu *s, int first, int end) {
             lane_of(s, n)[(size_t)k * SUPERPOSE_LANES] = 0;
 }
 
-enum status superpose_cpu_add(struct superpose_cpu *s, const float *xyz, int count, struct err *err) {
+static enum status add(void *state, const float *xyz, int count, struct err *err) {
+    struct superpose_cpu *s = state;
     TRY(reserve(s, s->count + count, err));
     int bad = 0, first_panel = s->count / SUPERPOSE_LANES, last_panel = (s->count + count - 1) / SUPERPOSE_LANES;
-    /* A panel is one thread's: its lanes share cache lines. Those behind the last structure are zero. */
+    /* Each panel belongs to one thread: its lanes share cache lines. Lanes behind the last structure are zero. */
 #pragma omp parallel for num_threads(s->options.threads) schedule(static) reduction(| : bad)
     for (int panel = first_panel; panel <= last_panel; panel++) {
         int from = panel * SUPERPOSE_LANES, first = from < s->count ? s->count - from : 0;
@@ -221,12 +224,12 @@ static void run_tile(const struct superpose_cpu *s, int panel_p, int panel_q, st
     superpose_tile_run(&tile, batch);
 }
 
-/* All pairs of the panels first ≤ p < end with p ≤ q. Row i's go to out + row(i) − begin, where row(i) is the place of
- * its pair with structure 0 if there were one. */
+/* All pairs of the panels first ≤ p < end with p ≤ q. Row i goes to out + row(i) − begin, where row(i) is the place of
+ * its pair with structure 0, if there were one. */
 struct rows {
     float *out;
     int begin;   /* first structure */
-    bool packed; /* as in the upper triangle; else each row with the structures from `begin` on */
+    bool packed; /* as in the upper triangle; otherwise each row holds the structures from `begin` on */
 };
 
 static float *row_at(const struct superpose_cpu *s, const struct rows *rows, int i, int j) {
@@ -251,13 +254,14 @@ static void run_group(const struct superpose_cpu *s, int first, int end, const s
         }
 }
 
-/* Panels of a group: fewer where there would be too few groups to keep all threads busy to the end. */
+/* Returns the panels of a group: fewer if there would be too few groups to keep all threads busy to the end. */
 static int group_panels(const struct superpose_cpu *s, int panels) {
     int fair = panels / (8 * s->options.threads);
     return fair < 1 ? 1 : smaller(fair, GROUP);
 }
 
-enum status superpose_cpu_matrix(struct superpose_cpu *s, float *ret_rmsd, struct err *err) {
+static enum status matrix(void *state, float *ret_rmsd, struct err *err) {
+    struct superpose_cpu *s = state;
     (void)err;
     int panels = (s->count + SUPERPOSE_LANES - 1) / SUPERPOSE_LANES, group = group_panels(s, panels);
     struct rows rows = {.out = ret_rmsd, .packed = true};
@@ -267,7 +271,7 @@ enum status superpose_cpu_matrix(struct superpose_cpu *s, float *ret_rmsd, struc
     return STATUS_OK;
 }
 
-/* RMSDs of the structure at a lane with structures 0 … count − 1. */
+/* Computes the RMSDs of the structure at a lane with structures 0 … count − 1. */
 static void run_row(const struct superpose_cpu *s, const float *panel, int lane, double norm, int count,
                     float *ret_rmsd) {
 #pragma omp parallel for num_threads(s->options.threads) schedule(static)
@@ -281,27 +285,28 @@ static void run_row(const struct superpose_cpu *s, const float *panel, int lane,
     }
 }
 
-enum status superpose_cpu_row(struct superpose_cpu *s, int index, float *ret_rmsd, struct err *err) {
+static enum status row(void *state, int index, float *ret_rmsd, struct err *err) {
+    struct superpose_cpu *s = state;
     (void)err;
     int lane = index % SUPERPOSE_LANES;
     run_row(s, lane_of(s, index) - lane, lane, s->norms[index], index, ret_rmsd);
     return STATUS_OK;
 }
 
-enum status superpose_cpu_to_reference(struct superpose_cpu *s, const float *reference, float *ret_rmsd,
-                                       struct err *err) {
+static enum status to_reference(void *state, const float *reference, float *ret_rmsd, struct err *err) {
+    struct superpose_cpu *s = state;
     double norm = 0;
     if (!put(s, reference, 0, 1, s->reference, &norm)) return find_bad(s, reference, 1, 0, err);
     run_row(s, s->reference, 0, norm, s->count, ret_rmsd);
     return STATUS_OK;
 }
 
-/* Appends what is below the cut-off in the rows of one group. */
+/* Appends the entries below the cut-off in the rows of one group. */
 static enum status pick(const struct superpose_cpu *s, const struct rows *rows, int end, float cutoff, size_t limit,
                         struct superpose_neighbours *n, struct err *err) {
     for (int i = rows->begin; i < end; i++) {
         size_t at = n->starts[i];
-        /* i may have no more neighbours than there are structures behind it. */
+        /* i has at most as many neighbours as there are structures behind it. */
         TRY(superpose_neighbours_room(n, at, cutoff, limit, err));
         for (int j = i + 1; j < s->count; j++) {
             float rmsd = *row_at(s, rows, i, j);
@@ -315,8 +320,9 @@ static enum status pick(const struct superpose_cpu *s, const struct rows *rows, 
     return STATUS_OK;
 }
 
-enum status superpose_cpu_neighbours(struct superpose_cpu *s, float cutoff, size_t limit,
-                                     struct superpose_neighbours *n, struct err *err) {
+static enum status neighbours(void *state, float cutoff, size_t limit, struct superpose_neighbours *n,
+                              struct err *err) {
+    struct superpose_cpu *s = state;
     int panels = (s->count + SUPERPOSE_LANES - 1) / SUPERPOSE_LANES, group = group_panels(s, panels);
     size_t slab = (size_t)group * SUPERPOSE_LANES * (size_t)s->count, all = slab * (size_t)s->options.threads;
     TRY(within_memory(s, all + (size_t)panels * panel_floats(s), "structures, and what is compared at a time,", err));
@@ -327,7 +333,7 @@ enum status superpose_cpu_neighbours(struct superpose_cpu *s, float cutoff, size
         s->slab_floats = all;
     }
     enum status status = STATUS_OK;
-    /* Threads hand in their groups in order, so the lists are the same however many there are. */
+    /* Threads hand in their groups in order, so that the lists do not depend on the number of threads. */
 #pragma omp parallel for num_threads(s->options.threads) schedule(dynamic, 1) ordered
     for (int first = 0; first < panels; first += group) {
         struct rows rows = {.out = s->slabs + slab * (size_t)omp_get_thread_num(), .begin = first * SUPERPOSE_LANES};
@@ -339,3 +345,13 @@ enum status superpose_cpu_neighbours(struct superpose_cpu *s, float cutoff, size
     }
     return status;
 }
+
+const struct superpose_work superpose_cpu_work = {
+    .create = create,
+    .destroy = destroy,
+    .add = add,
+    .matrix = matrix,
+    .row = row,
+    .to_reference = to_reference,
+    .neighbours = neighbours,
+};

@@ -1,4 +1,4 @@
-/* The CUDA side as C sees it: how much at a time, and where results go. */
+/* Decides on the host how much a CUDA device computes at a time, and where results go. */
 #include "kernels/superpose/superpose_cuda.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "common/memory.h"
 #include "kernels/superpose/superpose_private.h"
 
-/* A slot of results where memory allows it; entries that are picked at a time. */
+/* Floats of a slot, if memory allows; entries that are picked at a time. */
 static const size_t SLOT_FLOATS = (size_t)64 << 20, ENTRIES = (size_t)4 << 20;
 
 struct superpose_cuda {
@@ -16,7 +16,7 @@ struct superpose_cuda {
     int count, reserved;
     int32_t *counts; /* of a slot's rows */
     int counts_capacity;
-    /* Page-locked, for what is picked. */
+    /* Page-locked memory for picked entries. */
     int32_t *index;
     float *rmsd;
     size_t entries;
@@ -30,9 +30,17 @@ static enum status build(struct superpose_cuda *s, enum superpose_product produc
     return superpose_device_create(&s->of_device, roots, &s->device, err);
 }
 
-enum status superpose_cuda_create_as(const struct superpose_options *options, enum superpose_product product,
-                                     const float *roots, double total, struct superpose_cuda **ret_cuda,
-                                     struct err *err) {
+static void destroy(void *state) {
+    struct superpose_cuda *s = state;
+    superpose_device_destroy(&s->device);
+    mem_free(&s->counts);
+    if (s->index) device_host_free(&s->options.device, &s->index);
+    if (s->rmsd) device_host_free(&s->options.device, &s->rmsd);
+    mem_free(&s);
+}
+
+static enum status create(const struct superpose_options *options, enum superpose_product product, const float *roots,
+                          double total, void **ret_state, struct err *err) {
     struct superpose_cuda *s = NULL;
     TRY(mem_new(1, sizeof *s, "an ensemble", &s, err));
     s->options = *options;
@@ -40,24 +48,19 @@ enum status superpose_cuda_create_as(const struct superpose_options *options, en
         .index = options->device.index, .atoms = options->atoms, .method = options->method, .total = total};
     enum status status = build(s, product, roots, err);
     if (status != STATUS_OK) {
-        superpose_cuda_destroy(&s);
+        destroy(s);
         return status;
     }
-    *ret_cuda = s;
+    *ret_state = s;
     return STATUS_OK;
 }
 
-void superpose_cuda_destroy(struct superpose_cuda **cuda) {
-    struct superpose_cuda *s = *cuda;
-    if (s == NULL) return;
-    superpose_device_destroy(&s->device);
-    mem_free(&s->counts);
-    if (s->index) device_host_free(&s->options.device, &s->index);
-    if (s->rmsd) device_host_free(&s->options.device, &s->rmsd);
-    mem_free(cuda);
+struct superpose_device *superpose_cuda_device(void *state) {
+    struct superpose_cuda *s = state;
+    return s->device;
 }
 
-/* Bytes that the ensemble may take: what was allowed, or what is free beside what it has. */
+/* Returns the bytes that the ensemble may take: the user's limit, or what is free on the device. */
 static enum status allowance(const struct superpose_cuda *s, size_t *ret_bytes, struct err *err) {
     size_t unused = 0;
     TRY(superpose_device_free(s->options.device.index, &unused, err));
@@ -83,7 +86,8 @@ static enum status reserve(struct superpose_cuda *s, int structures, struct err 
     return STATUS_OK;
 }
 
-enum status superpose_cuda_add(struct superpose_cuda *s, const float *xyz, int count, struct err *err) {
+static enum status add(void *state, const float *xyz, int count, struct err *err) {
+    struct superpose_cuda *s = state;
     int64_t bad = -1;
     TRY(reserve(s, s->count + count, err));
     TRY(superpose_device_put(s->device, xyz, s->count, count, &bad, err));
@@ -94,7 +98,7 @@ enum status superpose_cuda_add(struct superpose_cuda *s, const float *xyz, int c
     return STATUS_OK;
 }
 
-/* Floats that a slot may hold: a sixth of what is left. */
+/* Returns the floats that a slot may hold: a sixth of the memory left. */
 static enum status slot_room(const struct superpose_cuda *s, size_t least, size_t most, size_t *ret_floats,
                              struct err *err) {
     size_t allowed = 0, taken = s->options.memory > 0 ? superpose_device_bytes(&s->of_device, s->reserved) : 0;
@@ -102,7 +106,7 @@ static enum status slot_room(const struct superpose_cuda *s, size_t least, size_
     size_t floats = allowed > taken ? (allowed - taken) / 6 / sizeof(float) : 0;
     if (floats > most) floats = most;
     if (floats > SLOT_FLOATS) floats = SLOT_FLOATS;
-    /* A row of tiles is the least that can be computed. */
+    /* At least a row of tiles must fit. */
     if (floats < least) floats = least;
     *ret_floats = floats;
     return STATUS_OK;
@@ -112,7 +116,7 @@ static int whole_tiles(size_t rows, int left) {
     return rows >= (size_t)left ? left : (int)rows / SUPERPOSE_TILE * SUPERPOSE_TILE;
 }
 
-/* The next rows from `begin` on that fit into `floats`, packed. */
+/* Returns the next rows from `begin` on that fit into `floats`, packed. */
 static struct superpose_range next_packed(int n, int begin, size_t floats) {
     size_t used = 0, rows = 0;
     while (begin + (int)rows < n && used + (size_t)(n - 1 - begin) - rows <= floats)
@@ -124,8 +128,8 @@ static size_t first_of(int n, int row) {
     return row < n - 1 ? superpose_at(n, row, row + 1) : superpose_pairs(n);
 }
 
-/* Memory that was never used gets its pages at the first write: by all threads, while the device computes, and not one
- * after the other as results come. */
+/* Touches every page of new memory with all threads, while the device computes. Otherwise each page would be made at
+ * its first write, one after the other, as results come. */
 static void touch(float *memory, size_t count, int threads) {
     const size_t page = 4096 / sizeof *memory;
     int64_t pages = (int64_t)((count + page - 1) / page);
@@ -134,7 +138,8 @@ static void touch(float *memory, size_t count, int threads) {
         memory[(size_t)k * page] = 0;
 }
 
-enum status superpose_cuda_matrix(struct superpose_cuda *s, float *ret_rmsd, struct err *err) {
+static enum status matrix(void *state, float *ret_rmsd, struct err *err) {
+    struct superpose_cuda *s = state;
     size_t floats = 0;
     int n = s->count;
     TRY(slot_room(s, (size_t)SUPERPOSE_TILE * (size_t)n, superpose_pairs(n), &floats, err));
@@ -155,12 +160,13 @@ enum status superpose_cuda_matrix(struct superpose_cuda *s, float *ret_rmsd, str
     return STATUS_OK;
 }
 
-enum status superpose_cuda_row(struct superpose_cuda *s, int index, float *ret_rmsd, struct err *err) {
+static enum status row(void *state, int index, float *ret_rmsd, struct err *err) {
+    struct superpose_cuda *s = state;
     return superpose_device_row(s->device, index, index, ret_rmsd, err);
 }
 
-enum status superpose_cuda_to_reference(struct superpose_cuda *s, const float *reference, float *ret_rmsd,
-                                        struct err *err) {
+static enum status to_reference(void *state, const float *reference, float *ret_rmsd, struct err *err) {
+    struct superpose_cuda *s = state;
     int64_t bad = -1;
     TRY(superpose_device_put(s->device, reference, SUPERPOSE_REFERENCE, 1, &bad, err));
     if (bad >= 0) return superpose_bad_coordinate(reference + bad * 3, 0, (int)bad, err);
@@ -191,7 +197,7 @@ static enum status prepare_neighbours(struct superpose_cuda *s, size_t *ret_floa
     return STATUS_OK;
 }
 
-/* The next rows from `begin` on that fit into `floats`, each from column `begin` on. */
+/* Returns the next rows from `begin` on that fit into `floats`, each from column `begin` on. */
 static struct superpose_range next_rows(int n, int begin, size_t floats) {
     return (struct superpose_range){n, begin, begin + whole_tiles(floats / (size_t)(n - begin), n - begin)};
 }
@@ -202,7 +208,7 @@ static enum status start(struct superpose_cuda *s, int slot, const struct superp
     return superpose_device_count(s->device, slot, range, cutoff, err);
 }
 
-/* What a range found goes behind what is there, as many rows at a time as fit into the page-locked memory. */
+/* Appends the entries of a range, as many rows at a time as fit into the page-locked memory. */
 static enum status collect(struct superpose_cuda *s, int slot, const struct superpose_range *range, float cutoff,
                            size_t limit, struct superpose_neighbours *n, struct err *err) {
     int rows = range->end - range->begin;
@@ -226,8 +232,9 @@ static enum status collect(struct superpose_cuda *s, int slot, const struct supe
     return STATUS_OK;
 }
 
-enum status superpose_cuda_neighbours(struct superpose_cuda *s, float cutoff, size_t limit,
-                                      struct superpose_neighbours *n, struct err *err) {
+static enum status neighbours(void *state, float cutoff, size_t limit, struct superpose_neighbours *n,
+                              struct err *err) {
+    struct superpose_cuda *s = state;
     size_t floats = 0;
     int count = s->count;
     TRY(prepare_neighbours(s, &floats, err));
@@ -245,9 +252,12 @@ enum status superpose_cuda_neighbours(struct superpose_cuda *s, float cutoff, si
     return STATUS_OK;
 }
 
-enum status superpose_cuda_times(struct superpose_cuda *s, int repeats, float ret_ms[2], struct err *err) {
-    size_t floats = 0;
-    TRY(slot_room(s, (size_t)SUPERPOSE_TILE * (size_t)s->count, superpose_pairs(s->count), &floats, err));
-    TRY(superpose_device_slots(s->device, floats, 0, 0, err));
-    return superpose_device_times(s->device, s->count, repeats, ret_ms, err);
-}
+const struct superpose_work superpose_cuda_work = {
+    .create = create,
+    .destroy = destroy,
+    .add = add,
+    .matrix = matrix,
+    .row = row,
+    .to_reference = to_reference,
+    .neighbours = neighbours,
+};

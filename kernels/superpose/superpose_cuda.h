@@ -1,9 +1,8 @@
-/* The part of kernels/superpose that runs on a CUDA device, between superpose_cuda.c and the .cu files. Plain pointers
- * and numbers.
+/* An ensemble in the memory of a CUDA device, called by superpose_cuda.c and implemented in the .cu files.
  *
  * Structures lie on the device as rows [structures][3][stride] of floats: centred, times √w, one row for x, y and z
- * each; stride is atoms rounded up to SUPERPOSE_CHUNK, and what is beyond atoms, or beyond the structures that are
- * there up to a multiple of SUPERPOSE_TILE, is zero. norms [structures] are G. */
+ * each. stride is atoms rounded up to SUPERPOSE_CHUNK; values beyond atoms, and beyond the last structure up to a
+ * multiple of SUPERPOSE_TILE, are zero. norms [structures] are G. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
 #define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_CUDA_H
 
@@ -32,22 +31,25 @@ struct superpose_device;
 enum status superpose_device_create(const struct superpose_device_options *options, const float *roots,
                                     struct superpose_device **ret_device, struct err *err);
 void superpose_device_destroy(struct superpose_device **device);
-/* Whether the product is as fast in double as in single: double at half the rate of single, and tensor cores. */
+/* Returns whether the product is as fast in double as in single: the device has double at half the rate of single, and
+ * tensor cores. */
 enum status superpose_device_doubles(int index, bool *ret_doubles, struct err *err);
 /* Bytes that are free on the device. */
 enum status superpose_device_free(int index, size_t *ret_bytes, struct err *err);
 
-/* Room for so many structures, and for a reference; what is there stays. superpose_device_bytes: what it takes. */
+/* Makes room for so many structures and a reference; keeps the structures there. superpose_device_bytes: the memory
+ * that this takes. */
 size_t superpose_device_bytes(const struct superpose_device_options *options, int structures);
 enum status superpose_device_reserve(struct superpose_device *device, int structures, struct err *err);
 
-/* Structures at place `first`, from the host; at SUPERPOSE_REFERENCE a single one, the reference. ret_bad: the lowest
- * structure · atoms + atom of these that is no coordinate, which is not kept; −1: none. */
+/* Uploads structures to places `first` … first + count − 1, or, at SUPERPOSE_REFERENCE, a single reference. ret_bad:
+ * the lowest structure · atoms + atom with a bad coordinate, in which case they are not kept; −1: none. */
 enum { SUPERPOSE_REFERENCE = -1 };
 enum status superpose_device_put(struct superpose_device *device, const float *xyz, int first, int count,
                                  int64_t *ret_bad, struct err *err);
 
-/* The structure at place `one`, or the reference, against those at 0 … count − 1, in double; to the host. */
+/* Compares the structure at place `one`, or the reference, with those at 0 … count − 1, in double; results go to the
+ * host. */
 enum status superpose_device_row(struct superpose_device *device, int one, int count, float *ret_rmsd, struct err *err);
 
 /* Rows begin ≤ i < end of the upper triangle of n structures, begin a multiple of SUPERPOSE_TILE. */
@@ -71,8 +73,8 @@ enum status superpose_device_count(struct superpose_device *device, int slot, co
                                    float cutoff, struct err *err);
 enum status superpose_device_counts(struct superpose_device *device, int slot, int rows, int32_t *ret_counts,
                                     struct err *err);
-/* Takes the entries below the cut-off of rows begin + from ≤ i < begin + to to the host: counts as above sum to
- * `entries`. */
+/* Copies the entries below the cut-off of rows begin + from ≤ i < begin + to to the host. Their counts, as above, sum
+ * to `entries`. */
 struct superpose_part {
     int from, to;
     size_t entries;
@@ -80,11 +82,6 @@ struct superpose_part {
 enum status superpose_device_pick(struct superpose_device *device, int slot, const struct superpose_range *range,
                                   float cutoff, const struct superpose_part *part, int32_t *ret_index, float *ret_rmsd,
                                   struct err *err);
-
-/* Milliseconds of the device for all pairs of n structures, packed, in slot 0: [0] as they are, [1] the product alone.
- * The least of `repeats`. */
-enum status superpose_device_times(struct superpose_device *device, int n, int repeats, float ret_ms[2],
-                                   struct err *err);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "common/device_cuda.h"
-#include "kernels/superpose/superpose_tile_device.cuh"
+#include "kernels/superpose/superpose_tile.cuh"
 
 /* A warp has 48 × 24 of the tile's 96 × 96 elements of R: 3 × 3 products of 16 × 8 over SLAB atoms, as many registers
  * as let two blocks share a processor (measured against products over 16 atoms, and against larger shares of a warp).

@@ -1,4 +1,4 @@
-/* What the .cu files of kernels/superpose share: the ensemble on the device. */
+/* Declarations shared by the .cu files of kernels/superpose: the ensemble on the device. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_ENSEMBLE_CUH
 #define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_ENSEMBLE_CUH
 
@@ -6,7 +6,7 @@
 
 #include "common/device_cuda.h"
 #include "kernels/superpose/superpose_cuda.h"
-#include "kernels/superpose/superpose_tile_device.cuh"
+#include "kernels/superpose/superpose_tile.cuh"
 
 struct superpose_slot {
     float *results;
@@ -19,7 +19,7 @@ struct superpose_device {
     struct superpose_device_options options;
     int stride, capacity; /* capacity: structures, whole tiles; the reference lies behind them */
     cudaStream_t compute;
-    cudaStream_t fetch; /* of higher priority: what the host waits for goes between the tiles of the next range */
+    cudaStream_t fetch; /* of higher priority: what the host waits for runs between the tiles of the next range */
     float *roots;       /* [atoms] √w */
     float *rows;
     double *norms;
@@ -49,6 +49,9 @@ static __device__ __forceinline__ double warp_sum(double x) {
     return x;
 }
 
+/* Queues the RMSDs of a range into a slot. bare: the product alone, for benchmarks. */
+enum status superpose_enqueue(struct superpose_device *device, int slot, const struct superpose_range *range,
+                              bool packed, bool bare, struct err *err);
 /* Frees what the slots hold. */
 void superpose_slots_free(struct superpose_device *device);
 

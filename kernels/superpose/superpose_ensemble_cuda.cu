@@ -1,4 +1,4 @@
-/* The ensemble on a CUDA device: its memory, structures that come, one row. */
+/* Keeps the ensemble on a CUDA device: its memory, incoming structures, one row. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,7 +183,7 @@ enum status superpose_device_reserve(struct superpose_device *d, int structures,
     CUDA_TRY(cudaMalloc(&rows, places * row_bytes), err, "making room for structures");
     cudaError_t result = cudaMalloc(&norms, places * sizeof *norms);
     if (result == cudaSuccess) result = cudaMalloc(&row, places * sizeof *row);
-    /* What is not there yet counts as nothing in the tiles that hold it. */
+    /* Missing structures count as 0 in the tiles that hold them. */
     if (result == cudaSuccess) result = cudaMemsetAsync(rows, 0, places * row_bytes, d->compute);
     if (result == cudaSuccess) result = cudaMemsetAsync(norms, 0, places * sizeof *norms, d->compute);
     if (result == cudaSuccess && d->capacity > 0) {

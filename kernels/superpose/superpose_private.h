@@ -1,4 +1,4 @@
-/* What superpose.c, which both devices share, asks of each. */
+/* Connects superpose.c, which is the same for all devices, with the work of each kind of device. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_PRIVATE_H
 #define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_PRIVATE_H
 
@@ -11,46 +11,43 @@ extern "C" {
 /* Å from the origin that a coordinate may have: sums of squares stay far inside single precision. */
 #define SUPERPOSE_FARTHEST 1e7f
 
-/* The largest weight, by which all are divided: RMSDs do not depend on their scale. STATUS_BAD_ARGUMENT as
- * superpose_pair. */
+/* Returns the largest weight. All weights are divided by it, since RMSDs do not depend on their scale.
+ * STATUS_BAD_ARGUMENT as superpose_pair. */
 enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err);
-/* STATUS_BAD_ARGUMENT, with a message that names the structure (from 1) and the atom `at` (from 0). */
+/* Returns STATUS_BAD_ARGUMENT with a message that names the structure (from 1) and the atom `at` (from 0). */
 enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at, struct err *err);
 
-struct superpose_cpu;
-/* roots: √w of every atom, which the caller keeps; total: the sum of their squares. */
-enum status superpose_cpu_create(const struct superpose_options *options, const float *roots, double total,
-                                 struct superpose_cpu **ret_cpu, struct err *err);
-void superpose_cpu_destroy(struct superpose_cpu **cpu);
-enum status superpose_cpu_add(struct superpose_cpu *cpu, const float *xyz, int count, struct err *err);
-enum status superpose_cpu_matrix(struct superpose_cpu *cpu, float *ret_rmsd, struct err *err);
-enum status superpose_cpu_row(struct superpose_cpu *cpu, int index, float *ret_rmsd, struct err *err);
-enum status superpose_cpu_to_reference(struct superpose_cpu *cpu, const float *reference, float *ret_rmsd,
-                                       struct err *err);
-enum status superpose_cpu_neighbours(struct superpose_cpu *cpu, float cutoff, size_t limit,
-                                     struct superpose_neighbours *neighbours, struct err *err);
-
-/* Built where CUDA is. */
-struct superpose_cuda;
-void superpose_cuda_destroy(struct superpose_cuda **cuda);
-enum status superpose_cuda_add(struct superpose_cuda *cuda, const float *xyz, int count, struct err *err);
-enum status superpose_cuda_matrix(struct superpose_cuda *cuda, float *ret_rmsd, struct err *err);
-enum status superpose_cuda_row(struct superpose_cuda *cuda, int index, float *ret_rmsd, struct err *err);
-enum status superpose_cuda_to_reference(struct superpose_cuda *cuda, const float *reference, float *ret_rmsd,
-                                        struct err *err);
-enum status superpose_cuda_neighbours(struct superpose_cuda *cuda, float cutoff, size_t limit,
-                                      struct superpose_neighbours *neighbours, struct err *err);
-/* For tests and benchmarks: which product, whatever the device does best; and times (superpose_cuda.h). */
+/* How a CUDA device computes products. SUPERPOSE_BEST: as is best on the device; the others are for tests and
+ * benchmarks. */
 enum superpose_product { SUPERPOSE_BEST, SUPERPOSE_DOUBLE, SUPERPOSE_SINGLE };
+
+/* The work of one kind of device on its own state; arguments as in superpose.h. */
+struct superpose_work {
+    /* roots: √w of every atom, which the caller keeps; total: the sum of their squares. */
+    enum status (*create)(const struct superpose_options *options, enum superpose_product product, const float *roots,
+                          double total, void **ret_state, struct err *err);
+    /* Takes a state, never NULL. */
+    void (*destroy)(void *state);
+    enum status (*add)(void *state, const float *xyz, int count, struct err *err);
+    enum status (*matrix)(void *state, float *ret_rmsd, struct err *err);
+    enum status (*row)(void *state, int index, float *ret_rmsd, struct err *err);
+    enum status (*to_reference)(void *state, const float *reference, float *ret_rmsd, struct err *err);
+    enum status (*neighbours)(void *state, float cutoff, size_t limit, struct superpose_neighbours *neighbours,
+                              struct err *err);
+};
+extern const struct superpose_work superpose_cpu_work;
+extern const struct superpose_work superpose_cuda_work; /* only in builds with CUDA */
+
+/* For tests and benchmarks: superpose_create with a chosen product, and the state behind an ensemble. */
 enum status superpose_create_as(const struct superpose_options *options, enum superpose_product product,
                                 struct superpose **ret_superpose, struct err *err);
-enum status superpose_cuda_create_as(const struct superpose_options *options, enum superpose_product product,
-                                     const float *roots, double total, struct superpose_cuda **ret_cuda,
-                                     struct err *err);
-enum status superpose_times(struct superpose *superpose, int repeats, float ret_ms[2], struct err *err);
-enum status superpose_cuda_times(struct superpose_cuda *cuda, int repeats, float ret_ms[2], struct err *err);
+void *superpose_state(struct superpose *superpose);
+/* state: of superpose_cuda_work. */
+struct superpose_device;
+struct superpose_device *superpose_cuda_device(void *state);
 
-/* Lists that grow: room for `more` entries behind starts[rows done]; STATUS_NO_MEMORY beyond limit bytes. */
+/* Lists that grow: _begin starts lists for count structures; _room makes room for `entries` in all. STATUS_NO_MEMORY
+ * beyond limit bytes. */
 enum status superpose_neighbours_begin(struct superpose_neighbours *neighbours, int count, struct err *err);
 enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff,
                                       size_t limit, struct err *err);

@@ -2,7 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "common/device_cuda.h"
-#include "kernels/superpose/superpose_tile_device.cuh"
+#include "kernels/superpose/superpose_tile.cuh"
 
 /* 16 × 16 threads; each has the pairs of two structures with two, 16 apart, so that it holds R as a whole. With rows 20
  * floats apart, eight threads that read neighbouring structures meet no bank twice. Sums of SUM_CHUNKS chunks are added
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void multiply_chunk(const float *stage, float 
     }
 }
 
-/* R of a pair in double, by a whole warp; all of its threads get it. */
+/* Sums R of a pair in double by a whole warp; all of its threads get the result. */
 static __device__ void sum_again(const struct superpose_tiles &t, int i, int j, double *r) {
     const float *p = t.rows + (size_t)3 * i * t.stride, *q = t.rows + (size_t)3 * j * t.stride;
     for (int k = 0; k < 9; k++)
@@ -47,7 +47,7 @@ static __device__ void sum_again(const struct superpose_tiles &t, int i, int j, 
             r[k] += __shfl_xor_sync(0xffffffffu, r[k], half);
 }
 
-/* All threads of a warp take part, also those whose pair is none. */
+/* All threads of a warp must take part, even those without a pair. */
 static __device__ __forceinline__ void solve(const struct superpose_tiles &t, int i, int j, const float *sums) {
     bool wanted = i < j && i < t.range.end && j < t.range.n;
     double r[9], norms = wanted ? t.norms[i] + t.norms[j] : 0, rmsd = 0;

@@ -1,11 +1,11 @@
-/* Ranges of rows on a CUDA device: the slots that take turns, and what is below a cut-off. */
+/* Computes ranges of rows on a CUDA device in slots that take turns, and picks entries below a cut-off. */
 #include <string.h>
 
 #include "kernels/superpose/superpose_ensemble.cuh"
 
 enum { PICK_THREADS = 256, PICK_WARPS = PICK_THREADS / 32 };
 
-/* What a warp of a row's block looks through: the row's entries from i + 1 on, in equal parts. */
+/* The part of a row that one warp of the row's block looks through: entries from i + 1 on, in equal parts. */
 struct part {
     const float *row; /* its entry of structure `begin` */
     int i, from, to;  /* structures */
@@ -37,7 +37,7 @@ static __global__ __launch_bounds__(PICK_THREADS) void count_rows(const float *r
     counts[blockIdx.x] = count;
 }
 
-/* Entries in the order of j: each warp knows how many stand before its own. */
+/* Picks entries in the order of j: each warp knows how many stand before its own. */
 static __global__ __launch_bounds__(PICK_THREADS) void pick_rows(const float *results, struct superpose_range range,
                                                                  float cutoff, int first, const int64_t *starts,
                                                                  int32_t *index, float *rmsd) {
@@ -116,8 +116,8 @@ enum status superpose_device_slots(struct superpose_device *d, size_t floats, in
     return STATUS_OK;
 }
 
-static enum status enqueue(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
-                           bool bare, struct err *err) {
+enum status superpose_enqueue(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
+                              bool bare, struct err *err) {
     struct superpose_tiles tiles = {.rows = d->rows,
                                     .norms = d->norms,
                                     .out = d->slots[slot].results,
@@ -134,7 +134,7 @@ static enum status enqueue(struct superpose_device *d, int slot, const struct su
 enum status superpose_device_run(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
                                  struct err *err) {
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
-    TRY(enqueue(d, slot, range, packed, false, err));
+    TRY(superpose_enqueue(d, slot, range, packed, false, err));
     CUDA_TRY(cudaEventRecord(d->slots[slot].done, d->compute), err, "superposing");
     return STATUS_OK;
 }
@@ -190,45 +190,5 @@ enum status superpose_device_pick(struct superpose_device *d, int slot, const st
     CUDA_TRY(cudaMemcpyAsync(ret_rmsd, d->rmsd, part->entries * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch),
              err, "fetching neighbours");
     CUDA_TRY(cudaStreamSynchronize(d->fetch), err, "picking neighbours");
-    return STATUS_OK;
-}
-
-static enum status time_all(struct superpose_device *d, int n, bool bare, cudaEvent_t *events, float *ret_ms,
-                            struct err *err) {
-    CUDA_TRY(cudaEventRecord(events[0], d->compute), err, "timing");
-    for (int begin = 0; begin < n;) {
-        /* As many rows as a slot holds. */
-        int end = begin;
-        size_t floats = 0;
-        while (end < n && floats + (size_t)(n - 1 - end) <= d->slot_floats)
-            floats += (size_t)(n - 1 - end++);
-        if (end < n) end -= (end - begin) % SUPERPOSE_TILE;
-        FAIL_IF(end == begin, err, STATUS_BAD_STATE, "a slot of %zu RMSDs holds no rows of %d structures",
-                d->slot_floats, n);
-        struct superpose_range range = {n, begin, end};
-        TRY(enqueue(d, 0, &range, true, bare, err));
-        begin = end;
-    }
-    CUDA_TRY(cudaEventRecord(events[1], d->compute), err, "timing");
-    CUDA_TRY(cudaEventSynchronize(events[1]), err, "timing");
-    CUDA_TRY(cudaEventElapsedTime(ret_ms, events[0], events[1]), err, "timing");
-    return STATUS_OK;
-}
-
-enum status superpose_device_times(struct superpose_device *d, int n, int repeats, float ret_ms[2], struct err *err) {
-    cudaEvent_t events[2] = {NULL, NULL};
-    CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
-    CUDA_TRY(cudaEventCreate(&events[0]), err, "making an event");
-    enum status status = cudaEventCreate(&events[1]) == cudaSuccess ? STATUS_OK : STATUS_DEVICE;
-    float best[2] = {INFINITY, INFINITY}, ms = 0;
-    for (int k = 0; k < 2 * repeats && status == STATUS_OK; k++) {
-        status = time_all(d, n, k % 2, events, &ms, err);
-        best[k % 2] = fminf(best[k % 2], ms);
-    }
-    (void)cudaEventDestroy(events[0]);
-    if (events[1]) (void)cudaEventDestroy(events[1]);
-    TRY(status);
-    ret_ms[0] = best[0];
-    ret_ms[1] = best[1];
     return STATUS_OK;
 }

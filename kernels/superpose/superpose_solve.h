@@ -25,17 +25,17 @@
 /* Below this derivative, in units of |R|, the polynomial has lost a part of λ that shows: its coefficients, good to
  * 1e-15, give λ to 1e-15 / derivative. */
 #define SUPERPOSE_STEEP 1e-4
-/* |R|² below which R is nothing, Å⁴. */
+/* |R|² below which R counts as 0, Å⁴. */
 #define SUPERPOSE_NOTHING 1e-30
 /* Sums of products in single precision are done again below this RMSD over Rg² (1/Å). */
 #define SUPERPOSE_AGAIN 4e-4
 
 enum { SUPERPOSE_SWEEPS = 6, SUPERPOSE_STEPS = 40 };
 
-/* One rotation of cyclic Jacobi that makes a[p][q] nothing; turned, where it is not NULL, gathers the rotations. */
+/* One rotation of cyclic Jacobi that makes a[p][q] 0. turned: accumulates the rotations; may be NULL. */
 SUPERPOSE_INLINE void superpose_turn(double a[4][4], double (*turned)[4], int p, int q) {
     double off = a[p][q];
-    /* Too small to be seen beside the diagonal. */
+    /* Too small to matter beside the diagonal. */
     if (fabs(off) <= 1e-17 * (fabs(a[p][p]) + fabs(a[q][q]))) return;
     double theta = (a[q][q] - a[p][p]) / (2 * off);
     double t = copysign(1.0, theta) / (fabs(theta) + sqrt(theta * theta + 1));
@@ -72,7 +72,7 @@ SUPERPOSE_INLINE void superpose_quaternion_matrix(const double *r, double a[4][4
     a[2][3] = a[3][2] = r[5] + r[7];
 }
 
-/* λ by cyclic Jacobi. vector: the eigenvector of λ [4] as well, where it is not NULL. */
+/* Returns λ by cyclic Jacobi. vector: also receives the eigenvector [4] of λ; may be NULL. */
 SUPERPOSE_INLINE double superpose_jacobi(const double *r, double *vector) {
     double a[4][4], turned[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
     superpose_quaternion_matrix(r, a);
@@ -113,7 +113,7 @@ SUPERPOSE_INLINE struct superpose_polynomial superpose_polynomial(const double *
     return p;
 }
 
-/* λ by Newton's iteration; bound: (G_p + G_q) / 2, which λ never exceeds. Ready to fall back on Jacobi. */
+/* Returns λ by Newton's iteration, or by Jacobi if that fails. bound: (G_p + G_q) / 2, which λ never exceeds. */
 SUPERPOSE_INLINE double superpose_qcp(const double *r, double bound, int *ret_steep) {
     struct superpose_polynomial p = superpose_polynomial(r);
     *ret_steep = 1;
@@ -124,7 +124,7 @@ SUPERPOSE_INLINE double superpose_qcp(const double *r, double bound, int *ret_st
     for (int step = 0; step < SUPERPOSE_STEPS; step++) {
         double square = x * x, value = square * square - 2 * square - d8 * x + c;
         slope = 4 * x * square - 4 * x - d8;
-        /* The division needs no more than the step is worth. */
+        /* The division needs no more precision than the step. */
 #ifdef __CUDA_ARCH__
         double change = value * (double)__frcp_rn((float)slope);
 #else
@@ -132,7 +132,7 @@ SUPERPOSE_INLINE double superpose_qcp(const double *r, double bound, int *ret_st
 #endif
         if (!(slope > 1e-6)) break;
         x -= change;
-        /* From above it only falls, but for rounding. */
+        /* From above λ only falls, apart from rounding. */
         if (change < 1e-14) break;
     }
     *ret_steep = slope > SUPERPOSE_STEEP;
@@ -194,7 +194,7 @@ SUPERPOSE_INLINE double superpose_rmsd(double norms, double lambda, double total
     return sqrt(fmax(0.0, (norms - 2 * lambda) / total));
 }
 
-/* Whether a pair whose products were summed in single precision is to be done again; norms: G_p + G_q. */
+/* Returns whether a pair with products summed in single precision must be computed again; norms: G_p + G_q. */
 SUPERPOSE_INLINE int superpose_is_close(double norms, double rmsd, double total) {
     return rmsd < SUPERPOSE_AGAIN * norms / (2 * total);
 }

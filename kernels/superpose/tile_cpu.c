@@ -6,7 +6,7 @@
 #include "common/multiversion.h"
 #include "kernels/superpose/superpose_solve.h"
 
-/* Atoms summed in single precision before the sum goes to double; a panel's part of them stays in the first-level
+/* Atoms summed in single precision before the sum is added in double; their part of a panel stays in the first-level
  * cache. */
 enum { CHUNK = 128, HALF = SUPERPOSE_LANES / 2 };
 
@@ -15,8 +15,8 @@ typedef double lanes_d __attribute__((vector_size(8 * SUPERPOSE_LANES)));
 typedef float half_f __attribute__((vector_size(4 * HALF), aligned(4 * HALF)));
 typedef double half_d __attribute__((vector_size(8 * HALF)));
 
-/* Nine vectors for nine elements of R: as many sums under way as hide the latency of a multiply-add, and as fit into 16
- * registers. Of `count` atoms; added to r. */
+/* Adds the products of `count` atoms to r. Nine vectors for the nine elements of R: enough sums at once to hide the
+ * latency of a multiply-add, and few enough for 16 registers. */
 MULTIVERSION static void multiply_one(const float *p, const float *q, int count, int lane,
                                       double (*r)[SUPERPOSE_BATCH]) {
     const lanes_f *b = (const lanes_f *)q;
@@ -34,7 +34,7 @@ MULTIVERSION static void multiply_one(const float *p, const float *q, int count,
         *(lanes_d *)(r[c] + lane * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
 }
 
-/* The same of two structures at a time, for 32 registers: each vector of q that is loaded serves both. */
+/* The same for two structures at a time, for 32 registers: each loaded vector of q serves both. */
 MULTIVERSION static void multiply_two(const float *p, const float *q, int count, int lane,
                                       double (*r)[SUPERPOSE_BATCH]) {
     const lanes_f *b = (const lanes_f *)q;
@@ -57,7 +57,7 @@ MULTIVERSION static void multiply_two(const float *p, const float *q, int count,
         *(lanes_d *)(r[c % 9] + (lane + c / 9) * SUPERPOSE_LANES) += __builtin_convertvector(sums[c], lanes_d);
 }
 
-/* The same of one structure with half a panel. */
+/* The same for one structure with half a panel. */
 MULTIVERSION static void multiply_half(const float *p, const float *q, int count, int lane, int half,
                                        double (*r)[SUPERPOSE_BATCH]) {
     half_f xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
@@ -106,7 +106,7 @@ static void multiply(const float *p, const float *q, int atoms, enum superpose_w
     }
 }
 
-/* The same in double, of the structure at p's lane with half a panel; to r[c][0 … HALF − 1]. */
+/* The same in double, for the structure at p's lane with half a panel; into r[c][0 … HALF − 1]. */
 MULTIVERSION static void multiply_double(const float *p, const float *q, int atoms, double (*r)[SUPERPOSE_BATCH]) {
     half_d xx = {0}, xy = {0}, xz = {0}, yx = {0}, yy = {0}, yz = {0}, zx = {0}, zy = {0}, zz = {0};
     for (int k = 0; k < atoms; k++, p += 3 * SUPERPOSE_LANES, q += 3 * SUPERPOSE_LANES) {
@@ -123,7 +123,7 @@ MULTIVERSION static void multiply_double(const float *p, const float *q, int ato
         memcpy(r[c], &sums[c], sizeof sums[c]);
 }
 
-/* superpose_qcp of a whole batch: every pair goes its own number of steps, in step with the others. */
+/* Runs superpose_qcp on a whole batch: all pairs step together, each for its own number of steps. */
 MULTIVERSION static void newton(const struct superpose_batch *batch, double *lambda, int64_t *steep) {
     double unit[SUPERPOSE_BATCH], d8[SUPERPOSE_BATCH], c[SUPERPOSE_BATCH], x[SUPERPOSE_BATCH];
     int64_t going[SUPERPOSE_BATCH], left = 1;
@@ -137,7 +137,7 @@ MULTIVERSION static void newton(const struct superpose_batch *batch, double *lam
         double t = a * a + b * b + g * g + d * d + e * e + f * f + l * l + m * m + n * n;
         double minors = m0 * m0 + m1 * m1 + m2 * m2 + m3 * m3 + m4 * m4 + m5 * m5 + m6 * m6 + m7 * m7 + m8 * m8;
         double det = a * m0 + b * m1 + g * m2;
-        /* R of nothing: any polynomial will do, and λ becomes 0 below. */
+        /* R is 0: any polynomial will do, and λ becomes 0 below. */
         int64_t some = t > SUPERPOSE_NOTHING;
         t = some ? t : 1;
         double u = sqrt(t), over = 1 / t;
@@ -167,12 +167,12 @@ MULTIVERSION static void newton(const struct superpose_batch *batch, double *lam
     }
 }
 
-/* A turn of cyclic Jacobi in every pair of a batch: makes a[pq] nothing; u and v are the other two rows. */
+/* One turn of cyclic Jacobi in every pair of a batch: makes a[pq] 0; u and v are the other two rows. */
 MULTIVERSION static void turn_all(double *restrict pp, double *restrict qq, double *restrict pq, double *restrict up,
                                   double *restrict uq, double *restrict vp, double *restrict vq) {
     for (int k = 0; k < SUPERPOSE_BATCH; k++) {
         double off = pq[k], apart = qq[k] - pp[k];
-        /* tan of the angle as off · 2 / (apart ± √(apart² + 4 off²)), which has no other way to divide by nothing. */
+        /* tan of the angle as off · 2 / (apart ± √(apart² + 4 off²)), which never divides by 0. */
         double root = sqrt(apart * apart + 4 * off * off), below = apart < 0 ? apart - root : apart + root;
         double t = below == 0 ? 0 : 2 * off / below, c = 1 / sqrt(t * t + 1), s = t * c;
         pp[k] -= t * off;
@@ -188,7 +188,7 @@ MULTIVERSION static void turn_all(double *restrict pp, double *restrict qq, doub
     }
 }
 
-/* Whether anything beside the diagonal is left that could still change it. */
+/* Returns whether nothing off the diagonal could still change it. */
 MULTIVERSION static bool is_diagonal(double (*a)[4][SUPERPOSE_BATCH]) {
     int64_t left = 0;
     for (int k = 0; k < SUPERPOSE_BATCH; k++) {
@@ -256,7 +256,7 @@ static void solve(enum superpose_method method, double total, struct superpose_b
     finish(batch->norms, lambda, total, batch->rmsd);
 }
 
-/* Those of half a panel whose products in single precision are not good enough. */
+/* Sums those pairs of half a panel again in double whose products in single precision are not good enough. */
 static void sum_again(const struct superpose_tile *t, int p, int half, struct superpose_batch *batch) {
     int first = p * SUPERPOSE_LANES + half * HALF, close[HALF], any = 0;
     for (int lane = 0; lane < HALF; lane++) {

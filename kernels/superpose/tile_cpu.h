@@ -10,18 +10,17 @@
 
 enum { SUPERPOSE_LANES = 8, SUPERPOSE_BATCH = SUPERPOSE_LANES * SUPERPOSE_LANES };
 
-/* As many pairs as two panels make, or one structure with that many. */
+/* The pairs of two panels, or of one structure with as many others. */
 struct superpose_batch {
     _Alignas(64) double r[9][SUPERPOSE_BATCH];
     double norms[SUPERPOSE_BATCH]; /* G_p + G_q */
     double rmsd[SUPERPOSE_BATCH];
 };
 
-/* RMSDs of all structures p of a panel with all q of another, to batch->rmsd[p · lanes + q]. Pairs q − p < least are
- * not wanted (the panel with itself: 1; else −lanes), nor those with a structure beyond p_count or q_count. */
-/* How products in single precision are summed: vectors of half a panel, whole ones, or two structures at a time with
- * whole ones, which fit 16 registers of 128 bits, of 256, or 32 of these. Any of them runs anywhere; by default that
- * which the processor has registers for. Sums of a pair are in the same order, though fused or not. */
+/* How products in single precision are summed: with vectors of half a panel, of whole panels, or two structures at a
+ * time with whole panels. These fit 16 registers of 128 bits, 16 of 256, or 32 of 256. Each runs on any processor; by
+ * default the one that fits the processor's registers. Sums of a pair are in the same order, with or without fused
+ * operations. */
 enum superpose_width { SUPERPOSE_WIDTH_FITTING, SUPERPOSE_HALVES, SUPERPOSE_ONE, SUPERPOSE_TWO };
 
 struct superpose_tile {
@@ -33,10 +32,12 @@ struct superpose_tile {
     enum superpose_method method;
     enum superpose_width width;
 };
+/* Computes the RMSDs of all structures p of a panel with all q of another, into batch->rmsd[p · lanes + q]. Leaves out
+ * pairs with q − p < least (a panel with itself: 1; otherwise −lanes), and structures beyond p_count or q_count. */
 void superpose_tile_run(const struct superpose_tile *tile, struct superpose_batch *batch);
 
-/* One structure (that at lane of panel p) with `panels` ≤ lanes panels from q on, in double: batch->rmsd[panels ·
- * lanes]. */
+/* Compares one structure, at `lane` of panel p, with `panels` ≤ lanes panels from q on, in double:
+ * batch->rmsd[panels · lanes]. */
 void superpose_tile_row(const float *p, int lane, double norm, const float *q, const double *norm_q, int panels,
                         int atoms, double total, enum superpose_method method, struct superpose_batch *batch);
 

@@ -33,7 +33,7 @@ static double sinc(double x) {
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
-/* The masked template around the origin of the padded square, divided by what the interpolation will multiply by. */
+/* Places the masked template around the origin of the padded square, divided by the factor of the interpolation. */
 static void place(const struct template_spectra *s, const float *image, float *real) {
     const struct template_spectra_options *o = &s->options;
     int n = o->box, p = s->padded;
@@ -47,7 +47,7 @@ static void place(const struct template_spectra *s, const float *image, float *r
         }
 }
 
-/* The low frequencies of the padded transform, both signs of ky, and one column beyond for the interpolation. */
+/* Keeps the low frequencies of the padded transform, both signs of ky, and one more column for the interpolation. */
 static void keep_low(const struct template_spectra *s, const float *half, float *out) {
     int p = s->padded;
     for (int ky = -s->reach; ky <= s->reach; ky++)
@@ -61,12 +61,13 @@ static void keep_low(const struct template_spectra *s, const float *half, float 
         }
 }
 
-/* One row of a rotated transform: kx = 0 .. last. (u, v) starts at the row's first point and moves by (du, dv). */
+/* Computes one row of a rotated transform: kx = 0 .. last. (u, v) starts at the first point of the row and moves by
+ * (du, dv). */
 MULTIVERSION static void rotate_row(const float *grid, size_t stride, int reach, float u0, float v0, float du, float dv,
                                     int last, float *out) {
     for (int k = 0; k <= last; k++) {
         float u = u0 + (float)k * du, v = v0 + (float)k * dv;
-        /* The half plane holds u ≥ 0; the rest are conjugates at the opposite point. */
+        /* The half plane holds u ≥ 0; other points are conjugates of the opposite point. */
         float sign = u < 0 ? -1.0f : 1.0f;
         u *= sign;
         v *= sign;
@@ -82,7 +83,7 @@ MULTIVERSION static void rotate_row(const float *grid, size_t stride, int reach,
     }
 }
 
-/* The last kx ≤ half of a row that lies inside the band; −1: none. */
+/* Returns the last kx ≤ half of a row that lies inside the band; −1: none. */
 static int last_in_band(int band, int half, int ky) {
     int square = band * band - ky * ky, last = square < 0 ? -1 : (int)floor(sqrt((double)square));
     return last < half ? last : half;
@@ -185,8 +186,8 @@ void template_spectra_destroy(struct template_spectra **spectra) {
     mem_free(spectra);
 }
 
-/* The centre (index n/2) must stay the centre, which the phases of an even box see to by themselves: index n/2 is the
- * same physical point n/2·px before and after. */
+/* The centre (index n/2) must stay the centre. For an even box the phases do that by themselves: index n/2 is the same
+ * physical point n/2·px before and after. */
 enum status template_resize(const float *in, int box, int count, int new_box, float *out, struct err *err) {
     FAIL_IF(box < 2 || new_box < 2 || box % 2 || new_box % 2, err, STATUS_BAD_ARGUMENT,
             "template boxes are even, not %d or %d px", box, new_box);

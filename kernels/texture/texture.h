@@ -1,10 +1,10 @@
-/* Texture of a circle of a grey image: 13 features of the grey-level co-occurrence matrix (GLCM) at every pixel, for
- * all displacements of length 1 … 25, at three numbers of grey levels (Haralick, Shanmugam & Dinstein 1973; Kotseruba,
- * Cumbaa & Jurisica 2012).
+/* Measures the texture of a circle of a grey image: 13 features of the grey-level co-occurrence matrix (GLCM) at every
+ * pixel, for all displacements of length 1 … 25, at three numbers of grey levels (Haralick, Shanmugam & Dinstein 1973;
+ * Kotseruba, Cumbaa & Jurisica 2012).
  *
  * Levels. Grey value v becomes level min(Q − 1, ⌊Q (v − low) / (high − low)⌋) of Q, low and high the least and the
- * largest value of the circle (r ≤ diameter / 2), or 0 and 255; values beyond them count as the nearer one. Where low =
- * high all is level 0.
+ * largest value of the circle (r ≤ diameter / 2), or 0 and 255; values beyond them count as the nearer one. If low =
+ * high all pixels have level 0.
  *
  * Matrices. At a pixel, a window × window square around it; for a displacement (dx, dy), every pair of pixels (x, y),
  * (x + dx, y + dy) that both lie in the square counts, both ways round: p(i, j) is symmetric and sums to 1.
@@ -19,10 +19,10 @@
  * Aggregation. Per pixel the mean and the range (largest − smallest) over the displacements of a length; over pixels
  * the mean of means, the largest range and the smallest range.
  *
- * Nothing is sampled: a window moves on by one pixel and the pairs that leave and enter change running integer sums,
- * from which all features follow. Sums are exact, so every order gives the same: both devices have the same integers,
- * and features that differ by the rounding of exp and √ in double. The same call gives the same bits, whatever the
- * number of threads. */
+ * Nothing is sampled: as a window moves by one pixel, the pairs that leave and enter change running integer sums, from
+ * which all features follow. Sums are exact, so their order does not matter: CPU and CUDA have the same integers, and
+ * their features differ by the rounding of exp and √ in double. The same call gives the same bits for any number of
+ * threads. */
 #ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_H
 #define ICESTREAM_KERNELS_TEXTURE_TEXTURE_H
 
@@ -64,9 +64,9 @@ enum {
     TEXTURE_SLOTS = 16       /* at most */
 };
 
-/* What an image becomes. */
+/* The features of an image. */
 struct texture_features {
-    /* Of options.levels in their order, lengths from 1; where options.lengths < TEXTURE_LENGTHS the rest is 0. */
+    /* In the order of options.levels; lengths from 1; beyond options.lengths all values are 0. */
     float values[TEXTURE_QUANTISATIONS][TEXTURE_LENGTHS][TEXTURE_FEATURES][TEXTURE_AGGREGATES];
 };
 
@@ -76,7 +76,7 @@ struct texture_options {
     int window;                        /* px, odd, more than lengths, at most TEXTURE_WINDOW */
     double diameter;                   /* px, of the circle; at least window + 0.48, which leaves one pixel */
     int stride;                        /* px: evaluate pixels whose distance from the centre is a multiple of this in x
-                                          and in y; 1: all */
+                                          and in y; 1: every pixel */
     bool fixed_range;                  /* levels between 0 and 255 instead of the circle's least and largest value */
     int slots;                         /* images in flight, 1 … TEXTURE_SLOTS */
     int threads;                       /* CPU; at least 1 */
@@ -91,7 +91,7 @@ struct texture;
 /* STATUS_BAD_ARGUMENT: an option is out of its range; STATUS_UNSUPPORTED: a CUDA device in a build without. */
 enum status texture_create(const struct texture_options *options, struct texture **ret_texture, struct err *err);
 void texture_destroy(struct texture **texture);
-/* Pixels that are evaluated; displacements. */
+/* Return the number of evaluated pixels, and of displacements. */
 int texture_pixels(const struct texture *texture);
 int texture_displacements(const struct texture *texture);
 
@@ -104,13 +104,13 @@ struct texture_image {
     int centre[2]; /* x, y of the circle, px from 0 */
 };
 
-/* Starts an image in a slot (0 … options.slots − 1) that holds none; the image is not needed any more when the call
- * returns. On a CUDA device the work is queued; the CPU does it here. STATUS_BAD_ARGUMENT, the slot stays empty: the
- * circle leaves the image by more than half a pixel (not diameter / 2 − 1 ≤ x ≤ nx − diameter / 2, and y alike), or a
- * value in it is no finite number. STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
+/* Starts an image in an empty slot (0 … options.slots − 1); the caller may free the image after the call. A CUDA device
+ * queues the work; the CPU does it at once. STATUS_BAD_ARGUMENT, and the slot stays empty: the circle leaves the image
+ * by more than half a pixel (not diameter / 2 − 1 ≤ x ≤ nx − diameter / 2, and y alike), or a value in it is NaN or
+ * infinite. STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
 enum status texture_start(struct texture *texture, int slot, const struct texture_image *image, struct err *err);
 enum status texture_finish(struct texture *texture, int slot, struct texture_features *ret_features, struct err *err);
-/* Both, in slot 0. */
+/* Starts and finishes an image in slot 0. */
 enum status texture_run(struct texture *texture, const struct texture_image *image,
                         struct texture_features *ret_features, struct err *err);
 

@@ -1,13 +1,14 @@
-/* Windows that slide, on the CPU.
+/* Slides windows over the image, on the CPU.
  *
  * A task is a tile of positions, a number of levels and a length. For each displacement of the length a window is built
- * at the tile's first position and goes through the tile like a plough, forth and back; where it moves on by a pixel, a
- * line of pairs leaves and another enters. It moves along x where that line, of window − |dy| pairs, is the shorter
- * one, else along y: 31.3 pairs change on average over the 1,026 displacements, 40.3 if all moved along x, and 392
- * would be built. Planes are kept both ways, so that a line's pixels stand next to each other.
+ * at the first position of the tile and goes through the tile like a plough, forth and back. When it moves by a pixel,
+ * a line of pairs leaves and another one enters. It moves along x if that line, of window − |dy| pairs, is the shorter
+ * one, otherwise along y: 31.3 pairs change on average over the 1,026 displacements; 40.3 would change if all moved
+ * along x, and 392 would have to be built. Planes are kept both ways, so that the pixels of a line are neighbours in
+ * memory.
  *
- * The matrix (8 KiB), the other counts and what is used of the logarithms stay in the first-level cache. The sums of
- * all positions of a tile are written down as terms, from which features are made on vectors. */
+ * The matrix (8 KiB), the other counts and the used part of the logarithms stay in the first-level cache. The sums of
+ * all positions of a tile are stored as terms; features are computed from them with vector instructions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,8 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* Positions of a tile's side; partial sums, so that a total can be made on vectors in an order that is always the same.
- */
+/* Positions of a tile's side; number of partial sums, so that vector instructions can add up a total in an order that
+ * is always the same. */
 enum { TILE = 32, TILE_POSITIONS = TILE * TILE, PARTS = 8 };
 
 /* Counts of a matrix: cells at smaller level · TEXTURE_LEVELS + larger level. */
@@ -40,7 +41,7 @@ struct slider {
     const struct texture_tables *tables;
 };
 
-/* Of one thread, in cache lines of its own. */
+/* Memory of one thread, in its own cache lines. */
 struct space {
     _Alignas(64) struct slider slider;
     double terms[TEXTURE_TERMS][TILE_POSITIONS];
@@ -59,20 +60,22 @@ struct tile {
     int x, y;                       /* its first position */
     int nx, ny;                     /* positions, of which those in the circle are evaluated */
     int count;                      /* evaluated */
-    int16_t number[TILE_POSITIONS]; /* of the position at [y][x] among them, or −1 */
+    int16_t number[TILE_POSITIONS]; /* index of the position at [y][x] among the evaluated ones, or −1 */
 };
 
 struct texture_cpu {
     const struct texture_geometry *geometry;
     int tile_count;
     struct tile *tiles;
-    struct space *spaces;   /* [threads] */
-    struct result *results; /* [tiles][TEXTURE_QUANTISATIONS][TEXTURE_LENGTHS] */
-    uint8_t *turned;        /* planes [TEXTURE_QUANTISATIONS][x][y] */
+    struct space *spaces;              /* [threads] */
+    struct result *results;            /* [tiles][TEXTURE_QUANTISATIONS][TEXTURE_LENGTHS] */
+    uint8_t *planes;                   /* [TEXTURE_QUANTISATIONS][y][x] */
+    uint8_t *turned;                   /* planes [TEXTURE_QUANTISATIONS][x][y] */
+    struct texture_features *features; /* [slots]: an image is finished when it is started */
 };
 
-/* A displacement in the frame of its slider, which moves along u, a plane's slow axis: plane pixel (u, v) stands at u ·
- * pitch + v. */
+/* A displacement in the frame of its slider. The slider moves along u, the slow axis of a plane: plane pixel (u, v) is
+ * at u · pitch + v. */
 struct frame {
     const uint8_t *first;   /* first pixel of the first pair of the window at the tile's first position */
     ptrdiff_t pitch, apart; /* from a pair's first pixel to its second */
@@ -178,7 +181,7 @@ static struct frame frame_of(const struct texture_geometry *g, const struct tile
     return f;
 }
 
-/* The first and the last evaluated position of a row of the frame; none: begin > end. */
+/* First and last evaluated position of a row of the frame; begin > end: none. */
 struct span {
     int begin, end;
 };
@@ -192,7 +195,7 @@ static struct span span_of(const struct frame *f, const struct tile *tile, int v
     return s;
 }
 
-/* Terms of all evaluated positions of the tile, or their sums. */
+/* Computes terms of all evaluated positions of the tile, or their sums. */
 static void slide(struct slider *slider, const struct frame *f, const struct tile *tile, double *terms,
                   struct texture_sums *sums) {
     int v = 0, u = 0, sign = 1;
@@ -307,23 +310,39 @@ static void turn(const uint8_t *plane, int side, uint8_t *turned) {
             turned[(size_t)x * (size_t)side + (size_t)y] = plane[(size_t)y * (size_t)side + (size_t)x];
 }
 
-void texture_cpu_run(struct texture_cpu *cpu, const uint8_t *planes, struct texture_features *ret_features) {
+static uint8_t *planes(void *state, int slot) {
+    (void)slot;
+    struct texture_cpu *cpu = state;
+    return cpu->planes;
+}
+
+static enum status start(void *state, int slot, struct err *err) {
+    (void)err;
+    struct texture_cpu *cpu = state;
     const struct texture_geometry *g = cpu->geometry;
     size_t plane = (size_t)g->side * (size_t)g->side;
     for (int q = 0; q < TEXTURE_QUANTISATIONS; q++)
-        turn(planes + (size_t)q * plane, g->side, cpu->turned + (size_t)q * plane);
-    /* Long displacements, which are many and most of the work, first. */
+        turn(cpu->planes + (size_t)q * plane, g->side, cpu->turned + (size_t)q * plane);
+    /* Long displacements go first: they are many and most of the work. */
     int per_length = cpu->tile_count * TEXTURE_QUANTISATIONS, tasks = g->options.lengths * per_length;
 #pragma omp parallel for num_threads(g->options.threads) schedule(dynamic)
     for (int task = 0; task < tasks; task++) {
         int length = g->options.lengths - task / per_length, rest = task % per_length;
-        run_task(cpu, planes, &cpu->spaces[omp_get_thread_num()], rest / TEXTURE_QUANTISATIONS,
+        run_task(cpu, cpu->planes, &cpu->spaces[omp_get_thread_num()], rest / TEXTURE_QUANTISATIONS,
                  rest % TEXTURE_QUANTISATIONS, length);
     }
-    combine(cpu, ret_features);
+    combine(cpu, &cpu->features[slot]);
+    return STATUS_OK;
 }
 
-/* The tile's evaluated positions are numbered. */
+static enum status finish(void *state, int slot, struct texture_features *ret_features, struct err *err) {
+    (void)err;
+    struct texture_cpu *cpu = state;
+    *ret_features = cpu->features[slot];
+    return STATUS_OK;
+}
+
+/* Numbers the evaluated positions of the tile. */
 static struct tile tile_at(const struct texture_geometry *g, int x, int y) {
     struct tile t = {.x = x, .y = y};
     t.nx = g->positions - x < TILE ? g->positions - x : TILE;
@@ -356,32 +375,37 @@ static enum status build(struct texture_cpu *cpu, struct err *err) {
     TRY(mem_new((size_t)g->options.threads, sizeof *cpu->spaces, "windows", &cpu->spaces, err));
     for (int k = 0; k < g->options.threads; k++)
         cpu->spaces[k].slider.tables = g->tables;
+    TRY(mem_new((size_t)g->options.slots, sizeof *cpu->features, "texture features", &cpu->features, err));
+    TRY(mem_new(TEXTURE_QUANTISATIONS * plane, 1, "grey levels", &cpu->planes, err));
     return mem_new(TEXTURE_QUANTISATIONS * plane, 1, "grey levels", &cpu->turned, err);
 }
 
-enum status texture_cpu_create(const struct texture_geometry *geometry, struct texture_cpu **ret_cpu, struct err *err) {
+static void destroy(void *state) {
+    struct texture_cpu *cpu = state;
+    mem_free(&cpu->tiles);
+    mem_free(&cpu->spaces);
+    mem_free(&cpu->results);
+    mem_free(&cpu->planes);
+    mem_free(&cpu->turned);
+    mem_free(&cpu->features);
+    mem_free(&cpu);
+}
+
+static enum status create(const struct texture_geometry *geometry, void **ret_state, struct err *err) {
     struct texture_cpu *cpu = NULL;
     TRY(mem_new(1, sizeof *cpu, "texture", &cpu, err));
     cpu->geometry = geometry;
     enum status status = build(cpu, err);
     if (status != STATUS_OK) {
-        texture_cpu_destroy(&cpu);
+        destroy(cpu);
         return status;
     }
-    *ret_cpu = cpu;
+    *ret_state = cpu;
     return STATUS_OK;
 }
 
-void texture_cpu_destroy(struct texture_cpu **cpu) {
-    if (*cpu == NULL) return;
-    mem_free(&(*cpu)->tiles);
-    mem_free(&(*cpu)->spaces);
-    mem_free(&(*cpu)->results);
-    mem_free(&(*cpu)->turned);
-    mem_free(cpu);
-}
-
-void texture_cpu_sums(struct texture_cpu *cpu, const uint8_t *plane, int displacement, struct texture_sums *ret_sums) {
+void texture_cpu_sums(void *state, const uint8_t *plane, int displacement, struct texture_sums *ret_sums) {
+    struct texture_cpu *cpu = state;
     const struct texture_geometry *g = cpu->geometry;
     struct texture_sums sums[TILE_POSITIONS];
     const uint8_t *const both[2] = {cpu->turned, plane};
@@ -395,3 +419,11 @@ void texture_cpu_sums(struct texture_cpu *cpu, const uint8_t *plane, int displac
                 ret_sums[(tile->y + p / TILE) * g->positions + tile->x + p % TILE] = sums[tile->number[p]];
     }
 }
+
+const struct texture_work texture_cpu_work = {
+    .create = create,
+    .destroy = destroy,
+    .planes = planes,
+    .start = start,
+    .finish = finish,
+};

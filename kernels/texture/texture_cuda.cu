@@ -1,11 +1,11 @@
-/* Texture on a CUDA device: memory, and images in flight, each in a stream of its own. */
+/* Measures texture on a CUDA device: memory, and images in flight, each in its own stream. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/device.h"
-#include "kernels/texture/texture_device.cuh"
+#include "kernels/texture/texture.cuh"
 
-/* Records of a slot, where those of one length do not need more. */
+/* Bytes for the records of a slot, unless those of one length need more. */
 static const size_t RECORD_BYTES = (size_t)384 << 20;
 
 struct slot {
@@ -29,8 +29,8 @@ struct texture_cuda {
     struct slot slots[TEXTURE_SLOTS];
 };
 
-/* Lengths are done together as long as their records fit; the longest, which are most, first. Returns the displacements
- * of the largest chunk. */
+/* Groups lengths into chunks whose records fit; the longest lengths, which have most displacements, come first. Returns
+ * the number of displacements of the largest chunk. */
 static int make_chunks(struct texture_cuda *t) {
     const struct texture_geometry *g = t->geometry;
     size_t most = RECORD_BYTES / ((size_t)g->pixels * sizeof(struct texture_record));
@@ -112,23 +112,9 @@ static enum status build(struct texture_cuda *t, struct err *err) {
     return STATUS_OK;
 }
 
-enum status texture_cuda_create(const struct texture_geometry *geometry, struct texture_cuda **ret_cuda,
-                                struct err *err) {
-    struct texture_cuda *t = (struct texture_cuda *)calloc(1, sizeof *t);
-    FAIL_IF(t == NULL, err, STATUS_NO_MEMORY, "no memory for texture on a CUDA device");
-    t->geometry = geometry;
-    enum status status = build(t, err);
-    if (status != STATUS_OK) {
-        texture_cuda_destroy(&t);
-        return status;
-    }
-    *ret_cuda = t;
-    return STATUS_OK;
-}
-
 static void free_slot(const struct texture_cuda *t, struct slot *s) {
     const struct device *device = &t->geometry->options.device;
-    /* What was started and never finished may still write there. */
+    /* An image that was started and never finished may still write here. */
     if (s->stream) (void)cudaStreamSynchronize(s->stream);
     if (s->host_planes) device_host_free(device, &s->host_planes);
     if (s->host_features) device_host_free(device, &s->host_features);
@@ -140,9 +126,8 @@ static void free_slot(const struct texture_cuda *t, struct slot *s) {
     if (s->stream) (void)cudaStreamDestroy(s->stream);
 }
 
-void texture_cuda_destroy(struct texture_cuda **cuda) {
-    struct texture_cuda *t = *cuda;
-    if (t == NULL) return;
+static void destroy(void *state) {
+    struct texture_cuda *t = (struct texture_cuda *)state;
     (void)cudaSetDevice(t->geometry->options.device.index);
     for (int k = 0; k < TEXTURE_SLOTS; k++)
         free_slot(t, &t->slots[k]);
@@ -150,11 +135,24 @@ void texture_cuda_destroy(struct texture_cuda **cuda) {
     (void)cudaFree(t->tables);
     (void)cudaFree(t->numbers);
     free(t);
-    *cuda = NULL;
 }
 
-uint8_t *texture_cuda_planes(struct texture_cuda *cuda, int slot) {
-    return cuda->slots[slot].host_planes;
+static enum status create(const struct texture_geometry *geometry, void **ret_state, struct err *err) {
+    struct texture_cuda *t = (struct texture_cuda *)calloc(1, sizeof *t);
+    FAIL_IF(t == NULL, err, STATUS_NO_MEMORY, "no memory for texture on a CUDA device");
+    t->geometry = geometry;
+    enum status status = build(t, err);
+    if (status != STATUS_OK) {
+        destroy(t);
+        return status;
+    }
+    *ret_state = t;
+    return STATUS_OK;
+}
+
+/* Returns page-locked memory. */
+static uint8_t *planes(void *state, int slot) {
+    return ((struct texture_cuda *)state)->slots[slot].host_planes;
 }
 
 static enum status queue_levels(struct texture_cuda *t, struct slot *s, int q, struct err *err) {
@@ -169,8 +167,8 @@ static enum status queue_levels(struct texture_cuda *t, struct slot *s, int q, s
                                  s->stream, err);
 }
 
-enum status texture_cuda_start(struct texture_cuda *cuda, int slot, struct err *err) {
-    struct texture_cuda *t = cuda;
+static enum status start(void *state, int slot, struct err *err) {
+    struct texture_cuda *t = (struct texture_cuda *)state;
     struct slot *s = &t->slots[slot];
     size_t plane = (size_t)t->geometry->side * t->geometry->side;
     CUDA_TRY(cudaSetDevice(t->geometry->options.device.index), err, "choosing it");
@@ -187,11 +185,13 @@ enum status texture_cuda_start(struct texture_cuda *cuda, int slot, struct err *
     return STATUS_OK;
 }
 
-enum status texture_cuda_finish(struct texture_cuda *cuda, int slot, struct texture_features *ret_features,
-                                struct err *err) {
+static enum status finish(void *state, int slot, struct texture_features *ret_features, struct err *err) {
+    struct texture_cuda *cuda = (struct texture_cuda *)state;
     struct slot *s = &cuda->slots[slot];
     CUDA_TRY(cudaSetDevice(cuda->geometry->options.device.index), err, "choosing it");
     CUDA_TRY(cudaEventSynchronize(s->done), err, "measuring texture");
     *ret_features = *s->host_features;
     return STATUS_OK;
 }
+
+const struct texture_work texture_cuda_work = {create, destroy, planes, start, finish};

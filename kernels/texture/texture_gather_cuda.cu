@@ -1,6 +1,6 @@
-/* Features of the matrices whose sums slide has written, and what becomes of them over displacements and pixels. Every
- * sum is made in a fixed order. */
-#include "kernels/texture/texture_device.cuh"
+/* Computes features of the matrices from the sums that slide has written, and combines them over displacements and
+ * pixels. Every sum is made in a fixed order. */
+#include "kernels/texture/texture.cuh"
 
 enum { WARP = 32, WARPS = TEXTURE_GATHER_THREADS / WARP };
 
@@ -23,7 +23,7 @@ static __device__ __forceinline__ texture_sums sums_of(const texture_record &r) 
     return s;
 }
 
-/* One feature of a thread's pixel → of its warp's pixels, in lane 0. */
+/* Combines one feature of the threads' pixels over a warp; the result is in lane 0. */
 static __device__ __forceinline__ texture_partial of_warp(texture_partial p) {
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
         texture_partial other = {__shfl_down_sync(0xffffffffu, p.total, apart),
@@ -34,7 +34,7 @@ static __device__ __forceinline__ texture_partial of_warp(texture_partial p) {
     return p;
 }
 
-/* A thread is a pixel and goes through the displacements of a length (blockIdx.y). */
+/* A thread handles a pixel and goes through the displacements of a length (blockIdx.y). */
 static __global__ __launch_bounds__(TEXTURE_GATHER_THREADS) void gather(texture_view view, texture_chunk chunk,
                                                                         const int *__restrict__ first,
                                                                         const texture_record *__restrict__ records,
@@ -66,7 +66,7 @@ static __global__ __launch_bounds__(TEXTURE_GATHER_THREADS) void gather(texture_
     }
 #pragma unroll
     for (int k = 0; k < TEXTURE_FEATURES; k++) {
-        /* From here on: the range, over pixels; a thread without one takes no part. */
+        /* From here on the range over pixels; a thread without a pixel takes no part. */
         float range = mine[k].largest - mine[k].smallest;
         texture_partial p = {mine[k].total, pixel < view.pixels ? range : 0, pixel < view.pixels ? range : INFINITY};
         p = of_warp(p);
@@ -80,7 +80,7 @@ static __global__ __launch_bounds__(TEXTURE_GATHER_THREADS) void gather(texture_
     partials[((size_t)(length - 1) * gridDim.x + blockIdx.x) * TEXTURE_FEATURES + threadIdx.x] = p;
 }
 
-/* A warp is a length (blockIdx.y) and a feature (blockIdx.x). */
+/* A warp handles a length (blockIdx.y) and a feature (blockIdx.x). */
 static __global__ __launch_bounds__(WARP) void finish(int blocks, int pixels, const int *__restrict__ first,
                                                       const texture_partial *__restrict__ partials,
                                                       float *__restrict__ values) {

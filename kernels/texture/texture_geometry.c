@@ -1,11 +1,12 @@
-/* Displacements, pixels, tables, grey levels: what is settled before any pair is counted. */
+/* Prepares everything that is settled before any pair is counted: displacements, pixels, tables, grey levels. */
 #include <math.h>
 #include <string.h>
 
 #include "common/memory.h"
 #include "kernels/texture/texture_private.h"
 
-/* Beyond half a window, what a circle's radius loses: the paper's 100 − 84.26 px at a window of 31. */
+/* The radius of evaluated pixels is smaller than the circle's by half a window and this: the paper's 100 − 84.26 px at
+ * a window of 31. */
 static const double MARGIN = 0.24;
 
 static enum status check(const struct texture_options *o, struct err *err) {
@@ -30,8 +31,8 @@ static enum status check(const struct texture_options *o, struct err *err) {
     return STATUS_OK;
 }
 
-/* In the half-plane y > 0, or y = 0 and x > 0: the displacements whose length rounds to `length`, in reading order; at
- * NULL they are only counted. */
+/* Lists the displacements of the half-plane y > 0, or y = 0 and x > 0, whose length rounds to `length`, in reading
+ * order. NULL: only counts them. */
 static int displacements_of(int length, struct texture_displacement *to) {
     int count = 0;
     for (int dy = 0; dy <= length; dy++)
@@ -58,7 +59,7 @@ static enum status make_displacements(struct texture_geometry *g, struct err *er
 static enum status make_pixels(struct texture_geometry *g, struct err *err) {
     const struct texture_options *o = &g->options;
     double radius = o->diameter / 2 - o->window / 2.0 - MARGIN;
-    /* What the subtraction loses must not cost the pixel at the radius itself. */
+    /* Rounding of the subtraction must not lose the pixel at the radius itself. */
     double square = radius * radius * (1 + 1e-12);
     g->steps = (int)(sqrt(square) / o->stride);
     g->positions = 2 * g->steps + 1;
@@ -137,7 +138,8 @@ static enum status check_place(const struct texture_geometry *g, const struct te
     return STATUS_OK;
 }
 
-/* Of the circle; all values of the plane, whose corners lie outside of it, must be numbers. */
+/* Finds the range of values in the circle. All values of the plane, whose corners lie outside the circle, must be
+ * finite. */
 static enum status find_range(const struct texture_geometry *g, const struct texture_image *image, struct range *ret,
                               struct err *err) {
     double square = g->options.diameter * g->options.diameter / 4;
@@ -148,7 +150,7 @@ static enum status find_range(const struct texture_geometry *g, const struct tex
             bool inside = (double)dx * dx + (double)dy * dy <= square;
             bool used = abs(dx) <= g->half && abs(dy) <= g->half;
             int x = cx + dx, y = cy + dy;
-            /* An even number of pixels has none in its middle: the circle may leave the image by half a pixel. */
+            /* An even number of pixels has no middle pixel: the circle may leave the image by half a pixel. */
             if (!(inside || used) || x < 0 || y < 0 || x >= image->nx || y >= image->ny) continue;
             double v = value_at(image, x, y);
             FAIL_IF(!isfinite(v), err, STATUS_BAD_ARGUMENT,

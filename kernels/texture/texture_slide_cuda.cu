@@ -1,15 +1,15 @@
-/* Windows that slide, on a CUDA device: see texture_cpu.c for how they go.
+/* Slides windows over the image, on a CUDA device; texture_cpu.c explains how they move.
  *
- * A block is one displacement; its lanes slide 32 neighbouring rows of the displacement's frame abreast, so that all
- * have the same number of pairs to change and read neighbouring pixels. Each lane has its own counts in shared memory,
- * word by word between those of the others, so no two lanes meet in a bank. Counts of cells share words: three of 10
- * bits where no window has more than 1,023 pairs (the default's has 930 at most), else two of 16. At 64 levels that is
- * 107 KiB for 32 windows, and 64 windows a multiprocessor. To have more than two warps of them there, each of a block's
- * warps keeps a part of the counts (its role): cells, sums, differences or marginals. Roles share nothing but what they
- * read, so a block never waits for itself. */
-#include "kernels/texture/texture_device.cuh"
+ * A block handles one displacement. Its lanes slide 32 neighbouring rows of the displacement's frame side by side, so
+ * that all change the same number of pairs and read neighbouring pixels. Each lane has its own counts in shared memory,
+ * interleaved word by word with those of the other lanes, so that no two lanes meet in a bank. Counts of cells share
+ * words: three of 10 bits if no window has more than 1,023 pairs (the default window has 930 at most), otherwise two of
+ * 16 bits. At 64 levels that is 107 KiB for 32 windows, and 64 windows on a multiprocessor. To have more than two warps
+ * there, each warp of a block keeps a part of the counts (its role): cells, sums, differences or marginals. Roles share
+ * only what they read, so a block never waits for itself. */
+#include "kernels/texture/texture.cuh"
 
-/* BATCH: pairs whose pixels are read before the first of them is counted. */
+/* BATCH: number of pairs whose pixels are read before the first of them is counted. */
 enum { WARP = 32, ROLES = 4, BATCH = 4 };
 
 template <int LEVELS, int BITS> struct layout {
@@ -120,7 +120,7 @@ template <int LEVELS, int BITS> struct marginals_role {
     }
 };
 
-/* As struct frame of texture_cpu.c, of one lane. */
+/* The frame of one lane, as struct frame of texture_cpu.c. */
 struct lane_frame {
     const uint8_t *first; /* of the window at u = 0 */
     int apart, across, along;
@@ -137,7 +137,7 @@ static __device__ lane_frame frame_of(const texture_view &view, const texture_di
     return f;
 }
 
-/* `COUNT` pairs that stand next to each other leave, and as many enter. */
+/* Removes `COUNT` neighbouring pairs and adds as many. */
 template <int COUNT, class ROLE>
 static __device__ __forceinline__ void exchange(ROLE &role, uint32_t *words, const texture_tables *__restrict__ t,
                                                 const uint8_t *__restrict__ out, const uint8_t *__restrict__ in,
@@ -162,7 +162,7 @@ static __device__ __forceinline__ void plough(const texture_view &view, const la
                                               const texture_tables *__restrict__ t, int row, int v,
                                               texture_record *__restrict__ records) {
     int reach = view.reach[v], step = view.stride * view.side, lines = min(view.stride, f.along);
-    /* A lane beyond the circle goes with the others and writes nothing. */
+    /* A lane beyond the circle follows the others and writes nothing. */
     bool inside = row < view.positions;
     int widest = __reduce_max_sync(0xffffffffu, inside ? reach : 0);
     for (int k = ROLE::FROM; k < ROLE::TO; k++)
@@ -245,7 +245,7 @@ static void launch(const struct texture_view *view, const struct texture_chunk *
         *view, *chunk, planes, view->tables, records);
 }
 
-/* A count of 10 bits holds all pairs of such a window. */
+/* Returns whether a count of 10 bits holds all pairs of such a window. */
 static bool tight(int window) {
     return window * (window - 1) < 1024;
 }

@@ -1,4 +1,4 @@
-/* From running sums to features: what both devices share.
+/* Computes features from running sums, on the CPU and on CUDA devices.
  *
  * M pairs are counted once each; p is symmetric and sums to 1, so p(i, j) = u / 2M off the diagonal and 2u / 2M on it,
  * with u the number of pairs that have the levels i and j, one way round or the other. With T(n) = n ln n:
@@ -46,7 +46,7 @@ struct texture_sums {
     int64_t equal;                               /* pairs with i = j */
 };
 
-/* What features are made of, exact in double or rounded once. */
+/* Terms of the features, exact in double or rounded once. */
 enum texture_term {
     TERM_SQUARES,
     TERM_DIFFERENCE_SQUARES,

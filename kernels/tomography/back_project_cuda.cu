@@ -1,13 +1,13 @@
-/* Wᵀ r of a slab, and what it changes in the volume. A block has 16 × 16 voxels (x, z) of 128 rows y: a warp has one x,
- * whose 16 voxels z of four rows a lane are sums in its registers while it goes through all tilts. From one z to the
- * next u moves by sin θ, so of the four rays that a voxel meets three or four are those of the one before: four slots
- * hold them, ray i in slot i mod 4, and a step reads the one that is new. Weights are laid down in the slots' order by
- * the threads of the block, which are as many as the voxels of two tilts; rays come by asynchronous copies, the next
- * two tilts' while these two are worked on. */
+/* Computes Wᵀ r of a slab and updates the volume. A block has 16 × 16 voxels (x, z) of 128 rows y. A warp has one x;
+ * the sums of its 16 voxels z, of four rows per lane, stay in registers while it goes through all tilts. From one z to
+ * the next u moves by sin θ, so of the four rays that a voxel meets, three or four are those of the voxel before: four
+ * slots hold them, ray i in slot i mod 4, and a step reads the new ray. The threads of the block, as many as the voxels
+ * of two tilts, lay weights down in the order of the slots. Asynchronous copies fetch the rays of the next two tilts
+ * while the block works on the current two. */
 #include <stdint.h>
 
 #include "common/device_cuda.h"
-#include "kernels/tomography/entry_device.cuh"
+#include "kernels/tomography/entry.cuh"
 
 namespace {
 
@@ -58,7 +58,7 @@ static __device__ inline float4 *neighbours(struct coupled_tile *t, int which) {
     return &t->r1[which][0][0];
 }
 
-/* By one thread a tilt. */
+/* One thread per tilt. */
 static __device__ inline void find_range(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0,
                                          struct range *range) {
     int which = (int)threadIdx.x, tilt = tilt0 + which;
@@ -69,7 +69,7 @@ static __device__ inline void find_range(const struct tomography_matrix_cuda &m,
     range->count[which] = min((int)((COLUMNS - 1) * cosine + (DEPTH - 1) * fabs(sine)) + 8, (int)RAYS);
 }
 
-/* 16 bytes, or zeros where there is nothing to read. */
+/* Copies 16 bytes, or zeros if there is nothing to read. */
 static __device__ inline void copy_later(float4 *to, const float *from, bool there) {
     unsigned address = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
@@ -82,7 +82,7 @@ static __device__ inline void wait_for_copies() {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-/* Rays of tilts tilt0, tilt0 + 1 that the tile meets; those outside the images are zero. */
+/* Fetches the rays of tilts tilt0, tilt0 + 1 that the tile meets; those outside the images are zero. */
 template <bool COUPLED, class TILE>
 static __device__ inline void fetch(const struct tomography_matrix_cuda &m, const struct place &at, int tilt0,
                                     int pitch, const struct range &range, const float *r, const float *r1, TILE *tile) {
@@ -109,7 +109,7 @@ static __device__ inline float4 in_slots(float4 w, int first) {
     return w;
 }
 
-/* A thread finds one voxel's weights at one of the two tilts. */
+/* Each thread finds one voxel's weights at one of the two tilts. */
 template <int KIND, bool COUPLED>
 static __device__ inline void weigh(const struct tomography_matrix_cuda &m, const float4 *table, const struct place &at,
                                     int tilt0, const struct range &range, struct tile *tile) {
@@ -130,8 +130,8 @@ static __device__ inline void add(float4 *sum, float4 w, const float4 *slots) {
     sum->x += w.w * slots[3].x, sum->y += w.w * slots[3].y, sum->z += w.w * slots[3].z, sum->w += w.w * slots[3].w;
 }
 
-/* Slot `slot` from shared memory, if it is the one that is meant: by predicates, since the compiler's own way is to
- * load and then choose by moves. */
+/* Loads slot `slot` from shared memory if it is the meant one. Uses predicates, since the compiler would load and then
+ * choose by moves. */
 static __device__ inline void load_if(int meant, int slot, unsigned address, float4 *v) {
     asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %4, %5;\n\t@p ld.shared.v4.f32 {%0, %1, %2, %3}, [%6];\n\t}"
                  : "+f"(v->x), "+f"(v->y), "+f"(v->z), "+f"(v->w)

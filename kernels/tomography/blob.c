@@ -18,8 +18,8 @@ double blob_value(double r) {
     return t2 * bessel_2(BLOB_ALPHA * sqrt(t2)) / bessel_2(BLOB_ALPHA);
 }
 
-/* √(π / 2x) I_(5/2)(x) = ((3 + x²) sinh x − 3 x cosh x) / x³, of which nothing is left by cancellation near 0: there
- * the series x²/15 (1 + x²/14 + x⁴/504). */
+/* √(π / 2x) I_(5/2)(x) = ((3 + x²) sinh x − 3 x cosh x) / x³. Near 0 cancellation leaves nothing of this: there the
+ * series x²/15 (1 + x²/14 + x⁴/504) is used. */
 static double spherical_bessel_2(double x) {
     double x2 = x * x;
     if (x < 0.1) return x2 / 15 * (1 + x2 / 14 * (1 + x2 / 36));

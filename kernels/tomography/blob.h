@@ -9,10 +9,10 @@ extern "C" {
 #define BLOB_RADIUS 2.0
 #define BLOB_ALPHA 3.6
 
-/* b(r), 1 at r = 0, 0 from r = 2 on. */
+/* Returns b(r), 1 at r = 0, 0 from r = 2 on. */
 double blob_value(double r);
-/* Its line integral at distance s from the centre, in px: (a / I_m(α)) √(2π/α) t^(m+1/2) I_(m+1/2)(α t), t = √(1 −
- * s²/a²); I_(5/2) in closed form. */
+/* Returns the line integral of b at distance s from the centre, in px: (a / I_m(α)) √(2π/α) t^(m+1/2) I_(m+1/2)(α t), t
+ * = √(1 − s²/a²); I_(5/2) in closed form. */
 double blob_footprint(double s);
 
 #ifdef __cplusplus

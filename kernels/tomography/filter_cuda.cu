@@ -1,5 +1,5 @@
-/* WBP's filter, by cuFFT: so many rows at a time that its choice of algorithm, and so the last bits, are always the
- * same. */
+/* Filters for WBP with cuFFT, a fixed number of rows at a time, so that its choice of algorithm, and so the last bits,
+ * are always the same. */
 #include <stdlib.h>
 
 #include "kernels/fourier/cufft.cuh"

@@ -1,6 +1,6 @@
-/* The matrices ELLR and blob-ELLR, and the sums over its rows and columns, in double. */
+/* Fills the matrices ELLR and blob-ELLR, and sums over their rows and columns in double. */
 #include "kernels/fourier/cufft.cuh"
-#include "kernels/tomography/entry_device.cuh"
+#include "kernels/tomography/entry.cuh"
 
 namespace {
 
@@ -42,7 +42,7 @@ static __device__ inline void write_reciprocals(double sum0, double sum1, size_t
         ret[(size_t)beside * count + at] = reciprocal(sum0 + beside * sum1);
 }
 
-/* A warp for each ray, its lanes for slices z. */
+/* One warp per ray; its lanes handle slices z. */
 template <bool COUPLED> __global__ void sum_rays(struct tomography_matrix_cuda m, float *ret_rays) {
     int ray = (int)((blockIdx.x * THREADS + threadIdx.x) / 32), t = (int)blockIdx.y;
     if (ray >= m.nx) return;

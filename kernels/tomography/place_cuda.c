@@ -1,4 +1,4 @@
-/* What slabs of a device share: matrix, reciprocal sums, filter. */
+/* Makes what all slabs of a device share: matrix, reciprocal sums, filter. */
 #include <stdlib.h>
 
 #include "common/device_cuda.h"

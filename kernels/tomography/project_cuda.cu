@@ -1,16 +1,16 @@
-/* Q0 and Q1 of a slab. A block has 32 rays of each of four tilts that are neighbours by angle, 128 rows y: a warp has
- * eight rays of one tilt, whose sums stay in its registers while it goes through all slices z. In a slice these rays
- * meet some voxels x, at one u for all rows: each lane finds the weights of another x, and then all lanes go through
- * these x together, reading a voxel of four rows for 32 multiply-adds. Which of the sums a voxel goes to is decided by
- * jumps that all lanes take, so that registers are indexed by constants. The voxels that the block's four tilts meet in
- * a slice, which are much the same, come by asynchronous copies, two pieces ahead of what is worked on. */
+/* Computes Q0 and Q1 of a slab. A block has 32 rays of each of four tilts that are neighbours by angle, and 128 rows y.
+ * A warp has eight rays of one tilt, whose sums stay in registers while it goes through all slices z. In a slice these
+ * rays meet some voxels x, at one u for all rows: each lane finds the weights of another x, and then all lanes go
+ * through these x together, reading a voxel of four rows for 32 multiply-adds. Jumps that all lanes take decide which
+ * sums a voxel contributes to, so that registers are indexed by constants. Asynchronous copies fetch the voxels that
+ * the four tilts meet in a slice, which are nearly the same, two pieces ahead. */
 #include "common/device_cuda.h"
-#include "kernels/tomography/entry_device.cuh"
+#include "kernels/tomography/entry.cuh"
 
 namespace {
 
 enum { TILTS = 4, GROUPS = 4, RAYS = 8, WARPS = TILTS * GROUPS, THREADS = 32 * WARPS, LANES = 32 };
-/* Voxels x of a piece, and pieces that there is room for. */
+/* Voxels x of a piece; stages of the copies; pieces that fit. */
 enum { WIDTH = 112, STAGES = 3, PIECES = 8 };
 
 /* Voxels from … to of slice z, of which the block wants those up to end, width at a time. */
@@ -18,7 +18,7 @@ struct piece {
     int z, from, to, end, width;
 };
 
-/* Where rays meet a slice: ray i is at x = zero + z · slope + i · step; all x are met where a tilt is next to 90°. */
+/* Where rays meet a slice: ray i is at x = zero + z · slope + i · step; near 90° a ray meets all x. */
 struct line {
     double zero, slope, step;
     bool all;
@@ -39,7 +39,7 @@ static __device__ inline void add(float4 *sum, float weight, float4 value) {
     sum->w += weight * value.w;
 }
 
-/* Four weights to sums k … k + 3, where they are any of the COUNT; k is a constant of unrolled code. */
+/* Adds four weights to sums k … k + 3, as far as these are among the COUNT; k is a constant of unrolled code. */
 template <int COUNT> static __device__ inline void add_to(float4 *sums, int k, float4 weights, float4 value) {
     if (k >= 0) add(&sums[k], weights.x, value);
     if (k >= -1 && k + 1 < COUNT) add(&sums[k + 1], weights.y, value);
@@ -51,7 +51,7 @@ struct span {
     int from, to;
 };
 
-/* Voxels of a slice that may touch rays first … first + count − 1: more rather than fewer. */
+/* Returns the voxels of a slice that may touch rays first … first + count − 1, rather too many than too few. */
 static __device__ inline span touched(const struct line &l, int z, int first, int count, int nx) {
     if (l.all) return {0, nx - 1};
     double zero = l.zero + z * l.slope, spare = 0.01 + 1e-4 * l.step;
@@ -60,7 +60,7 @@ static __device__ inline span touched(const struct line &l, int z, int first, in
     return {max(0, min(nx, __double2int_ru(from))), max(-1, min(nx - 1, __double2int_rd(to)))};
 }
 
-/* The piece after p; z = nz where there is none. By one warp: a lane has a tilt. */
+/* Returns the piece after p; z = nz if there is none. By one warp: a lane has a tilt. */
 static __device__ inline piece next_piece(const struct shared_memory &shared, const piece &p, int ray, int tilts,
                                           int nx, int nz) {
     if (p.to < p.end) return {p.z, p.to + 1, min(p.to + p.width, p.end), p.end, p.width};
@@ -76,7 +76,7 @@ static __device__ inline piece next_piece(const struct shared_memory &shared, co
     return {nz, 0, -1, -1, 1};
 }
 
-/* Begins to fetch a piece; a group of copies ends here even where there is none. */
+/* Begins to fetch a piece; closes a group of copies here even if there is none. */
 static __device__ inline void fetch(const piece &p, const float *volume, int nx, int pitch, size_t column,
                                     float4 (*to)[LANES]) {
     int lane = (int)threadIdx.x % LANES;
@@ -98,7 +98,7 @@ static __device__ inline void fill_lines(const struct tomography_matrix_cuda &m,
     lines[t].step = 1 / cosine, lines[t].zero = -corner / cosine, lines[t].slope = -m.sines[tilt] / cosine;
 }
 
-/* What a warp does with a piece. */
+/* Projects a piece by one warp. */
 template <int KIND, bool COUPLED>
 static __device__ inline void add_piece(const struct tomography_matrix_cuda &m, struct shared_memory &shared,
                                         const piece &p, const float4 (*voxels)[LANES], int tilt, int first, float4 *q0,
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(THREADS, 1) project(struct tomography_matrix_c
     fill_lines(m, place, tilts, shared.lines);
     __syncthreads();
 
-    /* Piece i is worked on, i + STAGES − 1 fetched, the one after that found. */
+    /* Computes piece i, fetches piece i + STAGES − 1, finds the one after it. */
     if (warp == 0) {
         piece p = {-1, 0, 0, 0, 1};
         for (int i = 0; i < STAGES; i++) {

@@ -1,4 +1,4 @@
-/* Between projection and back-projection: residuals, their sums by row, the sums of rows beside, rows to hand on. */
+/* Computes residuals, their sums by row, sums of neighbouring rows, and rows to hand on. */
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/tomography/tomography_cuda.h"
 
@@ -10,14 +10,14 @@ static __device__ inline int row_of(const struct tomography_chunks &chunks) {
     return (chunks.first + (int)blockIdx.x * chunks.step) * TOMOGRAPHY_CHUNK + (int)threadIdx.x;
 }
 
-/* A row beside y, of the slab or of who has the next. */
+/* Returns a row beside y, of this slab or of the neighbour's. */
 static __device__ inline float beside(const float *rows, const float *outside, size_t ray, int pitch, bool inside,
                                       int y) {
     if (inside) return rows[ray * (size_t)pitch + (size_t)y];
     return outside ? outside[ray] : 0;
 }
 
-/* A thread has a row, a block a group of rays: sums of a row do not depend on which slab it is in. */
+/* A thread has a row, a block a group of rays: the sums of a row do not depend on its slab. */
 __global__ void subtract(struct tomography_residual s, struct tomography_chunks chunks) {
     int y = row_of(chunks);
     size_t rays = (size_t)s.tilts * (size_t)s.nx, group = blockIdx.y;

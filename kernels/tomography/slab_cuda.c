@@ -1,4 +1,4 @@
-/* A slab's memory, and how rows are dealt out. */
+/* Allocates the memory of slabs, and deals rows out to them. */
 #include "kernels/tomography/slab_cuda.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static size_t rays_of(const struct tomography_setup *s) {
 static size_t voxels_of(const struct tomography_setup *s) {
     return (size_t)s->nz * (size_t)s->nx;
 }
-/* Of a row that is handed on: of r, Q1 or, at the end, c. */
+/* Returns the floats of a row that is handed on: of r, of Q1, or at the end of c. */
 static size_t row_floats(const struct tomography_setup *s) {
     return rays_of(s) > voxels_of(s) ? rays_of(s) : voxels_of(s);
 }

@@ -1,10 +1,10 @@
-/* Images and mask to the devices. */
+/* Loads images and mask to the devices. */
 #include <math.h>
 
 #include "common/device_cuda.h"
 #include "kernels/tomography/slab_cuda.h"
 
-/* A tilt's rows come in the host's order into memory that is not needed yet, and are turned from there. */
+/* Copies a tilt's rows in the host's order into memory that is not in use yet, and transposes them from there. */
 static enum status load_tilt(struct tomography_slab *s, int tilt, const float *projections, struct err *err) {
     const struct tomography_setup *setup = s->setup;
     size_t nx = (size_t)setup->nx, rows = (size_t)s->rows, line = nx * (size_t)s->pitch;

@@ -1,5 +1,5 @@
-/* The steps of an iteration over all slabs. A step is queued for every slab before the next one, so that an event which
- * a slab waits for has been recorded. */
+/* Runs the steps of an iteration over all slabs. A step is queued for every slab before the next step, so that an event
+ * that a slab waits for has been recorded. */
 #include <string.h>
 
 #include "common/device_cuda.h"
@@ -18,7 +18,7 @@ enum status tomography_slabs_wait(struct tomography_slabs *all, struct err *err)
     return STATUS_OK;
 }
 
-/* The synchronous scheme: nobody works while rows are handed on. */
+/* The synchronous scheme: no slab computes while rows are handed on. */
 static enum status take_turns(struct tomography_slabs *all, struct err *err) {
     if (!all->setup->options.no_overlap) return STATUS_OK;
     return tomography_slabs_wait(all, err);
@@ -28,7 +28,7 @@ static size_t rays_of(const struct tomography_setup *s) {
     return (size_t)s->tilts * (size_t)s->nx;
 }
 
-/* A slab's outermost row of `from` [lines][pitch] to its neighbour's halo. */
+/* Copies a slab's outermost row of `from` [lines][pitch] to its neighbour's halo. */
 static enum status hand_on(struct tomography_slab *slab, int side, const float *from, size_t lines, float *sent,
                            float *halo, struct err *err) {
     struct tomography_slab *to = slab->beside[side];
@@ -73,7 +73,7 @@ static enum status await_neighbours(struct tomography_slab *slab, cudaStream_t s
 static enum status project(struct tomography_slab *s, struct err *err) {
     const struct tomography_matrix_cuda *m = &s->place->matrix;
     USE(s, err);
-    /* r is read by the other stream until its sums of neighbours are made. */
+    /* The other stream reads r until its sums of neighbours are made. */
     AWAIT(s->edge, s->added_inside, err);
     AWAIT(s->inside, s->added_edge, err);
     TRY(tomography_cuda_project(m, s->edge_chunks, s->pitch, s->volume, s->q0, s->q1, s->edge, err));
@@ -96,7 +96,7 @@ static struct tomography_residual residual_of(const struct tomography_slab *s) {
                                         .sums = s->sums};
 }
 
-/* k: 0 for the start, where nothing has been projected yet. */
+/* k: 0 for the start, before anything has been projected. */
 static enum status differ(struct tomography_slab *s, int k, struct err *err) {
     struct tomography_residual residual = residual_of(s);
     if (k > 0) {
@@ -170,7 +170,7 @@ static enum status correct(struct tomography_slabs *all, int k, struct err *err)
     return STATUS_OK;
 }
 
-/* Without a start only the sums are wanted. */
+/* Without a start, computes the sums only. */
 static enum status measure(struct tomography_slab *s, struct err *err) {
     USE(s, err);
     AWAIT(s->inside, s->differed_edge, err);
@@ -207,7 +207,7 @@ enum status tomography_slabs_sums(struct tomography_slabs *all, int k, double *r
     return STATUS_OK;
 }
 
-/* Where it matters who reads what: c is complete when both streams have done. */
+/* c is complete once both streams are done. */
 static enum status slices_of(struct tomography_slab *s, int first, int rows, float *ret_volume, struct err *err) {
     const struct tomography_setup *setup = s->setup;
     size_t nx = (size_t)setup->nx, slice = (size_t)s->rows * nx;
@@ -221,11 +221,11 @@ static enum status slices_of(struct tomography_slab *s, int first, int rows, flo
                                          .above = s->beside[SLAB_ABOVE] ? s->halo_q[SLAB_ABOVE] : NULL};
     for (int k = 0; k < 4; k++)
         stencil.weights[k] = (float)setup->stencil[k];
-    /* What of the rows asked for this slab has. */
+    /* The requested rows that this slab has. */
     int from = s->first > first ? s->first : first;
     int to = s->first + s->rows < first + rows ? s->first + s->rows : first + rows;
     if (from >= to) return STATUS_OK;
-    /* The two streams take turns, each with a buffer that is not needed any more. */
+    /* The two streams take turns, each with a buffer that is free. */
     size_t room = rays_of(setup) * (size_t)s->pitch / slice;
     int planes = room < 16 ? (int)room : 16;
     for (int z = 0, turn = 0; z < setup->nz; z += planes, turn = !turn) {

@@ -1,22 +1,27 @@
 #include "kernels/tomography/tomography.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "common/memory.h"
-#include "common/multiversion.h"
 #include "kernels/tomography/tomography_private.h"
 
-/* Positions stay far inside what is exact in single precision, products inside 64 bits. */
+/* With these limits positions are exact in single precision, and products fit 64 bits. */
 #define MOST_PIXELS 65536
 #define MOST_TILTS 10000
 
 struct tomography {
     struct tomography_setup setup;
-    struct tomography_cpu *cpu;
-    struct tomography_cuda *cuda;
+    const struct tomography_work *work; /* for the kind of devices */
+    void *state;                        /* of the work */
 };
+
+/* Returns NULL if this build has no such device. */
+static const struct tomography_work *work_of(enum device_kind kind) {
+#ifdef ICESTREAM_HAVE_CUDA
+    if (kind == DEVICE_CUDA) return &tomography_cuda_work;
+#endif
+    return kind == DEVICE_CPU ? &tomography_cpu_work : NULL;
+}
 
 struct tomography_options tomography_defaults(void) {
     return (struct tomography_options){
@@ -76,12 +81,10 @@ static enum status check_options(const struct tomography_options *o, struct err 
 static enum status build(struct tomography *plan, const struct tomography_options *options, struct err *err) {
     TRY(tomography_setup_make(options, &plan->setup, err));
     if (plan->setup.options.threads < 1) plan->setup.options.threads = 1;
-    if (options->devices[0].kind == DEVICE_CPU) return tomography_cpu_create(&plan->setup, &plan->cpu, err);
-#ifdef TOMOGRAPHY_HAVE_CUDA
-    return tomography_cuda_create(&plan->setup, &plan->cuda, err);
-#else
-    FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA: tomograms can be made on the CPU only");
-#endif
+    plan->work = work_of(options->devices[0].kind);
+    FAIL_IF(plan->work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: tomograms can be made on the CPU only");
+    return plan->work->create(&plan->setup, &plan->state, err);
 }
 
 enum status tomography_create(const struct tomography_options *options, struct tomography **ret_plan, struct err *err) {
@@ -100,49 +103,15 @@ enum status tomography_create(const struct tomography_options *options, struct t
 
 void tomography_destroy(struct tomography **plan) {
     if (!*plan) return;
-    tomography_cpu_destroy(&(*plan)->cpu);
-#ifdef TOMOGRAPHY_HAVE_CUDA
-    tomography_cuda_destroy(&(*plan)->cuda);
-#endif
+    if ((*plan)->state) (*plan)->work->destroy((*plan)->state);
     tomography_setup_clear(&(*plan)->setup);
     mem_free(plan);
-}
-
-MULTIVERSION static bool all_finite(const float *values, size_t count) {
-    unsigned bad = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i, sizeof bits);
-        bad |= (bits & 0x7f800000u) == 0x7f800000u;
-    }
-    return bad == 0;
-}
-
-static enum status check_pixels(const struct tomography_setup *s, const float *projections, struct err *err) {
-    size_t nx = (size_t)s->nx, ny = (size_t)s->ny, rows = (size_t)s->tilts * ny;
-    for (size_t row = 0; row < rows; row++) {
-        const float *pixels = projections + row * nx;
-        if (all_finite(pixels, nx)) continue;
-        size_t x = 0;
-        while (isfinite(pixels[x]))
-            x++;
-        FAIL(err, STATUS_BAD_ARGUMENT,
-             "column %zu of row %zu of tilt %zu (%g°) is %g, no finite number: mend the stack or leave the tilt out",
-             x + 1, row % ny + 1, row / ny + 1, s->angles[row / ny], (double)pixels[x]);
-    }
-    return STATUS_OK;
 }
 
 enum status tomography_run(struct tomography *plan, const float *projections, float *ret_volume,
                            struct tomography_report *ret_report, struct err *err) {
     struct tomography_report report = {.residuals = plan->setup.residuals};
-    if (plan->cpu) {
-        TRY(check_pixels(&plan->setup, projections, err));
-        TRY(tomography_cpu_run(plan->cpu, projections, ret_volume, &report, err));
-    }
-#ifdef TOMOGRAPHY_HAVE_CUDA
-    if (plan->cuda) TRY(tomography_cuda_run(plan->cuda, projections, ret_volume, &report, err));
-#endif
+    TRY(plan->work->run(plan->state, projections, ret_volume, &report, err));
     if (ret_report) *ret_report = report;
     return STATUS_OK;
 }

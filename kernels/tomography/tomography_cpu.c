@@ -8,6 +8,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "common/multiversion.h"
 
 enum { LANES = TOMOGRAPHY_LANES };
 
@@ -24,7 +25,7 @@ static size_t machine_memory(void) {
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
 }
 
-/* Systems promise more memory than there is, and end a program that takes them at their word. */
+/* Operating systems promise more memory than they have, and kill a program that uses it. */
 static enum status check_memory(const struct tomography_cpu *cpu, struct err *err) {
     const struct tomography_setup *s = cpu->setup;
     const struct tomography_options *o = &s->options;
@@ -82,8 +83,19 @@ static enum status build(struct tomography_cpu *cpu, struct err *err) {
     return sirt ? make_sums(cpu, err) : make_transforms(cpu, err);
 }
 
-enum status tomography_cpu_create(const struct tomography_setup *setup, struct tomography_cpu **ret_cpu,
-                                  struct err *err) {
+static void destroy(void *state) {
+    struct tomography_cpu *cpu = state;
+    tomography_matrix_destroy(&cpu->matrix);
+    fft_destroy(&cpu->forward);
+    fft_destroy(&cpu->inverse);
+    void *owned[] = {cpu->coefficients, cpu->measured, cpu->rays0, cpu->rays1,     cpu->edges, cpu->sums0,   cpu->sums1,
+                     cpu->columns0,     cpu->columns1, cpu->norms, cpu->tile_rays, cpu->tiles, cpu->scratch, cpu->line};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    free(cpu);
+}
+
+static enum status create(const struct tomography_setup *setup, void **ret_state, struct err *err) {
     struct tomography_cpu *cpu = NULL;
     TRY(mem_new(1, sizeof *cpu, "a tomogram", &cpu, err));
     cpu->setup = setup;
@@ -92,27 +104,39 @@ enum status tomography_cpu_create(const struct tomography_setup *setup, struct t
     cpu->rays = (size_t)setup->nx + 2 * TOMOGRAPHY_PAD;
     enum status status = build(cpu, err);
     if (status != STATUS_OK) {
-        tomography_cpu_destroy(&cpu);
+        destroy(cpu);
         return status;
     }
-    *ret_cpu = cpu;
+    *ret_state = cpu;
     return STATUS_OK;
 }
 
-void tomography_cpu_destroy(struct tomography_cpu **address) {
-    struct tomography_cpu *cpu = *address;
-    if (!cpu) return;
-    tomography_matrix_destroy(&cpu->matrix);
-    fft_destroy(&cpu->forward);
-    fft_destroy(&cpu->inverse);
-    void *owned[] = {cpu->coefficients, cpu->measured, cpu->rays0, cpu->rays1,     cpu->edges, cpu->sums0,   cpu->sums1,
-                     cpu->columns0,     cpu->columns1, cpu->norms, cpu->tile_rays, cpu->tiles, cpu->scratch, cpu->line};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
-    mem_free(address);
+MULTIVERSION static bool all_finite(const float *values, size_t count) {
+    unsigned bad = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return bad == 0;
 }
 
-/* c of iteration 0; returns Σ R p². */
+static enum status check_pixels(const struct tomography_setup *s, const float *projections, struct err *err) {
+    size_t nx = (size_t)s->nx, ny = (size_t)s->ny, rows = (size_t)s->tilts * ny;
+    for (size_t row = 0; row < rows; row++) {
+        const float *pixels = projections + row * nx;
+        if (all_finite(pixels, nx)) continue;
+        size_t x = 0;
+        while (isfinite(pixels[x]))
+            x++;
+        FAIL(err, STATUS_BAD_ARGUMENT,
+             "column %zu of row %zu of tilt %zu (%g°) is %g, no finite number: mend the stack or leave the tilt out",
+             x + 1, row % ny + 1, row / ny + 1, s->angles[row / ny], (double)pixels[x]);
+    }
+    return STATUS_OK;
+}
+
+/* Computes c of iteration 0; returns Σ R p². */
 static double start(struct tomography_cpu *cpu) {
     enum tomography_start how = cpu->setup->options.start;
     memset(cpu->coefficients, 0, voxel_columns(cpu) * LANES * sizeof(float));
@@ -139,8 +163,10 @@ static enum status iterate(struct tomography_cpu *cpu, struct tomography_report 
     return STATUS_OK;
 }
 
-enum status tomography_cpu_run(struct tomography_cpu *cpu, const float *projections, float *ret_volume,
-                               struct tomography_report *ret_report, struct err *err) {
+static enum status run(void *state, const float *projections, float *ret_volume, struct tomography_report *ret_report,
+                       struct err *err) {
+    struct tomography_cpu *cpu = state;
+    TRY(check_pixels(cpu->setup, projections, err));
     ret_report->slabs = 1;
     ret_report->matrix = cpu->matrix->kind;
     tomography_cpu_pack(cpu, projections);
@@ -154,3 +180,5 @@ enum status tomography_cpu_run(struct tomography_cpu *cpu, const float *projecti
     tomography_cpu_write(cpu, ret_volume);
     return STATUS_OK;
 }
+
+const struct tomography_work tomography_cpu_work = {.create = create, .destroy = destroy, .run = run};

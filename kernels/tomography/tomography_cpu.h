@@ -24,7 +24,8 @@ enum {
     TOMOGRAPHY_TILTS = 2
 };
 
-/* Of a voxel's four rays, those of number `skip` to 3 − `skip` can have weights: linear interpolation has two. */
+/* Returns how many of a voxel's four rays to skip at either end: only rays `skip` to 3 − `skip` can have weights
+ * (linear interpolation has two). */
 static inline int tomography_skip(const struct tomography_setup *setup) {
     return setup->options.basis == TOMOGRAPHY_VOXEL;
 }
@@ -46,7 +47,7 @@ void tomography_matrix_destroy(struct tomography_matrix_cpu **matrix);
 struct tomography_tile {
     int z0, depth, x0, width;
 };
-/* What it gives to the rays of one tilt. Voxel (z, x) of the tile is number z × TOMOGRAPHY_TILE_X + x. */
+/* The weights of a tile for the rays of one tilt. Voxel (z, x) of the tile is number z × TOMOGRAPHY_TILE_X + x. */
 struct tomography_tile_weights {
     int ray[TOMOGRAPHY_TILE]; /* the first of its four rays, padded */
     _Alignas(32) float weight[TOMOGRAPHY_TILE][8];
@@ -54,8 +55,8 @@ struct tomography_tile_weights {
 void tomography_matrix_tile(const struct tomography_matrix_cpu *matrix, int tilt, const struct tomography_tile *tile,
                             struct tomography_tile_weights *ret_weights);
 
-/* The same by ray: which of the tile's voxels it meets. One loop then runs over them all; row by row they are four to
- * eight, and what comes next would be guessed wrongly every time. */
+/* The same by ray: the voxels of the tile that each ray meets. One loop runs over all of them. Row by row there would
+ * be four to eight, and the processor would mispredict the end of each loop. */
 struct tomography_meeting {
     int voxel; /* lanes from the tile's first voxel */
     float q0, q1;

@@ -1,9 +1,10 @@
-/* A tomogram on CUDA devices: how many slabs there are, and in how many passes.
+/* Makes a tomogram on CUDA devices: decides how many slabs there are, and in how many passes.
  *
- * Where memory holds the whole volume there is one pass, in which slabs hand rows on to each other in every iteration.
- * Where it does not, a pass makes some rows from first iteration to last, and the rows around them that reach them: an
- * iteration carries what is known wrong two rows inward. That costs 2 (iterations + 1) rows on either side of a pass
- * again, and saves a trip of the volume over the bus in every iteration. Rows come out the same, bit for bit. */
+ * If memory holds the whole volume there is one pass, in which slabs hand rows on to each other in every iteration.
+ * Otherwise a pass computes some rows from the first iteration to the last, together with the rows around them that
+ * influence them: each iteration carries errors at the border two rows inward. So a pass computes 2 (iterations + 1)
+ * rows on either side again, and saves moving the volume over the bus in every iteration. The rows are the same, bit
+ * for bit. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "common/memory.h"
 #include "kernels/tomography/slab_cuda.h"
 
-/* Of what is free, for what CUDA itself takes. */
+/* Part of the free memory that may be used; CUDA itself takes the rest. */
 #define SHARE_OF_FREE 0.92
 
 struct tomography_cuda {
@@ -49,12 +50,13 @@ static enum status find_memory(struct tomography_cuda *t, struct err *err) {
     return STATUS_OK;
 }
 
-/* Slabs of a place when there are `count`: as equal in number as can be, neighbours beside each other. */
+/* Returns the first slab of a place if there are `count` slabs: as equal in number as possible, neighbours on the same
+ * place. */
 static int first_slab(const struct tomography_cuda *t, int count, int place) {
     return (int)((long)count * place / t->place_count);
 }
 
-/* Rows of the largest slab that fits every place where there are `count` slabs; 0: none. */
+/* Returns the rows of the largest slab that fits every place if there are `count` slabs; 0: none. */
 static int capacity_of(const struct tomography_cuda *t, int count) {
     const struct tomography_setup *s = t->setup;
     int chunks = chunks_of(s->ny);
@@ -96,7 +98,7 @@ static enum status choose(struct tomography_cuda *t, int *ret_rows, struct err *
     return STATUS_OK;
 }
 
-/* Copies between devices go straight where they can see each other. */
+/* Copies between devices go directly if the devices can see each other. */
 static enum status see_each_other(struct tomography_cuda *t, struct err *err) {
     for (int i = 0; i < t->place_count; i++)
         for (int k = 0; k < t->place_count; k++) {
@@ -140,23 +142,8 @@ static enum status build(struct tomography_cuda *t, struct err *err) {
     return STATUS_OK;
 }
 
-enum status tomography_cuda_create(const struct tomography_setup *setup, struct tomography_cuda **ret_cuda,
-                                   struct err *err) {
-    struct tomography_cuda *t = NULL;
-    TRY(mem_new(1, sizeof *t, "a tomogram", &t, err));
-    t->setup = setup;
-    enum status status = build(t, err);
-    if (status != STATUS_OK) {
-        tomography_cuda_destroy(&t);
-        return status;
-    }
-    *ret_cuda = t;
-    return STATUS_OK;
-}
-
-void tomography_cuda_destroy(struct tomography_cuda **cuda) {
-    struct tomography_cuda *t = *cuda;
-    if (t == NULL) return;
+static void destroy(void *state) {
+    struct tomography_cuda *t = state;
     for (int i = 0; t->slabs.slabs && i < t->slabs.count; i++)
         tomography_slab_clear(&t->slabs.slabs[i]);
     for (int i = 0; t->places && i < t->place_count; i++)
@@ -165,7 +152,20 @@ void tomography_cuda_destroy(struct tomography_cuda **cuda) {
     mem_free(&t->places);
     mem_free(&t->sums);
     mem_free(&t->scratch);
-    mem_free(cuda);
+    mem_free(&t);
+}
+
+static enum status create(const struct tomography_setup *setup, void **ret_state, struct err *err) {
+    struct tomography_cuda *t = NULL;
+    TRY(mem_new(1, sizeof *t, "a tomogram", &t, err));
+    t->setup = setup;
+    enum status status = build(t, err);
+    if (status != STATUS_OK) {
+        destroy(t);
+        return status;
+    }
+    *ret_state = t;
+    return STATUS_OK;
 }
 
 struct pass {
@@ -190,7 +190,7 @@ static enum status keep_sums(struct tomography_cuda *t, const struct pass *p, in
     return STATUS_OK;
 }
 
-/* Rows in their order: the same whatever the slabs. */
+/* Sums rows in their order, so that the sum does not depend on the slabs. */
 static double sum_of(const struct tomography_cuda *t, int k) {
     double sum = 0;
     for (int y = 0; y < t->setup->ny; y++)
@@ -198,7 +198,8 @@ static double sum_of(const struct tomography_cuda *t, int k) {
     return sum;
 }
 
-/* After an iteration of a pass, k, or a pass of WBP, 0: waits, so that whoever wants it to end is heard by then. */
+/* Called after iteration k of a pass, or a pass of WBP (k = 0). Waits for the devices first, so that go_on can end the
+ * run in time. */
 static enum status ask(struct tomography_cuda *t, int pass, int k, struct err *err) {
     const struct tomography_options *o = &t->setup->options;
     if (!o->go_on) return STATUS_OK;
@@ -208,7 +209,7 @@ static enum status ask(struct tomography_cuda *t, int pass, int k, struct err *e
     return STATUS_OK;
 }
 
-/* After iteration k of all rows: whether another follows. */
+/* Called after iteration k of all rows: decides whether another one follows. */
 static enum status judge(struct tomography_cuda *t, int k, bool *ret_stop, struct err *err) {
     const struct tomography_options *o = &t->setup->options;
     double norm = sum_of(t, 0), *residuals = t->setup->residuals;
@@ -219,7 +220,7 @@ static enum status judge(struct tomography_cuda *t, int k, bool *ret_stop, struc
     return STATUS_OK;
 }
 
-/* ret_made: iterations, which the limit may end. */
+/* ret_made: number of iterations, which the limit may reduce. */
 static enum status run_whole(struct tomography_cuda *t, const float *projections, float *ret_volume, int *ret_made,
                              struct err *err) {
     const struct tomography_options *o = &t->setup->options;
@@ -262,8 +263,8 @@ static enum status run_passes(struct tomography_cuda *t, const float *projection
     return STATUS_OK;
 }
 
-/* What the residual of all rows is, and so whether it is time to stop, is known when the last pass is done. Where fewer
- * iterations were enough, they are made again. */
+/* The residual of all rows, and so whether fewer iterations were enough, is known only after the last pass. If so, all
+ * passes run again with fewer iterations. */
 static enum status run_in_passes(struct tomography_cuda *t, const float *projections, float *ret_volume, int *ret_made,
                                  struct err *err) {
     int iterations = t->setup->options.iterations, made = 0;
@@ -289,8 +290,9 @@ static enum status run_filtered(struct tomography_cuda *t, const float *projecti
     return STATUS_OK;
 }
 
-enum status tomography_cuda_run(struct tomography_cuda *t, const float *projections, float *ret_volume,
-                                struct tomography_report *ret_report, struct err *err) {
+static enum status run(void *state, const float *projections, float *ret_volume, struct tomography_report *ret_report,
+                       struct err *err) {
+    struct tomography_cuda *t = state;
     enum status status;
     ret_report->matrix = t->matrix;
     ret_report->slabs = t->slabs.count * t->passes;
@@ -302,7 +304,9 @@ enum status tomography_cuda_run(struct tomography_cuda *t, const float *projecti
         status = run_whole(t, projections, ret_volume, &ret_report->iterations, err);
     else
         status = run_in_passes(t, projections, ret_volume, &ret_report->iterations, err);
-    /* The caller's memory is the caller's again. */
+    /* No device may touch the caller's memory after the return. */
     if (status != STATUS_OK) (void)tomography_slabs_wait(&t->slabs, NULL);
     return status;
 }
+
+const struct tomography_work tomography_cuda_work = {.create = create, .destroy = destroy, .run = run};

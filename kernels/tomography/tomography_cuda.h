@@ -1,15 +1,15 @@
-/* The part of kernels/tomography that runs on a CUDA device, between tomography_cuda.c, slab_cuda.c and the .cu files.
+/* Kernels of tomography on a CUDA device, called by tomography_cuda.c and slab_cuda.c, implemented in the .cu files.
  *
  * A slab is some rows y of the volume and of the images. On the device y is the fastest axis: of the volume
- * [z][x][pitch], of the images [tilt][x][pitch], pitch = rows rounded up to TOMOGRAPHY_CHUNK; what stands beyond the
- * rows is zero. So a warp's lanes, which are rows, share one position u, one set of weights and one way through the
- * code.
+ * [z][x][pitch], of the images [tilt][x][pitch], pitch = rows rounded up to TOMOGRAPHY_CHUNK; pixels beyond the
+ * rows are zero. So the lanes of a warp, which are rows, share one position u, one set of weights and one path through
+ * the code.
  *
  * Rows y ± 1 enter by factors: p[y] = Q0[y] + Q1[y − 1] + Q1[y + 1] with Q0, Q1 the sums over q0 c and q1 c; and
  * Wᵀ r by r and r1[y] = r[y − 1] + r[y + 1].
  *
- * Pointers are the device's; work is queued on `stream` (a cudaStream_t) of the calling thread's current device and not
- * waited for. */
+ * Pointers are device pointers. Functions queue work on `stream` (a cudaStream_t) of the calling thread's current
+ * device and do not wait for it. */
 #ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CUDA_H
 #define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_CUDA_H
 
@@ -61,7 +61,8 @@ enum status tomography_cuda_project(const struct tomography_matrix_cuda *matrix,
                                     int pitch, const float *volume, float *ret_q0, float *ret_q1, void *stream,
                                     struct err *err);
 
-/* What becomes of c where b = Wᵀ r: kept·c + scale·C·b, then 0 where the mask is 0, or below 0 where non_negative. */
+/* How back-projection b = Wᵀ r changes c: c becomes kept·c + scale·C·b, then 0 where the mask is 0, and, if
+ * non_negative, where it is negative. */
 struct tomography_update {
     float kept, scale;
     const float *voxels; /* C [3][nz][nx], or NULL: 1 */

@@ -1,4 +1,4 @@
-/* Into the layout with rows innermost, and out of it. */
+/* Converts to and from the layout with rows innermost. */
 #include <string.h>
 
 #include "common/fft.h"
@@ -10,7 +10,7 @@
 
 enum { LANES = TOMOGRAPHY_LANES, CHUNK = 16 };
 
-/* rows × columns, stride apart → [column][lane]. */
+/* Transposes rows × columns, stride apart, into [column][lane]. */
 static void turn(const float *from, size_t stride, int rows, int columns, float *to) {
     for (int x0 = 0; x0 < columns; x0 += CHUNK)
         for (int y = 0; y < rows; y++)
@@ -32,7 +32,7 @@ void tomography_cpu_pack(struct tomography_cpu *cpu, const float *projections) {
     }
 }
 
-/* One voxel column of a block with the row before and the row after it: [LANES + 2]. */
+/* Reads one voxel column of a block with the row before and the row after it: [LANES + 2]. */
 static void read_column(const struct tomography_cpu *cpu, int block, size_t voxel, float *to) {
     size_t slice = (size_t)cpu->setup->nz * (size_t)cpu->setup->nx;
     const float *c = cpu->coefficients + ((size_t)block * slice + voxel) * LANES;
@@ -54,7 +54,7 @@ MULTIVERSION static void weigh(float sums[4][LANES + 2], const float *b, float *
     }
 }
 
-/* Σ c b: neighbours in x and z are first summed by how many of the two differ. */
+/* Evaluates Σ c b: neighbours in x and z are first summed by how many of the two differ. */
 static void evaluate(const struct tomography_cpu *cpu, int block, int z, int x, float *to) {
     const struct tomography_setup *s = cpu->setup;
     float sums[4][LANES + 2] = {{0}}, column[LANES + 2];

@@ -1,4 +1,4 @@
-/* Weights of a tile: worked out, or read from what was stored. */
+/* Provides the weights of a tile: computed, or read from storage. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,15 +8,15 @@
 
 typedef float eight __attribute__((vector_size(32)));
 
-/* v: u − 1, padded, that is the place of the first ray. Beyond the image on either side everything falls on the pads.
- */
+/* Clamps v = u − 1, padded, the place of the first ray. Beyond the image on either side all rays fall on the pads. */
 static inline double clamped(double v, int nx) {
     double most = nx + TOMOGRAPHY_PAD;
     v = v < 0 ? 0 : v;
     return v > most ? most : v;
 }
 
-/* The eight weights of f for a row of voxels: between two places of the table, which is all of one vector each. */
+/* Looks up the eight weights of f for a row of voxels: interpolated between two entries of the table, each of which is
+ * one vector. */
 static inline void look_up(const float *table, const float *f, int width, float (*ret_weights)[8]) {
     for (int x = 0; x < width; x++) {
         float step = f[x] * TOMOGRAPHY_STEPS;
@@ -172,7 +172,8 @@ void tomography_matrix_destroy(struct tomography_matrix_cpu **matrix) {
     mem_free(matrix);
 }
 
-/* tomography_sums from what the kernels use, so that rays and voxels are divided by the very sums of their weights. */
+/* Computes tomography_sums from the weights that the kernels use, so that rays and voxels are divided by the sums of
+ * exactly these weights. */
 MULTIVERSION static void add_sums(const struct tomography_setup *s, const struct tomography_tile *tile,
                                   const struct tomography_tile_weights *w, int tilt, double *const sums[4]) {
     for (int z = 0; z < tile->depth; z++)

@@ -1,4 +1,5 @@
-/* What tomography.c, which both devices share, asks of each, and what it makes for both. */
+/* Connects tomography.c, which is the same for all devices, with the work of each kind of device, and prepares what
+ * both need. */
 #ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_PRIVATE_H
 #define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_PRIVATE_H
 
@@ -10,12 +11,12 @@ extern "C" {
 
 /* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 3e-7. */
 #define TOMOGRAPHY_STEPS 512
-/* Rays and voxels with a smaller sum of weights have R or C = 0, those with a sum below 1 that of 1: where a ray cuts a
- * corner of the slice, or a voxel by the image's last column alone, 1 / sum would blow up what is noise. */
+/* Rays and voxels with a smaller sum of weights have R or C = 0; sums below 1 count as 1. Otherwise 1 / sum would blow
+ * up noise where a ray cuts a corner of the slice, or only the last column of an image meets a voxel. */
 #define TOMOGRAPHY_LEAST_WEIGHT 1e-6
 #define TOMOGRAPHY_SMALL_WEIGHT 1.0
 
-/* Everything is the plan's. */
+/* The setup of a plan, which owns everything in it. */
 struct tomography_setup {
     struct tomography_options options; /* arrays copied, but for mask; matrix as asked for */
     int tilts, nx, ny, nz;
@@ -39,16 +40,16 @@ struct tomography_setup {
     double *residuals; /* [iterations] */
 };
 
-/* setup starts as {0}; what is half made is cleared by tomography_setup_clear too. */
+/* Fills a setup that starts as {0}. tomography_setup_clear also clears a setup that is half made. */
 enum status tomography_setup_make(const struct tomography_options *options, struct tomography_setup *setup,
                                   struct err *err);
 void tomography_setup_clear(struct tomography_setup *setup);
 
-/* Whether tilts a and b share a row of blob-ELLR: |θ| is the same, rounded to 2^-20 degrees, which moves no voxel of a
- * slice of 2048 px by more than 2e-5 px. */
+/* Returns whether tilts a and b share a row of blob-ELLR: |θ| is the same, rounded to 2^-20 degrees, which moves no
+ * voxel of a slice of 2048 px by more than 2e-5 px. */
 bool tomography_is_pair(const struct tomography_geometry *geometry, int a, int b);
 
-/* u of voxel column (x, z) at tilt t. */
+/* Returns u of voxel column (x, z) at tilt t. */
 static inline double tomography_position(const struct tomography_setup *s, int t, int x, int z) {
     return (x - 0.5 * (s->nx - 1)) * s->cosines[t] + (z - 0.5 * (s->nz - 1)) * s->sines[t] + s->offsets[t];
 }
@@ -58,21 +59,18 @@ static inline double tomography_position(const struct tomography_setup *s, int t
 void tomography_sums(const struct tomography_setup *setup, double *ret_sums0, double *ret_sums1, double *ret_columns0,
                      double *ret_columns1);
 
-struct tomography_cpu;
-enum status tomography_cpu_create(const struct tomography_setup *setup, struct tomography_cpu **ret_cpu,
-                                  struct err *err);
-void tomography_cpu_destroy(struct tomography_cpu **cpu);
-/* Writes setup->residuals. */
-enum status tomography_cpu_run(struct tomography_cpu *cpu, const float *projections, float *ret_volume,
-                               struct tomography_report *ret_report, struct err *err);
-
-/* Built where CUDA is (TOMOGRAPHY_HAVE_CUDA). */
-struct tomography_cuda;
-enum status tomography_cuda_create(const struct tomography_setup *setup, struct tomography_cuda **ret_cuda,
-                                   struct err *err);
-void tomography_cuda_destroy(struct tomography_cuda **cuda);
-enum status tomography_cuda_run(struct tomography_cuda *cuda, const float *projections, float *ret_volume,
-                                struct tomography_report *ret_report, struct err *err);
+/* The work of one kind of device on its own state. */
+struct tomography_work {
+    /* setup: kept by the caller. */
+    enum status (*create)(const struct tomography_setup *setup, void **ret_state, struct err *err);
+    /* Takes a state, never NULL. */
+    void (*destroy)(void *state);
+    /* As tomography_run; writes setup->residuals. */
+    enum status (*run)(void *state, const float *projections, float *ret_volume, struct tomography_report *ret_report,
+                       struct err *err);
+};
+extern const struct tomography_work tomography_cpu_work;
+extern const struct tomography_work tomography_cuda_work; /* only in builds with CUDA */
 
 #ifdef __cplusplus
 }

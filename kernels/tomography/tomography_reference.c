@@ -7,7 +7,7 @@
 #include "kernels/tomography/blob.h"
 #include "kernels/tomography/tomography_private.h"
 
-/* The weights of one voxel column and tilt: those of ray `first` + k in the voxel's row, and in the rows beside it. */
+/* Weights of one voxel column and tilt: of ray `first` + k in the voxel's row, and in the rows beside it. */
 struct footprint {
     int first;
     double q0[4], q1[4];
@@ -39,7 +39,8 @@ static void make_footprint(const struct tomography_geometry *g, enum tomography_
         ret->q0[k] /= sum, ret->q1[k] /= sum;
 }
 
-/* Rays of row y + dy, dy -1 to 1, that a voxel of row y gives to; calls nothing where they are outside the image. */
+/* Visits the rays of row y + dy, dy -1 to 1, to which a voxel of row y contributes; makes no call for rays outside the
+ * image. */
 static void exchange(const struct tomography_geometry *g, const struct footprint *f, int t, int y, double *voxel,
                      double *rays, bool back) {
     for (int dy = -1; dy <= 1; dy++) {

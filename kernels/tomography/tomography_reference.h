@@ -1,4 +1,4 @@
-/* SIRT as its formulas stand, voxel by voxel and in double: what both devices are tested against. Slow. */
+/* SIRT exactly by its formulas, voxel by voxel and in double: the reference for tests of CPU and CUDA. Slow. */
 #ifndef ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_REFERENCE_H
 #define ICESTREAM_KERNELS_TOMOGRAPHY_TOMOGRAPHY_REFERENCE_H
 

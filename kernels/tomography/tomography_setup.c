@@ -1,4 +1,4 @@
-/* What both devices are given: angles, weights by fraction, pairs ±θ, WBP's filter. */
+/* Prepares what all devices need: angles, weights by fraction, pairs ±θ, WBP's filter. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +60,9 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Half of the way to either neighbour, round the circle of 180°, but at an end that has no neighbour within four times
- * the mean step what the other side has: a missing wedge is no tilt's share. Equal angles share. */
+/* Returns the angle that a tilt stands for: half the way to either neighbour, round the circle of 180°. At an end
+ * without a neighbour within four times the mean step it takes the half way of the other side: a missing wedge belongs
+ * to no tilt. Equal angles share. */
 static double share_of(const double *sorted, int tilts, double angle) {
     if (tilts == 1) return M_PI;
     int first = 0, last;
@@ -103,7 +104,7 @@ static double roll_off(const struct tomography_options *o, double frequency) {
 }
 
 /* The ramp is the transform of its own samples, 1/4 at 0 and −1/(πn)² at odd n (Kak & Slaney 1988, eq. 3.61), not |k|
- * itself: that would take the mean from what is no period of 2 nx. */
+ * itself: |k| would remove the mean of projections that are not periodic over 2 nx. */
 static void make_filter(struct tomography_setup *s) {
     int n = s->padded;
     for (int k = 0; k <= n / 2; k++) {

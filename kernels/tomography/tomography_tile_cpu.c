@@ -6,8 +6,8 @@
 
 enum { LANES = TOMOGRAPHY_LANES, TILE_X = TOMOGRAPHY_TILE_X };
 
-/* Sixteen at a time where the processor can (32 registers of 512 bits). There a load takes as long as a multiply-add,
- * and the compiler would rather load twice what is used twice: KEEP holds it in its register. */
+/* Sixteen vectors at a time if the processor has 32 registers of 512 bits. There a load takes as long as a
+ * multiply-add, and the compiler would load twice what is used twice: KEEP holds it in its register. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ICESTREAM_NO_MULTIVERSION)
 #define HAVE_WIDE 1
 #define WIDE __attribute__((target("arch=x86-64-v4")))
@@ -52,7 +52,7 @@ MULTIVERSION void tomography_tile_by_ray(const struct tomography_setup *s, const
         }
 }
 
-/* One ray of one block; every coefficient that is loaded serves both sums. */
+/* Projects one ray of one block; every loaded coefficient serves both sums. */
 WIDE static void project_wide(const struct tomography_meeting *m, const struct tomography_meeting *end,
                               const float *first, float *to0, float *to1) {
     wide *t0 = (wide *)to0, *t1 = (wide *)to1;
@@ -68,7 +68,7 @@ WIDE static void project_wide(const struct tomography_meeting *m, const struct t
     t1[0] = b0, t1[1] = b1, t1[2] = b2, t1[3] = b3;
 }
 
-/* The same for 16 registers of 8: half the rows. */
+/* The same for 16 registers of 8 floats: half the rows. */
 MULTIVERSION static void project_narrow(const struct tomography_meeting *m, const struct tomography_meeting *end,
                                         const float *first, float *to0, float *to1) {
     narrow *t0 = (narrow *)to0, *t1 = (narrow *)to1;
@@ -82,7 +82,7 @@ MULTIVERSION static void project_narrow(const struct tomography_meeting *m, cons
     t1[0] = b0, t1[1] = b1, t1[2] = b2, t1[3] = b3;
 }
 
-/* Without q1, any width of vector. */
+/* The same without q1, for any width of vector. */
 MULTIVERSION static void project_alone(const struct tomography_meeting *m, const struct tomography_meeting *end,
                                        const float *first, float *to) {
     narrow *t = (narrow *)to;
@@ -125,7 +125,7 @@ void tomography_tile_project(const struct tomography_setup *setup, const struct 
     }
 }
 
-/* A row of voxels, of some tilts, so that sums are loaded and stored once for all of these. */
+/* A row of voxels at some tilts, so that sums are loaded and stored once for all of these tilts. */
 struct some_tilts {
     int count, width;
     const int *ray[TOMOGRAPHY_TILTS];

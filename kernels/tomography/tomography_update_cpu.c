@@ -1,4 +1,4 @@
-/* Between the projections: residuals, and what is done with what comes back. */
+/* Computes residuals, and applies the back-projection to the coefficients. */
 #include <math.h>
 #include <string.h>
 #ifdef _OPENMP
@@ -33,7 +33,7 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-/* 1 / sum for the rows y of a block: of n neighbours above and below that exist. 0 beyond the last row. */
+/* Computes 1 / sum for the rows y of a block with n neighbours above and below; 0 beyond the last row. */
 static void inverse_sums(const struct tomography_setup *s, int block, double sum0, double sum1, float *ret_inverse) {
     for (int lane = 0; lane < LANES; lane++)
         ret_inverse[lane] = 0;
@@ -55,7 +55,7 @@ static void clear_block(struct tomography_cpu *cpu, int block, int tilt) {
     if (cpu->rays1) memset(cpu->rays1 + at_rays(cpu, block, tilt), 0, bytes);
 }
 
-/* Tilts t0 .. t1 of a group of blocks. */
+/* Projects tilts t0 .. t1 of a group of blocks. */
 static void project_group(struct tomography_cpu *cpu, int group, int t0, int t1, int thread) {
     const struct tomography_setup *s = cpu->setup;
     int from = group * TOMOGRAPHY_FORTH, to = least(from + TOMOGRAPHY_FORTH, cpu->blocks);
@@ -81,7 +81,7 @@ static void project_group(struct tomography_cpu *cpu, int group, int t0, int t1,
 
 void tomography_cpu_project(struct tomography_cpu *cpu) {
     int groups = (cpu->blocks + TOMOGRAPHY_FORTH - 1) / TOMOGRAPHY_FORTH, tilts = cpu->setup->tilts;
-    /* Pieces enough for all threads, of tilts enough that coefficients which were loaded are used. */
+    /* Enough pieces for all threads, but enough tilts in each that loaded coefficients are reused. */
     int piece = 1 + tilts * groups / (8 * cpu->threads);
     piece = piece < 4 ? 4 : piece;
     int pieces = (tilts + piece - 1) / piece;
@@ -92,7 +92,7 @@ void tomography_cpu_project(struct tomography_cpu *cpu) {
     }
 }
 
-/* Row y of W c has what q1 makes of its neighbours too; those of the first and last lane stand in other blocks. */
+/* Row y of W c includes the q1 of its neighbours; neighbours of the first and last lane are in other blocks. */
 MULTIVERSION static double correct_ray(const float *measured, float *rays0, const float *rays1, float before,
                                        float after, const float *inverse) {
     float sides[LANES + 2], sum[LANES];
@@ -130,7 +130,7 @@ static double correct_block(struct tomography_cpu *cpu, int block, int tilt, con
     return squares;
 }
 
-/* Every block's sum apart, then in order: the same whatever the number of threads. */
+/* Sums every block on its own, then in order: the result does not depend on the number of threads. */
 static double correct_all(struct tomography_cpu *cpu, const float *rays1) {
     int tilts = cpu->setup->tilts;
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)
@@ -159,7 +159,7 @@ static bool is_masked(const struct tomography_setup *s, int y, int z, int x) {
     return mask && !mask[((size_t)z * (size_t)s->ny + (size_t)y) * (size_t)s->nx + (size_t)x];
 }
 
-/* Of a coefficient to which nothing will be added in this iteration. */
+/* Applies non-negativity and mask to a coefficient to which nothing more is added in this iteration. */
 static void keep_allowed(const struct tomography_setup *s, int y, int z, int x, float *coefficient) {
     if ((s->options.non_negative && *coefficient < 0) || is_masked(s, y, z, x)) *coefficient = 0;
 }
@@ -170,7 +170,7 @@ struct update {
     bool plain;
 };
 
-/* What a voxel column's coefficients of a block are multiplied by. */
+/* Computes the factors of a block's coefficients in a voxel column. */
 static void make_factors(const struct update *u, int block, int z, int x, float *ret_factors) {
     const struct tomography_cpu *cpu = u->cpu;
     size_t voxel = (size_t)z * (size_t)cpu->setup->nx + (size_t)x;
@@ -200,7 +200,7 @@ MULTIVERSION static void add_column(const float *sums, const float *factors, boo
         float c = coefficients[lane] + factors[lane] * sum[lane];
         coefficients[lane] = cut && c < 0 ? 0 : c;
     }
-    /* The rows at a block's ends are not complete yet: add_edges cuts them. */
+    /* The rows at the ends of a block are not complete yet: add_edges cuts them. */
     coefficients[0] = first, coefficients[LANES - 1] = last;
 }
 
@@ -225,7 +225,7 @@ static void finish_tile(const struct update *u, int block, const struct tomograp
         }
 }
 
-/* Some tilts of the tile from .. to blocks. */
+/* Back-projects some tilts of the tile from .. to blocks. */
 static void back_project_tile(struct tomography_cpu *cpu, const struct tomography_tile *tile, int t0, int from, int to,
                               struct tomography_tile_weights *w, float *sums) {
     int tilts = least(TOMOGRAPHY_TILTS, cpu->setup->tilts - t0);
@@ -239,7 +239,7 @@ static void back_project_tile(struct tomography_cpu *cpu, const struct tomograph
     }
 }
 
-/* A group's tiles of the slices from z on, from column x0 to x1. */
+/* Back-projects a group's tiles of the slices from z on, from column x0 to x1. */
 static void back_project_group(const struct update *u, int group, int z, int x0, int x1, int thread) {
     struct tomography_cpu *cpu = u->cpu;
     const struct tomography_setup *s = cpu->setup;
@@ -255,7 +255,7 @@ static void back_project_group(const struct update *u, int group, int z, int x0,
     }
 }
 
-/* What a block's neighbours give to its first and last row. */
+/* Adds what a block's neighbours contribute to its first and last row. */
 static void add_edges(const struct update *u, int block, int z) {
     struct tomography_cpu *cpu = u->cpu;
     const struct tomography_setup *s = cpu->setup;
@@ -277,7 +277,7 @@ void tomography_cpu_back_project(struct tomography_cpu *cpu, double relaxation, 
     struct update u = {cpu, relaxation, plain};
     int groups = (cpu->blocks + TOMOGRAPHY_BACK - 1) / TOMOGRAPHY_BACK, nz = cpu->setup->nz, nx = cpu->setup->nx;
     int layers = (nz + TILE_Z - 1) / TILE_Z, columns = (nx + TILE_X - 1) / TILE_X;
-    /* Of few rows and slices each layer is cut in pieces, so that no thread is without. */
+    /* With few rows and slices each layer is cut into pieces, so that no thread is idle. */
     int pieces = least(columns, 1 + 4 * cpu->threads / (groups * layers));
     int width = (columns + pieces - 1) / pieces * TILE_X;
 #pragma omp parallel for schedule(dynamic) num_threads(cpu->threads)

@@ -1,4 +1,4 @@
-/* Between the host's order, x fastest, and the device's, y fastest; coefficients to volume. */
+/* Converts between the host's order, x fastest, and the device's, y fastest; evaluates the volume from coefficients. */
 #include "common/device_cuda.h"
 #include "kernels/tomography/tomography_cuda.h"
 
@@ -13,7 +13,7 @@ static __device__ inline bool is_bad(unsigned char) {
     return false;
 }
 
-/* A block turns tiles of 32 × 32; columns of `to` from `rows` to pitch become zero. */
+/* A block transposes tiles of 32 × 32; columns of `to` from `rows` to pitch become zero. */
 template <class T>
 __global__ void turn(const T *from, int rows, int columns, int from_pitch, int pitch, struct tomography_origin origin,
                      T *to, unsigned long long *ret_bad) {
@@ -48,7 +48,7 @@ enum status turn_all(const T *from, int planes, int rows, int columns, int from_
     return STATUS_OK;
 }
 
-/* Coefficient of column x, row y of slice z; 0 outside. */
+/* Returns the coefficient of column x, row y of slice z; 0 outside. */
 static __device__ inline float coefficient(const struct tomography_stencil &s, int z, int x, int y) {
     if (z < 0 || z >= s.nz || x < 0 || x >= s.nx || y < -1 || y > s.rows) return 0;
     size_t column = (size_t)z * (size_t)s.nx + (size_t)x;

@@ -7,7 +7,7 @@
 #include "common/multiversion.h"
 #include "kernels/quantile/quantile.h"
 
-/* Rings are told apart that a particle's shape tells apart; smaller tiles would smear the low frequencies. */
+/* Rings are as fine as the details of a particle's shape; smaller tiles would smear the low frequencies. */
 static const double TILE_DIAMETERS = 3;
 enum { TILE_LEAST = 16 };
 
@@ -77,7 +77,7 @@ void whiten_destroy(struct whiten **whiten) {
     mem_free(whiten);
 }
 
-/* The tile with its corner at (x0, y0), without its mean, faded to its edges. */
+/* Cuts out the tile with its corner at (x0, y0), subtracts its mean, and fades it to its edges. */
 static void cut(struct whiten *w, const float *map, int x0, int y0) {
     int n = w->tile;
     double sum = 0, weights = 0;
@@ -99,7 +99,7 @@ static void cut(struct whiten *w, const float *map, int x0, int y0) {
     }
 }
 
-/* Mean power of the rings of a tile's transform; the value of ring r goes to power[r · stride]. */
+/* Computes the mean power of the rings of a tile's transform; ring r goes to power[r · stride]. */
 static void ring_power(struct whiten *w, float *power, size_t stride) {
     int n = w->tile, rings = n / 2 + 1;
     memset(w->counts, 0, (size_t)rings * sizeof *w->counts);
@@ -148,8 +148,8 @@ void whiten_apply(const float *weights, int work, float *half) {
         scale_row(weights, row <= reach ? row : row - work, reach, half + 2 * (size_t)row * ((size_t)reach + 1));
 }
 
-/* One template's power over the rings. In its box it has few, wide rings: those of the micrograph lie between them, with
- * coefficients in proportion to their radius. */
+/* Adds one template's power to the rings. The template's box has few, wide rings; the micrograph's rings lie between
+ * them, with coefficients in proportion to their radius. */
 static void add_power(const struct whiten_options *o, const float *half, int box, double *sums, double *ret_power) {
     double *counts = sums + box;
     memset(sums, 0, 2 * (size_t)box * sizeof *sums);

@@ -64,7 +64,8 @@ void features_destroy(struct features **address) {
     *address = NULL;
 }
 
-/* The circle may leave the image by half a pixel: 200 px have no pixel in their middle. */
+/* Returns the least centre coordinate: the circle may leave the image by half a pixel, since 200 px have no middle
+ * pixel. */
 static int least_centre(int diameter) {
     return (diameter - 1) / 2;
 }

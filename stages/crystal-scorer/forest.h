@@ -1,8 +1,8 @@
-/* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting whose trees all start from nothing, each
- * from a part of the examples, each split from a part of the features, so that their mean is the answer. Trees are made
- * for each class against the rest; class probabilities are the softmax of their means. A forest consists of FOREST_PARTS
- * boosters of as many trees each, with seeds of their own, so that parts can be grown at once: the mean over all trees is
- * the mean of the parts'.
+/* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting in which no tree builds on
+ * another; each tree uses a part of the examples, and each split a part of the features, so that the mean of the trees
+ * is the answer. Each class has trees against the rest; class probabilities are the softmax of their means. A forest
+ * consists of FOREST_PARTS boosters of as many trees each, with seeds of their own, so that parts can be grown at once:
+ * the mean over all trees is the mean of the parts'.
  *
  * The same examples, options and seed give the same forest, whatever the number of threads. In a build without XGBoost
  * everything here returns STATUS_UNSUPPORTED. */
@@ -19,9 +19,9 @@ enum { FOREST_PARTS = 10 };
 struct forest_options {
     int classes, features;
     int trees;        /* of each class; 500; rounded up to a multiple of FOREST_PARTS */
-    double subsample; /* of the examples for a tree; 0.63, what a draw with replacement holds of them */
+    double subsample; /* part of the examples for a tree; 0.63, as a draw with replacement holds */
     int seed, threads;
-    const float *weights; /* [features]: how likely each is among those that a split is chosen of; NULL: all alike */
+    const float *weights; /* [features]: how likely a split may use each; NULL: all alike */
 };
 
 bool forest_available(void);
@@ -38,8 +38,8 @@ enum status forest_grow(struct forest *forest, int part, const float *rows, cons
 enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 
-/* As bytes that the caller frees, and back. What comes back must be of `options.classes` and `options.features`,
- * else STATUS_BAD_FORMAT. */
+/* Convert a forest to bytes, which the caller frees, and back. STATUS_BAD_FORMAT: the bytes are not a forest of
+ * `options.classes` and `options.features`. */
 enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err);
 enum status forest_load(const struct forest_options *options, const char *bytes, size_t length,
                         struct forest **ret_forest, struct err *err);

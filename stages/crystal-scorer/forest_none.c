@@ -1,4 +1,4 @@
-/* For a build without XGBoost. */
+/* The forest of a build without XGBoost. */
 #include "stages/crystal-scorer/forest.h"
 
 static enum status refuse(struct err *err) {

@@ -17,7 +17,7 @@ struct forest {
     BoosterHandle parts[FOREST_PARTS];
 };
 
-/* The first line of what went wrong; the others are XGBoost's stack. */
+/* Reports the first line of an XGBoost error; the other lines are its stack. */
 #define XGB_TRY(call, err, what)                                                                                       \
     FAIL_IF((call) != 0, err, STATUS_BAD_STATE, "XGBoost: %s: %.*s", what, (int)strcspn(XGBGetLastError(), "\n"),      \
             XGBGetLastError())
@@ -36,7 +36,7 @@ void forest_destroy(struct forest **address) {
     struct forest *forest = *address;
     if (forest == NULL) return;
     for (int i = 0; i < FOREST_PARTS; i++)
-        if (forest->parts[i] != NULL) XGBoosterFree(forest->parts[i]); /* it can fail for NULL alone */
+        if (forest->parts[i] != NULL) XGBoosterFree(forest->parts[i]); /* it fails only for NULL */
     free(forest);
     *address = NULL;
 }
@@ -80,9 +80,9 @@ static enum status create(const struct forest_options *options, const DMatrixHan
     return set_number(*ret_booster, "nthread", options->threads, err);
 }
 
-/* Deeper trees than 12 find nothing to split. Leaves may hold a single example, whose second derivative under the
- * softmax's first guess p = 1/classes is 2 p (1 − p); lambda is small beside that, so that a pure leaf says what it is
- * sure of. */
+/* Trees deeper than 12 find nothing to split. Leaves may hold a single example, whose second derivative under the
+ * softmax's first guess p = 1/classes is 2 p (1 − p). lambda is small compared with that, so that a pure leaf keeps its
+ * certainty. */
 static enum status configure(const struct forest_options *o, int part, BoosterHandle booster, struct err *err) {
     double p = 1.0 / o->classes, second = 2 * p * (1 - p);
     TRY(set(booster, "booster", "gbtree", err));
@@ -138,8 +138,8 @@ enum status forest_grow(struct forest *forest, int part, const float *rows, cons
     TRY(create(o, &matrix, &booster, err));
     TRY(configure(o, part, booster, err));
     XGB_TRY(XGBoosterUpdateOneIter(booster, 0, matrix), err, "the forest cannot be grown");
-    /* One that has its examples at hand answers in another way, by what it remembers of them: it is put down and picked
-     * up, so that what is checked is what is saved. */
+    /* A booster that still has its examples predicts from cached values. It is saved and loaded again, so that the
+     * checked forest is the saved one. */
     TRY(save_part(booster, &length, &bytes, err));
     return load_part(forest, part, bytes, length, err);
 }
@@ -178,7 +178,7 @@ enum status forest_predict(struct forest *forest, const float *row, float *ret_p
     return STATUS_OK;
 }
 
-/* Each part after its length, in eight bytes, the lowest first. */
+/* Writes each part after its length, in eight bytes, the lowest first. */
 enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_length, struct err *err) {
     char *all = NULL;
     size_t total = 0;
@@ -203,7 +203,7 @@ enum status forest_save(struct forest *forest, char **ret_bytes, size_t *ret_len
     return STATUS_OK;
 }
 
-/* XGBoost says of how many classes a forest is by answering. */
+/* XGBoost shows the number of classes of a forest only in its answers. */
 static enum status ask_once(struct forest *forest, struct err *err) {
     _cleanup_(mem_free) float *row = NULL;
     float probabilities[CLASSES_MAX];

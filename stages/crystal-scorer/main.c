@@ -1,4 +1,5 @@
-#include "stages/crystal-scorer/stage.h"
+#include "common/harness/stage.h"
+#include "stages/crystal-scorer/crystal_scorer.h"
 
 int main(int argc, char **argv) {
     return stage_main(&crystal_scorer_stage, argc, argv);

@@ -14,7 +14,7 @@ static const char MAGIC[] = MODEL_MAGIC;
 enum { HASH_DIGITS = 16 };
 static const size_t LARGEST = (size_t)1 << 31;
 
-/* Fowler, Noll & Vo, 1a; of one text after another. */
+/* The hash of Fowler, Noll & Vo, 1a, of one text after another. */
 static uint64_t hash_more(uint64_t hash, const char *bytes, size_t length) {
     for (size_t i = 0; i < length; i++)
         hash = (hash ^ (unsigned char)bytes[i]) * 0x100000001b3U;
@@ -67,7 +67,7 @@ static enum status write_parts(const char *header, const char *path, const char 
     TRY(file_create(path, &output, err));
     FILE *out = file_output_stream(output);
     fprintf(out, "%s%s\n", head, hash);
-    fwrite(forest, 1, length, out); /* what could not be written is reported by the commit */
+    fwrite(forest, 1, length, out); /* the commit reports what could not be written */
     return file_commit(&output, err);
 }
 

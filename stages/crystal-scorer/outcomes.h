@@ -1,4 +1,4 @@
-/* The outcomes of a crystallisation trial that are told apart, and what a person says of images: labels. */
+/* The outcomes of a crystallisation trial, and labels: the outcomes that a person assigns to images. */
 #ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_OUTCOMES_H
 #define ICESTREAM_STAGES_CRYSTAL_SCORER_OUTCOMES_H
 
@@ -25,9 +25,9 @@ enum outcome {
 
 const char *outcome_name(enum outcome outcome); /* "precip & crystal" */
 bool outcome_has_crystal(enum outcome outcome);
-/* Case does not matter; blanks, _ and - are one. False: there is no such outcome. */
+/* Ignores case; blanks, _ and - are equivalent. Returns false if there is no such outcome. */
 bool outcome_parse(const char *text, enum outcome *ret_outcome);
-/* The one that was probably meant, or NULL. */
+/* Returns the outcome that was probably meant, or NULL. */
 const char *outcome_nearest(const char *text);
 
 struct label {
@@ -42,12 +42,12 @@ struct labels {
     size_t of_outcome[OUTCOMES];
 };
 
-/* A table of path,label (a line of headings may come first; further columns are passed over); paths count from its
- * folder. Every file must exist, no file may have two labels, and each outcome that occurs two examples at least, since
- * nothing can be held out of one. */
+/* Reads a table of path,label. A line of headings may come first; further columns are ignored; paths are relative to
+ * the table's folder. Every file must exist, no file may have two labels, and each outcome needs at least two examples,
+ * since nothing can be held out of one. */
 enum status labels_read(const char *path, struct labels *ret_labels, struct err *err);
 void labels_clear(struct labels *labels);
-/* The row of an absolute path without links, or NULL. */
+/* Returns the row of an absolute path without links, or NULL. */
 const struct label *labels_find(const struct labels *labels, const char *path);
 
 #endif

@@ -110,7 +110,7 @@ enum status scores_add(struct scores *scores, const char *path, const char *id, 
 
 /* ---- time series ---- */
 
-/* Those of no series come last. */
+/* Images of no series come last. */
 static int by_drop(const void *a, const void *b) {
     const struct score *p = a, *q = b;
     if (p->in_series != q->in_series) return p->in_series ? -1 : 1;

@@ -8,7 +8,7 @@
 
 #include "common/memory.h"
 
-/* A pattern taken apart: before, the first of both, between, the second, after. */
+/* The parts of a pattern: before, the first of the two, between, the second, after. */
 struct parts {
     char before[SERIES_PATTERN_SIZE], between[SERIES_PATTERN_SIZE], after[SERIES_PATTERN_SIZE];
     bool time_first;
@@ -35,7 +35,7 @@ enum status series_check(const char *pattern, struct err *err) {
     return STATUS_OK;
 }
 
-/* The last place of `what` in text[0 … length); NULL: none. */
+/* Returns the last place of `what` in text[0 … length); NULL: none. */
 static const char *find_last(const char *text, size_t length, const char *what) {
     size_t size = strlen(what);
     for (size_t i = length + 1; i-- > 0;)
@@ -43,13 +43,14 @@ static const char *find_last(const char *text, size_t length, const char *what) 
     return NULL;
 }
 
-/* Parts of a text that is shorter than a name. */
+/* Copies a part of a text that is shorter than a name. */
 static void copy(char *out, const char *from, size_t length) {
     memcpy(out, from, length);
     out[length] = '\0';
 }
 
-/* Where the part of the path begins over which the pattern is laid: as many folders as it has, and the name. */
+/* Returns where the part of the path begins that the pattern is matched with: as many folders as the pattern has, and
+ * the name. */
 static const char *own_part(const char *pattern, const char *id) {
     int slashes = 0;
     for (const char *c = pattern; *c != '\0'; c++)
@@ -82,7 +83,7 @@ bool series_parse(const char *pattern, const char *id, struct series_name *ret_n
     if (second == begin || second_begin == end) return false;
     const char *drop = parts.time_first ? second_begin : begin, *time = parts.time_first ? begin : second_begin;
     copy(ret_name->time, time, (size_t)((parts.time_first ? second : end) - time));
-    /* Drops of the same name in two folders are two. */
+    /* Drops of the same name in two folders differ. */
     copy(ret_name->drop, id, folders);
     copy(ret_name->drop + folders, drop, (size_t)((parts.time_first ? end : second) - drop));
     return true;
@@ -119,7 +120,7 @@ void series_learn(int classes, const int *of_image, const bool *begins, size_t c
     *ret_model = model;
 }
 
-/* Brings values to a sum of 1; where all are 0, each is the same. */
+/* Normalises values to a sum of 1; if all are 0, to equal values. */
 static void normalise(double *values, int count) {
     double sum = 0;
     for (int k = 0; k < count; k++)
@@ -128,7 +129,7 @@ static void normalise(double *values, int count) {
         values[k] = sum > 0 ? values[k] / sum : 1.0 / count;
 }
 
-/* P(image | class) but for a factor. A forest is never certain: 0 would rule out what all other images say. */
+/* Computes P(image | class) up to a factor. Never 0: one image must not rule out what all others show. */
 static void likelihoods(const struct series_model *m, const float *seen, double *ret_likelihood) {
     for (int k = 0; k < m->classes; k++)
         ret_likelihood[k] = fmax((double)seen[k], 1e-9) / fmax(m->share[k], 1e-9);

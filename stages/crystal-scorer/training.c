@@ -42,7 +42,7 @@ void training_clear(struct training *t) {
     t->count = t->capacity = 0;
 }
 
-/* By drop and time; what is no part of a series comes last. Images of the same name have the same path. */
+/* Orders by drop and time; images of no series come last. Images of the same name have the same path. */
 static int by_drop(const void *a, const void *b) {
     const struct example *p = a, *q = b;
     if (p->in_series != q->in_series) return p->in_series ? -1 : 1;
@@ -55,7 +55,7 @@ static bool begins_drop(const struct training *t, size_t i) {
            strcmp(t->examples[i].series.drop, t->examples[i - 1].series.drop) != 0;
 }
 
-/* Rows in the examples' order, whatever order they came in. */
+/* Sorts rows into the order of the examples, however they arrived. */
 static enum status sort(struct training *t, struct err *err) {
     size_t width = (size_t)features_count(t->features.groups);
     float *rows = NULL;
@@ -71,7 +71,7 @@ static enum status sort(struct training *t, struct err *err) {
     return STATUS_OK;
 }
 
-/* The classes that occur, each with two examples at least. ret_class[count]. */
+/* Finds the classes that occur; each needs at least two examples. ret_class[count]. */
 static enum status find_classes(const struct training *t, struct model *model, int *ret_class, struct err *err) {
     size_t of[OUTCOMES] = {0};
     int class_of[OUTCOMES] = {0};
@@ -102,8 +102,8 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* Drops, in an order drawn at random, each go to the part that has least of the class of their first image; of parts with
- * as few, to the one with fewest images. */
+/* Deals drops out in random order: each goes to the part that has least of the class of the drop's first image; of
+ * several, to the one with fewest images. */
 static enum status deal(const struct training *t, const int *class_of, int folds, int *ret_fold, struct err *err) {
     _cleanup_(mem_free) size_t *starts = NULL;
     size_t drops = 0, held[FOLDS_MAX][OUTCOMES] = {{0}}, all[FOLDS_MAX] = {0};
@@ -137,10 +137,10 @@ struct work {
     const int *class_of, *fold;
     float *predicted;
     int workers;
-    struct forest *forests[FOLDS_MAX + 1]; /* the first: of all examples; then those without a part */
+    struct forest *forests[FOLDS_MAX + 1]; /* the first: from all examples; the others: without one part */
 };
 
-/* Grows one part of a forest from all that is not in fold `held`; −1: from all. */
+/* Grows one part of a forest from all examples outside fold `held`; −1: from all. */
 static enum status grow_part(const struct work *w, int held, int part, struct err *err) {
     size_t width = (size_t)w->options.features, count = 0;
     _cleanup_(mem_free) float *rows = NULL;
@@ -156,15 +156,15 @@ static enum status grow_part(const struct work *w, int held, int part, struct er
     return forest_grow(w->forests[held + 1], part, rows, classes, count, err);
 }
 
-/* As many at once as there are threads, and as have room: each holds its examples four times over (rows, XGBoost's
- * matrix, and its columns in order, which have an index each). */
+/* Returns how many parts grow at once: at most the number of threads, and as many as fit into memory. Each holds its
+ * examples four times (rows, XGBoost's matrix, and its sorted columns with an index each). */
 static int workers_of(const struct work *w, int threads) {
     double each = 16.0 * (double)w->training->count * w->options.features;
     int room = (int)fmin(fmax(ROOM / each, 1), 1 << 16);
     return threads < room ? threads : room;
 }
 
-/* Trees are small and many, so each part of each forest is grown by a thread of its own. After one has failed no other
+/* Grows each part of each forest in its own thread, since trees are small and many. After a failure no other part
  * begins. */
 static enum status grow_all(struct work *w, int folds, int threads, struct err *err) {
     enum status status = STATUS_OK;

@@ -1,5 +1,5 @@
-/* A model from labelled images: what was seen of them is collected, the forest is checked on images that were held out,
- * and grown from all of them. */
+/* Trains a model from labelled images: collects their features, checks the forest on held-out images, and grows it from
+ * all images. */
 #ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_TRAINING_H
 #define ICESTREAM_STAGES_CRYSTAL_SCORER_TRAINING_H
 
@@ -22,7 +22,7 @@ struct training {
     size_t count, capacity;
 };
 
-/* Takes one more; the order in which they come does not matter. id: what the pattern is laid over. */
+/* Adds an example; the order does not matter. id: matched with the pattern. */
 enum status training_add(struct training *training, const char *image, const char *id, enum outcome outcome,
                          const float *vector, struct err *err);
 void training_clear(struct training *training);
@@ -37,14 +37,14 @@ double confusion_recall(const struct confusion *confusion, int k);
 double confusion_macro_recall(const struct confusion *confusion);
 double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any; NaN: there is none */
 
-/* Cross-validates: `folds` times a forest is grown from all but one part of the examples and asked for that part. Parts
- * hold as much of each class as can be, and all images of a drop lie in one where there is a pattern. Then the forest of
- * all examples. ret_predicted [count][classes]: the probabilities of each example while it was held out. */
+/* Cross-validates, then grows the forest of all examples. `folds` times a forest grows from all but one part of the
+ * examples and predicts that part. Classes are spread evenly over the parts; with a pattern all images of a drop are in
+ * one part. ret_predicted [count][classes]: the probabilities of each example while it was held out. */
 enum status training_run(struct training *training, struct model *ret_model, struct confusion *ret_confusion,
                          float **ret_predicted, struct err *err);
 
-/* In `folder`: confusion.csv, validation.csv (class, examples, precision, recall), cross_validation.csv (each example as
- * labelled and predicted), and the first two for people: validation.txt. */
+/* Writes into `folder`: confusion.csv, validation.csv (class, examples, precision, recall), cross_validation.csv (each
+ * example as labelled and predicted), and validation.txt, the first two for people. */
 enum status training_report(const struct training *training, const struct confusion *confusion, const float *predicted,
                             const char *folder, struct err *err);
 

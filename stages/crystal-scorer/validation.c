@@ -1,4 +1,4 @@
-/* What came of cross-validation, for programs and for people. */
+/* Writes the results of cross-validation, for programs and for people. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

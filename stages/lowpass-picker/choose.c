@@ -10,14 +10,14 @@
 #include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/threshold.h"
 
-/* Of the diameter: touching particles stay two, even where the diameter is a third too large, and the side peaks of one
- * do not become more. */
+/* Part of the diameter: touching particles stay two picks, even if the diameter is a third too large, and the side
+ * peaks of one particle do not become picks. */
 static const double MIN_DISTANCE = 0.7;
-/* Templates whose amplitude in the picks is outside of this are on another grey scale than that of normalised
- * particles. Inside, a circle that is a little too wide, crowding and imperfect templates explain it. */
+/* Templates whose amplitude in the picks is outside this range have another grey scale than normalised particles.
+ * Inside it, a circle that is a little too wide, crowding or imperfect templates explain the amplitude. */
 static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
-/* Where no pick is sure, a particle is taken to be of so many standard deviations of noise, and no less than the threshold
- * that none of them reached. */
+/* If no pick is sure, a particle is assumed to be so many standard deviations of noise, and at least the threshold that
+ * no peak reached. */
 static const double FAINT = 8;
 
 void pick_list_destroy(struct pick_list *list) {
@@ -45,7 +45,7 @@ static enum status fit(struct pick_scratch *scratch, size_t pixels, struct err *
     return STATUS_OK;
 }
 
-/* What one choice works on. */
+/* The data of one choice. */
 struct choice {
     const struct pick_geometry *g;
     const struct search_maps *maps;
@@ -53,13 +53,13 @@ struct choice {
     struct pick_scratch *scratch;
     double scale;     /* map px per micrograph px */
     double distance;  /* map px */
-    double threshold; /* figure of merit, or score in LoG mode; NaN: `automatic` is the score that is needed */
+    double threshold; /* figure of merit, or score in LoG mode; NaN: use the score `automatic` */
     float automatic;
-    double templates; /* what the templates are taken times for figures of merit */
+    double templates; /* factor of the templates for figures of merit */
     float noise;      /* standard deviation of the scores of noise */
 };
 
-/* The part of the maps that holds centres. */
+/* Returns the search area: the part of the maps that may hold centres. */
 static struct peak_search search_area(const struct choice *c, float threshold) {
     struct pick_area area = geometry_area(c->g);
     bool relion = c->rules->prune == PICK_PRUNE_RELION;
@@ -77,10 +77,10 @@ static struct peak_search search_area(const struct choice *c, float threshold) {
     };
 }
 
-/* Local means and deviations are smooth: so many samples of them tell their median and spread. */
+/* Local means and deviations are smooth: this number of samples gives their median and spread. */
 enum { SAMPLES = 1 << 16 };
 
-/* Median and deviation of what is inside the search and not marked bad. */
+/* Computes median and deviation of the search area, without bad pixels. */
 static void robust(const struct choice *c, const float *map, float *ret_median, float *ret_deviation) {
     struct peak_search s = search_area(c, 0);
     size_t count = 0, work = (size_t)c->g->work;
@@ -92,8 +92,8 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
 }
 
-/* From the scores of all peaks, noise and particles alike, of which those nearer than particles are suppressed, whatever
- * distance picks must keep. */
+/* Finds the automatic threshold from the scores of all peaks, noise and particles alike. Suppresses peaks nearer than
+ * particles can be, whatever distance the user sets for picks. */
 static enum status automatic_threshold(struct choice *c, struct err *err) {
     struct pick_scratch *scratch = c->scratch;
     struct peak_search area = search_area(c, -INFINITY);
@@ -104,7 +104,7 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     scratch->peaks.count = 0;
     area.fractional = true;
     area.all_neighbours = false;
-    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, &scratch->peaks, err));
+    TRY(peaks_find(&area, c->maps->score, c->maps->best_rotation, 0, &scratch->peaks, err));
     TRY(peaks_prune_greedy(&scratch->peaks, MIN_DISTANCE * c->g->diameter / c->g->pixel_size * c->scale, err));
     size_t pixels = (size_t)c->g->work * c->g->work, count = scratch->peaks.count;
     if (count > pixels) count = pixels;
@@ -114,23 +114,24 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* The score that template t must have: the threshold itself when that is a score, else that of its figure of merit. */
+/* Returns the score that template t must have: the threshold itself if that is a score, otherwise the score of its
+ * figure of merit. */
 static float score_needed(const struct choice *c, int t) {
     if (isnan(c->threshold)) return c->automatic;
     if (c->g->method == PICKER_LOG) return (float)c->threshold;
     return (float)merit_to_score(&c->maps->terms[t], c->templates, c->threshold);
 }
 
-/* Of close peaks of any template the best score. */
+/* Finds peaks of any template; of close ones the best score stays. */
 static enum status find_greedy(const struct choice *c, struct err *err) {
     struct peak_list *peaks = &c->scratch->peaks;
     float least = INFINITY;
     for (int t = 0; t < c->maps->count; t++)
         least = fminf(least, score_needed(c, t));
     struct peak_search area = search_area(c, least);
-    area.template = c->maps->template;
+    area.template = c->maps->best_template;
     peaks->count = 0;
-    TRY(peaks_find(&area, c->maps->score, c->maps->rotation, 0, peaks, err));
+    TRY(peaks_find(&area, c->maps->score, c->maps->best_rotation, 0, peaks, err));
     size_t kept = 0;
     for (size_t i = 0; i < peaks->count; i++) {
         struct peak peak = peaks->items[i];
@@ -140,7 +141,7 @@ static enum status find_greedy(const struct choice *c, struct err *err) {
     return peaks_prune_greedy(peaks, c->distance, err);
 }
 
-/* The peaks of one template, thinned. They compete by figure of merit where the threshold is one. */
+/* Finds and prunes the peaks of one template. They compete by figure of merit if the threshold is one. */
 static enum status find_in_template(const struct choice *c, int t, double radius, double distance, struct err *err) {
     struct peak_list *found = &c->scratch->found;
     size_t pixels = (size_t)c->g->work * c->g->work;
@@ -153,7 +154,8 @@ static enum status find_in_template(const struct choice *c, int t, double radius
     return peaks_prune_clusters(found, radius, distance, err);
 }
 
-/* RELION's rule, by which both of a close pair may go: the peaks of each template are thinned, then those of all. */
+/* Applies RELION's rule, which may drop both of a close pair: prunes the peaks of each template, then those of all
+ * templates. */
 static enum status find_relion(const struct choice *c, struct err *err) {
     struct peak_list *peaks = &c->scratch->peaks;
     FAIL_IF(c->maps->scores == NULL, err, STATUS_BAD_ARGUMENT, "RELION's pruning needs the maps of each template");
@@ -173,20 +175,21 @@ static enum status find_relion(const struct choice *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* What the templates must be taken times to look like their picks. */
+/* Returns the factor by which the templates match their picks. */
 static double amplitude_of_picks(const struct choice *c) {
     const struct peak_list *peaks = &c->scratch->peaks;
     if (peaks->count == 0) {
         double score = fmax(FAINT * c->noise, isfinite(c->automatic) ? c->automatic : 0);
         return score / sqrt(c->maps->terms[0].power);
     }
-    /* Peaks fall, so this is the median but for the order of templates of different power. */
+    /* Peaks are sorted, so this is the median, apart from the order of templates of different power. */
     const struct peak *middle = &peaks->items[peaks->count / 2];
     return middle->merit / sqrt(c->maps->terms[middle->template].power);
 }
 
-/* The scale of the templates for figures of merit. In a whitened micrograph templates have no grey scale: a figure of 1 is
- * a typical pick of the automatic threshold. Else they have theirs, unless it is far from that of their picks. */
+/* Scales the templates for figures of merit. In a whitened micrograph templates have no grey scale: a figure of merit
+ * of 1 is a typical pick of the automatic threshold. Otherwise they keep their own scale, unless it is far from that of
+ * their picks. */
 static enum status scale_templates(struct choice *c, struct err *err) {
     c->templates = 1;
     if (c->g->method != PICKER_TEMPLATE || (!c->g->whiten && !isnan(c->rules->threshold))) return STATUS_OK;
@@ -197,7 +200,7 @@ static enum status scale_templates(struct choice *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* What is reported of a score: the figure of merit; of round shapes the score as it is. */
+/* Returns the reported value of a score: the figure of merit; for round shapes the score itself. */
 static double reported(const struct choice *c, int template, double score) {
     return c->g->method == PICKER_LOG ? score : merit_from_score(&c->maps->terms[template], c->templates, score);
 }

@@ -1,5 +1,5 @@
-/* From the maps of a search to picks: what lies on contamination is left out, a threshold found, peaks sought, and of
- * close ones the better kept. Needs the maps alone, so kept maps can be thresholded again. */
+/* Chooses picks from the maps of a search: excludes contamination, finds a threshold, finds peaks, and keeps the better
+ * one of close peaks. Needs only the maps, so kept maps can be thresholded again. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_CHOOSE_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_CHOOSE_H
 
@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 #include "kernels/peaks/peaks.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/geometry.h"
 
 enum pick_prune { PICK_PRUNE_GREEDY, PICK_PRUNE_RELION };
 
@@ -31,10 +31,10 @@ struct pick {
 struct pick_list {
     struct pick *items;
     size_t count, capacity;
-    double threshold;    /* that was used; infinite when nothing can be a particle */
-    double scale;        /* of the templates, that an automatic threshold found; else 1 */
+    double threshold;    /* threshold used; infinite if nothing can be a particle */
+    double scale;        /* factor of the templates found with an automatic threshold; else 1 */
     double masked;       /* part of the micrograph that is contaminated */
-    const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; in the scratch; NULL: not worked out */
+    const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; owned by the scratch; NULL: not computed */
 };
 void pick_list_destroy(struct pick_list *list);
 
@@ -49,7 +49,7 @@ struct pick_scratch {
 };
 void pick_scratch_destroy(struct pick_scratch *scratch);
 
-/* PICK_PRUNE_RELION needs the maps of each template. `picks` keeps its memory. */
+/* Fills `picks`, which keeps its memory. PICK_PRUNE_RELION needs the maps of each template. */
 enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *rules, struct pick_scratch *scratch,
                         struct pick_list *picks, struct err *err);
 

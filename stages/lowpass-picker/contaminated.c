@@ -5,7 +5,8 @@
 
 #include "kernels/normalise/normalise.h"
 
-/* Pixels of the maps that lie in an area of the micrograph, `margin` px of it away from the area's edges. */
+/* Returns the pixels of the maps that lie in an area of the micrograph, at least `margin` px of it away from the area's
+ * edges. */
 static struct contamination_area on_maps(const struct pick_geometry *g, double margin) {
     double scale = (double)g->work / g->size;
     int x = normalise_offset(g->size, g->nx), y = normalise_offset(g->size, g->ny);
@@ -18,7 +19,7 @@ static struct contamination_area on_maps(const struct pick_geometry *g, double m
     return a;
 }
 
-/* A plan for these maps: the last one where it fits. */
+/* Makes a plan for these maps; keeps the last one if it fits. */
 static enum status fit(const struct pick_geometry *g, const struct pick_rules *rules, struct pick_scratch *scratch,
                        struct err *err) {
     struct contamination_options options = {.work = g->work,
@@ -34,7 +35,7 @@ static enum status fit(const struct pick_geometry *g, const struct pick_rules *r
     return contamination_create(&options, &scratch->contamination, err);
 }
 
-/* Particles that reach into what a detector or a program filled at the edges. */
+/* Marks centres of particles that would reach into filled borders of the micrograph. */
 static void mark_borders(const struct pick_geometry *g, uint8_t *bad) {
     if (g->data.x0 == 0 && g->data.y0 == 0 && g->data.x1 == g->nx && g->data.y1 == g->ny) return;
     struct contamination_area a = on_maps(g, g->diameter / g->pixel_size / 2);

@@ -1,13 +1,17 @@
-/* Picking from the maps that an earlier run kept: what is asked for must be theirs. */
+/* Picks from the maps that an earlier run kept. The user's parameters must agree with those of that run. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_FROM_MAPS_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_FROM_MAPS_H
 
+#include "common/formats/image.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 
-/* Of the parameters alone: what a choice from maps cannot change, since the search would be another. */
-enum status from_maps_check(const struct lowpass_picker_params *params, struct err *err);
+/* STATUS_BAD_ARGUMENT: the options ask for something that only a new search could change. */
+enum status from_maps_check(const struct lowpass_picker_options *options, struct err *err);
 
-/* Reads the maps of the lane's item into the lane; STATUS_BAD_ARGUMENT where they were searched for in another way. */
-enum status from_maps_load(struct stage *stage, struct stage_lane *lane, struct err *err);
+/* Reads the maps of an item (its id and micrograph) from `folder`. scratch: keeps its memory.
+ * STATUS_BAD_ARGUMENT: the maps come from another micrograph, or were searched with other parameters. */
+enum status from_maps_read(const char *folder, const char *id, const char *micrograph,
+                           const struct lowpass_picker_options *options, struct pick_maps *maps, struct image *scratch,
+                           struct err *err);
 
 #endif

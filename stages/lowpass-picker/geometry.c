@@ -21,7 +21,8 @@ static int worst_prime(int work) {
     return whole > half ? whole : half;
 }
 
-/* The nearest even size without large primes, of two equally near ones the larger; not above the micrograph's. */
+/* Returns the nearest even size without large primes, of two equally near ones the larger; at most the micrograph's
+ * size. */
 static int relion_work(int wanted, int size) {
     if (worst_prime(wanted) <= RELION_PRIME_MOST) return wanted;
     int up = wanted, down = wanted;
@@ -51,7 +52,7 @@ void geometry_choose_sizes(struct pick_geometry *g) {
 }
 
 /* RELION rounds the micrograph's width and border on the maps down, in single precision, and puts the maps' centre on
- * the centre of what is left: its coordinates lie up to one pixel of the maps beside the place. */
+ * the centre of the rest: its coordinates lie up to one pixel of the maps beside the true place. */
 static struct pick_area relion_area(const struct pick_geometry *g) {
     float scale = (float)g->work / (float)g->size;
     int nx = (int)((float)g->nx * scale), ny = (int)((float)g->ny * scale);

@@ -1,70 +1,72 @@
-/* The stage lowpass-picker: micrographs in, picks out. */
+/* Finds particles in micrographs of one shape with one set of templates, in two steps: the search computes maps of
+ * scores (kernels/search), and the choice (choose.h) takes picks from these maps. This header is the search: it chooses
+ * sizes, brings the templates to the micrograph's pixel size, and runs kernels/search. Lengths are in Å unless
+ * noted. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_LOWPASS_PICKER_H
 
-#include "common/device.h"
-#include "common/formats/image.h"
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "common/harness/params.h"
-#include "common/harness/stage.h"
+#include "common/status.h"
+#include "kernels/search/search.h"
 #include "stages/lowpass-picker/choose.h"
-#include "stages/lowpass-picker/pick_picture.h"
-#include "stages/lowpass-picker/picker.h"
+#include "stages/lowpass-picker/geometry.h"
+#include "stages/lowpass-picker/templates.h"
 
-struct lowpass_picker_params {
-    int method; /* 0: template when there are templates, else log; 1: template; 2: log */
+struct stage_descriptor;
+
+/* In the order of the parameters' choices. */
+enum lowpass_picker_method { METHOD_AUTO, METHOD_TEMPLATE, METHOD_LOG };
+enum lowpass_picker_whiten { WHITEN_AUTO, WHITEN_ON, WHITEN_OFF };
+
+/* The options that a user sets (parameters.c). NULL or NaN: not set. */
+struct lowpass_picker_options {
+    enum lowpass_picker_method method;
     char *templates, *symmetry;
-    double templates_pixel_size, diameter, lowpass, angle_step;
-    char *threshold, *max_stddev_noise; /* a number, or auto */
-    double min_distance;
-    struct param_floats log_diameter;
+    double templates_pixel_size, diameter; /* Å */
+    double lowpass;                        /* Å; 0: none */
+    double angle_step;                     /* ° */
+    char *threshold, *max_stddev_noise;    /* a number, or auto */
+    double min_distance;                   /* Å */
+    struct param_floats log_diameter;      /* Å; none, or least and greatest */
     bool invert, ctf, write_png, keep_maps, mask_contamination;
-    double contamination_threshold;
+    double contamination_threshold; /* standard deviations of the ice */
     char *from_maps;
-    int prune, size_rule, whiten;
+    enum pick_prune prune;
+    enum pick_size_rule size_rule;
+    enum lowpass_picker_whiten whiten;
 };
 
-/* Plans and rotated templates of a few shapes of micrographs, so that sessions of mixed shapes do not make them anew for
- * each micrograph. */
-enum { PICKERS_KEPT = 3 };
-
-struct lowpass_picker_kept {
-    int shape[3];
-    uint64_t used; /* when it was used last */
-    struct picker *picker;
-};
-
-struct lowpass_picker {
+/* The task of one search: the user's options, and what the stage has settled. */
+struct lowpass_picker_task {
+    const struct lowpass_picker_options *options; /* not needed after lowpass_picker_create */
     enum picker_method method;
-    struct pick_rules rules;
-    struct image templates;
-    double templates_pixel_size;
-    struct lowpass_picker_kept kept[PICKERS_KEPT];
-    struct picker *picker; /* of these, that of the shape that is being searched */
-    uint64_t clock;
-    double diameter; /* Å, that was taken from the templates and told */
+    bool whiten;       /* give all resolutions the same weight (kernels/search) */
+    bool per_template; /* keep the maps of each template as well */
+    int nx, ny;        /* micrograph, px */
+    double pixel_size; /* Å, of the micrograph */
+    int threads;       /* CPU */
+    struct device device;
 };
 
-struct lowpass_picker_lane {
-    struct image micrograph;
-    struct contamination_area data; /* its pixels without filled borders */
-    struct device_copy *uploaded;   /* the micrograph on the CUDA device */
-    struct pick_maps maps;
-    struct image stack; /* maps on their way to or from a file */
-    struct pick_scratch scratch;
-    struct pick_list picks;
-    struct pick_picture *picture;
-};
+struct lowpass_picker;
 
-enum status lowpass_picker_init(struct stage *stage, void *state, struct err *err);
-void lowpass_picker_fini(struct stage *stage, void *state);
-void lowpass_picker_lane_fini(struct stage *stage, void *state, struct stage_lane *lane);
-enum status lowpass_picker_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-enum status lowpass_picker_reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-enum status lowpass_picker_process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-enum status lowpass_picker_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-enum status lowpass_picker_summarise(struct stage *stage, void *state, struct err *err);
+/* templates: used with PICKER_TEMPLATE only; not needed any more when the call returns. PICKER_LOG searches with round
+ * shapes (round_templates.h) instead. */
+enum status lowpass_picker_create(const struct lowpass_picker_task *task, const struct picker_templates *templates,
+                                  struct lowpass_picker **ret_picker, struct err *err);
+void lowpass_picker_destroy(struct lowpass_picker **picker);
+/* Returns the particle's diameter in Å: as set, or as measured in the templates. */
+double lowpass_picker_diameter(const struct lowpass_picker *picker);
 
-/* The stage as main.c and the tests run it. */
+/* Fills `maps`, which starts as {0} and keeps its memory from search to search. input: ny × nx. ctf: NULL if not known;
+ * LoG mode ignores it. seed: of the noise that fills the square around a micrograph that is not square. */
+enum status lowpass_picker_search(struct lowpass_picker *picker, const struct search_input *input,
+                                  const struct ctf *ctf, uint64_t seed, struct pick_maps *maps, struct err *err);
+
+/* The stage as main.c and the tests run it (stage.c). */
 extern const struct stage_descriptor lowpass_picker_stage;
 
 #endif

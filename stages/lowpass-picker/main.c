@@ -1,3 +1,4 @@
+#include "common/harness/stage.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 
 int main(int argc, char **argv) {

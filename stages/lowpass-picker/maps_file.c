@@ -15,7 +15,7 @@ static void json_free(json_t **json) {
     json_decref(*json);
 }
 
-/* MIC_maps.json beside MIC_maps.mrcs. */
+/* Returns the path of MIC_maps.json beside MIC_maps.mrcs. */
 static enum status json_path(const char *path, char *out, struct err *err) {
     size_t length = strlen(path), suffix = strlen("mrcs");
     FAIL_IF(length < suffix || length + 1 > PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: not a path of maps", path);
@@ -160,7 +160,7 @@ enum status maps_file_read(const char *path, const char *micrograph, struct pick
             "%s: these are maps of %s, not of %s: search it with keep_maps first", beside, searched, micrograph);
     int count = 0;
     TRY(read_description(beside, json, maps, &count, err));
-    /* Before memory is taken on the description's word. */
+    /* Checks the sizes in the image file before allocating memory for those in the description. */
     struct image_info info = {0};
     TRY(image_probe(path, &info, err));
     FAIL_IF(info.nx != maps->geometry.work || info.ny != maps->geometry.work || info.nz != COMMON_MAPS + 2 * count, err,

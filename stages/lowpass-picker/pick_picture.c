@@ -11,16 +11,16 @@
 #include "kernels/normalise/normalise.h"
 
 enum { WIDTH = 1000 };
-/* Colours of a pixel: greys from black, the same tinted, and that of the circles. */
+/* Colours of a pixel: greys from black, the same greys tinted, and the colour of the circles. */
 enum { GREYS = 127, TINTED = GREYS, MARK = 2 * GREYS };
-/* Grey from so many standard deviations below to above the mean. */
+/* Greys reach from so many standard deviations below the mean to as many above. */
 static const float CONTRAST = 3;
 static const uint8_t COLOUR[3] = {80, 220, 60};
-/* Of green and blue where no picks may be. */
+/* Factor of green and blue where no picks may be. */
 static const float TINT = 0.6f;
 
 struct pick_picture {
-    struct pick_geometry geometry; /* that it was made for */
+    struct pick_geometry geometry; /* for which the picture was made */
     int size;                      /* of the picture of the square */
     int nx, ny;                    /* of the picture */
     double scale;                  /* picture px per micrograph px */
@@ -75,7 +75,7 @@ static enum status shape(struct pick_picture **picture, const struct pick_geomet
     return STATUS_OK;
 }
 
-/* The micrograph's part of the square, mean ± CONTRAST standard deviations from black to white. */
+/* Paints the micrograph's part of the square, mean ± CONTRAST standard deviations from black to white. */
 static void paint_grey(struct pick_picture *p) {
     int x0 = (int)(normalise_offset(p->geometry.size, p->geometry.nx) * p->scale);
     int y0 = (int)(normalise_offset(p->geometry.size, p->geometry.ny) * p->scale);
@@ -99,7 +99,7 @@ static void paint_grey(struct pick_picture *p) {
         }
 }
 
-/* mask: [work²] of the maps. */
+/* Tints pixels where mask[work²] of the maps is not 0. */
 static void tint(struct pick_picture *p, const uint8_t *mask) {
     int x0 = (int)(normalise_offset(p->geometry.size, p->geometry.nx) * p->scale);
     int y0 = (int)(normalise_offset(p->geometry.size, p->geometry.ny) * p->scale);

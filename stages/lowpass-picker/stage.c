@@ -1,165 +1,343 @@
-/* What the harness calls, and what a user sets. */
-#include <stddef.h>
+/* The lowpass-picker as a stage: the callbacks that the harness runs for each micrograph, and the descriptor. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "common/device.h"
+#include "common/files.h"
+#include "common/formats/image_formats.h"
+#include "common/harness/item_optics.h"
+#include "common/harness/stage.h"
+#include "common/memory.h"
+#include "common/text.h"
+#include "stages/lowpass-picker/choose.h"
+#include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
+#include "stages/lowpass-picker/maps_file.h"
+#include "stages/lowpass-picker/parameters.h"
+#include "stages/lowpass-picker/pick_files.h"
+#include "stages/lowpass-picker/pick_picture.h"
+#include "stages/lowpass-picker/pixels.h"
+#include "stages/lowpass-picker/templates.h"
 
-#define AT(member) offsetof(struct lowpass_picker_params, member)
+/* A larger pixel than any particle, Å. */
+static const double PIXEL_SIZE_MOST = 1000;
 
-static const struct param params[] = {
-    {.name = "method",
-     .type = PARAM_CHOICE,
-     .offset = AT(method),
-     .unit = "",
-     .choices = "auto|template|log",
-     .default_text = "auto",
-     .help = "How to find particles; auto: by template where templates are given, else by LoG."},
-    {.name = "templates",
-     .type = PARAM_PATH,
-     .offset = AT(templates),
-     .unit = "",
-     .help = "Stack of templates (class averages or projections, on the grey scale of normalised particles), or a map, "
-             "whose projections they are."},
-    {.name = "symmetry",
-     .type = PARAM_STRING,
-     .offset = AT(symmetry),
-     .unit = "",
-     .default_text = "C1",
-     .help = "Point group of the map that templates are projected from: C1, C4, D2, T, O, I1, …"},
-    {.name = "templates_pixel_size",
-     .type = PARAM_FLOAT,
-     .offset = AT(templates_pixel_size),
-     .unit = "Å",
-     .minimum = 0.01,
-     .maximum = 1000,
-     .help = "Pixel size of the templates; by default what their file says."},
-    {.name = "diameter",
-     .type = PARAM_FLOAT,
-     .offset = AT(diameter),
-     .unit = "Å",
-     .minimum = 1,
-     .maximum = 100000,
-     .help =
-         "Diameter of the particle's circle; by default that of the templates' masks, or of most of their density."},
-    {.name = "lowpass",
-     .type = PARAM_FLOAT,
-     .offset = AT(lowpass),
-     .unit = "Å",
-     .default_text = "20",
-     .minimum = 0,
-     .maximum = 1000,
-     .help = "Micrographs are searched at this resolution; 0: at full resolution."},
-    {.name = "angle_step",
-     .type = PARAM_FLOAT,
-     .offset = AT(angle_step),
-     .unit = "°",
-     .default_text = "5",
-     .minimum = 0.1,
-     .maximum = 360,
-     .help = "Step of the in-plane rotation of the templates."},
-    {.name = "threshold",
-     .type = PARAM_STRING,
-     .offset = AT(threshold),
-     .unit = "",
-     .default_text = "auto",
-     .help =
-         "Least figure of merit of a pick (1: as likely as expected of a particle; in whitened micrographs a typical "
-         "one of auto), for LoG its least score, some 0.1 to 0.3; or auto: from each micrograph's own peaks, whatever "
-         "the grey scale of the templates."},
-    {.name = "min_distance",
-     .type = PARAM_FLOAT,
-     .offset = AT(min_distance),
-     .unit = "Å",
-     .minimum = 0,
-     .maximum = 100000,
-     .help = "Of two picks nearer than this the better stays; by default 0.7 of the diameter."},
-    {.name = "max_stddev_noise",
-     .type = PARAM_STRING,
-     .offset = AT(max_stddev_noise),
-     .unit = "",
-     .default_text = "auto",
-     .help = "No picks where the background's standard deviation, in units of the micrograph's, is above this; auto: "
-             "mask_contamination instead; a number stands instead of that; 0: neither."},
-    {.name = "mask_contamination",
-     .type = PARAM_BOOL,
-     .offset = AT(mask_contamination),
-     .unit = "",
-     .default_text = "true",
-     .help = "No picks on ice crystals, carbon, dirt and filled borders, as found by local mean and variance."},
-    {.name = "contamination_threshold",
-     .type = PARAM_FLOAT,
-     .offset = AT(contamination_threshold),
-     .unit = "",
-     .default_text = "10.5",
-     .minimum = 3,
-     .maximum = 1000,
-     .help = "Standard deviations of the ice, averaged over a particle's width, beyond which a place is contaminated; "
-             "lower ones take fainter contamination, and strong particles."},
-    {.name = "log_diameter",
-     .type = PARAM_FLOATS,
-     .offset = AT(log_diameter),
-     .unit = "Å",
-     .minimum = 1,
-     .maximum = 100000,
-     .list_count = 2,
-     .help = "Least and greatest diameter for LoG; by default diameter ± 20 %."},
-    {.name = "invert",
-     .type = PARAM_BOOL,
-     .offset = AT(invert),
-     .unit = "",
-     .default_text = "true",
-     .help = "Particles are dark in the micrographs and white in the templates."},
-    {.name = "ctf",
-     .type = PARAM_BOOL,
-     .offset = AT(ctf),
-     .unit = "",
-     .default_text = "true",
-     .help = "Apply the micrograph's CTF, where its defocus is known, to the templates."},
-    {.name = "whiten",
-     .type = PARAM_CHOICE,
-     .offset = AT(whiten),
-     .unit = "",
-     .choices = "auto|on|off",
-     .default_text = "auto",
-     .help =
-         "Weigh all resolutions of a micrograph alike before it is searched, which finds more and mistakes less; "
-         "auto: with templates, but not beside RELION's prune or size_rule, whose figures of merit are of micrographs "
-         "as they are."},
-    {.name = "prune",
-     .type = PARAM_CHOICE,
-     .offset = AT(prune),
-     .unit = "",
-     .choices = "greedy|relion",
-     .default_text = "greedy",
-     .help = "Of close peaks the best stays (greedy), or RELION's rule, which drops pairs."},
-    {.name = "size_rule",
-     .type = PARAM_CHOICE,
-     .offset = AT(size_rule),
-     .unit = "",
-     .choices = "smooth|relion",
-     .default_text = "smooth",
-     .help = "Maps have the smallest size that is fast and holds the low-pass (smooth), or "
-             "RELION's size, with its rounding of coordinates by up to a pixel of the maps."},
-    {.name = "write_png",
-     .type = PARAM_BOOL,
-     .offset = AT(write_png),
-     .unit = "",
-     .default_text = "true",
-     .help = "Write a picture of each micrograph with its picks."},
-    {.name = "keep_maps",
-     .type = PARAM_BOOL,
-     .offset = AT(keep_maps),
-     .unit = "",
-     .default_text = "false",
-     .help = "Write the maps of each search beside its picks, for from_maps; some 4 MB for each template, and 5 MB, "
-             "at 4096 px of 1.6 Å and 20 Å."},
-    {.name = "from_maps",
-     .type = PARAM_PATH,
-     .offset = AT(from_maps),
-     .unit = "",
-     .help =
-         "Folder of an earlier run with keep_maps: its maps are picked from again, with another threshold, distance "
-         "or prune, without searching."},
+/* Pickers (plans and rotated templates) are kept for a few shapes of micrographs, so that sessions of mixed shapes do
+ * not make them anew for each micrograph. */
+enum { PICKERS_KEPT = 3 };
+
+struct kept_picker {
+    int shape[3];
+    uint64_t used; /* the clock when it was last used */
+    struct lowpass_picker *picker;
 };
+
+struct state {
+    enum picker_method method;
+    struct pick_rules rules;
+    struct image templates;
+    double templates_pixel_size; /* Å */
+    struct kept_picker kept[PICKERS_KEPT];
+    struct lowpass_picker *picker; /* of the kept ones, that of the shape being searched */
+    uint64_t clock;                /* counts uses */
+    double diameter;               /* Å, measured in the templates and logged */
+};
+
+struct lane {
+    struct image micrograph;
+    struct contamination_area data; /* the micrograph without filled borders */
+    struct device_copy *uploaded;   /* the micrograph on the CUDA device */
+    struct pick_maps maps;
+    struct image stack; /* maps on their way to or from a file */
+    struct pick_scratch scratch;
+    struct pick_list picks;
+    struct pick_picture *picture;
+};
+
+/* A number, or NaN for "auto". */
+static enum status number_or_auto(const char *name, const char *text, double *ret_value, struct err *err) {
+    if (text == NULL || strcmp(text, "auto") == 0) {
+        *ret_value = NAN;
+        return STATUS_OK;
+    }
+    char *end = NULL;
+    double value = strtod(text, &end);
+    FAIL_IF(end == text || *end != '\0' || !isfinite(value), err, STATUS_BAD_ARGUMENT,
+            "%s is \"%s\": expected a number or auto", name, text);
+    *ret_value = value;
+    return STATUS_OK;
+}
+
+static enum status init(struct stage *stage, void *state, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct state *s = state;
+    s->rules.prune = p->prune;
+    s->rules.min_distance = p->min_distance;
+    TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
+    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
+    s->rules.mask_contamination = p->mask_contamination;
+    s->rules.contamination_threshold = p->contamination_threshold;
+    if (p->from_maps) return from_maps_check(p, err);
+    FAIL_IF(p->method == METHOD_TEMPLATE && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
+            "method is template but there are no templates: set templates, or method: log");
+    bool by_template = p->method == METHOD_TEMPLATE || (p->method == METHOD_AUTO && p->templates != NULL);
+    s->method = by_template ? PICKER_TEMPLATE : PICKER_LOG;
+    if (by_template) {
+        struct templates_source source = {.path = p->templates,
+                                          .symmetry = p->symmetry,
+                                          .pixel_size = p->templates_pixel_size,
+                                          .diameter = p->diameter};
+        return templates_read(&source, stage_threads(stage), &s->templates, &s->templates_pixel_size, err);
+    }
+    FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
+            "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
+            "Å");
+    FAIL_IF(p->log_diameter.count == 2 && p->log_diameter.values[0] > p->log_diameter.values[1], err,
+            STATUS_BAD_ARGUMENT, "log_diameter is [%g, %g]: the least comes first", p->log_diameter.values[0],
+            p->log_diameter.values[1]);
+    return STATUS_OK;
+}
+
+static void forget_pickers(struct state *s) {
+    for (int i = 0; i < PICKERS_KEPT; i++) {
+        lowpass_picker_destroy(&s->kept[i].picker);
+        s->kept[i].used = 0;
+    }
+}
+
+static void fini(struct stage *stage, void *state) {
+    (void)stage;
+    struct state *s = state;
+    forget_pickers(s);
+    image_destroy(&s->templates);
+}
+
+static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    (void)stage, (void)state;
+    struct lane *lane = stage_lane->state;
+    device_copy_destroy(&lane->uploaded);
+    image_destroy(&lane->micrograph);
+    image_destroy(&lane->stack);
+    search_maps_clear(&lane->maps.maps);
+    pick_scratch_destroy(&lane->scratch);
+    pick_list_destroy(&lane->picks);
+    pick_picture_destroy(&lane->picture);
+}
+
+/* A micrograph larger than any before takes new memory; the device must let go of the old memory first. */
+static enum status read_micrograph(const char *path, struct lane *lane, struct err *err) {
+    if (lane->uploaded) {
+        struct image_info info;
+        TRY(image_probe(path, &info, err));
+        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > lane->micrograph.capacity)
+            device_copy_forget(lane->uploaded);
+    }
+    return image_read_micrograph(path, &lane->micrograph, err);
+}
+
+/* Reads the maps that an earlier run kept of the item's micrograph. */
+static enum status load_maps(struct stage *stage, struct stage_lane *stage_lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct lane *lane = stage_lane->state;
+    const char *micrograph = NULL;
+    char folder[PATH_SIZE];
+    TRY(item_need_string(stage_lane->item, "micrograph.path", &micrograph, err));
+    TRY(stage_resolve(stage, p->from_maps, folder, err));
+    return from_maps_read(folder, item_id(stage_lane->item), micrograph, p, &lane->maps, &lane->stack, err);
+}
+
+static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    (void)state;
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct lane *lane = stage_lane->state;
+    struct image *micrograph = &lane->micrograph;
+    if (p->from_maps) return load_maps(stage, stage_lane, err);
+    const char *path = NULL;
+    char absolute[PATH_SIZE];
+    TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
+    TRY(stage_resolve(stage, path, absolute, err));
+    TRY(read_micrograph(absolute, lane, err));
+    FAIL_IF(micrograph->nz != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
+            micrograph->nz);
+    lane->data = contamination_data_area(micrograph->data, micrograph->nx, micrograph->ny);
+    TRY(pixels_check(path, micrograph, lane->data, err));
+    double pixel_size = item_number(stage_lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
+    if (!(pixel_size > 0)) pixel_size = micrograph->pixel_size;
+    FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
+            "%s: the pixel size is not known (%g Å/px): set session.pixel_size", path, pixel_size);
+    stage_lane->shape[0] = micrograph->nx;
+    stage_lane->shape[1] = micrograph->ny;
+    /* A change of pixel size is a change of shape too; µÅ. */
+    stage_lane->shape[2] = (int)lround(pixel_size * 1e6);
+    return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
+}
+
+/* A user who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
+static bool whiten_suits(const struct lowpass_picker_options *p, enum picker_method method) {
+    return method == PICKER_TEMPLATE && p->prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
+}
+
+static enum status make_picker(struct stage *stage, const struct state *s, const int shape[3],
+                               struct lowpass_picker **ret_picker, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct lowpass_picker_task task = {
+        .options = p,
+        .method = s->method,
+        .whiten = p->whiten == WHITEN_ON || (p->whiten == WHITEN_AUTO && whiten_suits(p, s->method)),
+        .per_template = p->keep_maps || p->prune == PICK_PRUNE_RELION,
+        .nx = shape[0],
+        .ny = shape[1],
+        .pixel_size = shape[2] * 1e-6,
+        .threads = stage_threads(stage),
+        .device = *stage_device(stage),
+    };
+    struct picker_templates templates = {.data = s->templates.data,
+                                         .box = s->templates.nx,
+                                         .count = s->templates.nz,
+                                         .pixel_size = s->templates_pixel_size};
+    return lowpass_picker_create(&task, &templates, ret_picker, err);
+}
+
+/* Makes the picker of the lane's shape current: a kept one, or a new one in place of the one not used for longest. */
+static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct state *s = state;
+    if (p->from_maps) return STATUS_OK;
+    struct kept_picker *kept = &s->kept[0];
+    for (int i = 0; i < PICKERS_KEPT; i++) {
+        if (s->kept[i].picker && memcmp(s->kept[i].shape, lane->shape, sizeof lane->shape) == 0) {
+            s->kept[i].used = ++s->clock;
+            s->picker = s->kept[i].picker;
+            return STATUS_OK;
+        }
+        if (s->kept[i].used < kept->used) kept = &s->kept[i];
+    }
+    s->picker = NULL;
+    lowpass_picker_destroy(&kept->picker);
+    kept->used = 0;
+    enum status status = make_picker(stage, s, lane->shape, &kept->picker, err);
+    if (status == STATUS_NO_MEMORY) {
+        forget_pickers(s);
+        status = make_picker(stage, s, lane->shape, &kept->picker, err);
+    }
+    TRY(status);
+    double diameter = lowpass_picker_diameter(kept->picker);
+    if (s->method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
+        stage_log(stage, LOG_WARN, "diameter", "diameter is not set: using %.0f Å, measured in the templates",
+                  diameter);
+        s->diameter = diameter;
+    }
+    memcpy(kept->shape, lane->shape, sizeof lane->shape);
+    kept->used = ++s->clock;
+    s->picker = kept->picker;
+    return STATUS_OK;
+}
+
+/* Returns whether the item's defocus is known, and then its CTF. */
+static bool item_ctf(const struct stage *stage, const struct item *item, struct ctf *ret_ctf) {
+    double u = item_number(item, "columns.rlnDefocusU", NAN);
+    if (isnan(u)) return false;
+    const struct optics optics = item_optics(item, stage_session(stage));
+    *ret_ctf = (struct ctf){.defocus_u = u,
+                            .defocus_v = item_number(item, "columns.rlnDefocusV", u),
+                            .defocus_angle = item_number(item, "columns.rlnDefocusAngle", 0),
+                            .voltage = optics.voltage,
+                            .spherical_aberration = optics.spherical_aberration,
+                            .amplitude_contrast = optics.amplitude_contrast,
+                            .phase_shift = item_number(item, "columns.rlnPhaseShift", 0),
+                            .b_factor = item_number(item, "columns.rlnCtfBfactor", 0),
+                            .scale = item_number(item, "columns.rlnCtfScalefactor", 1)};
+    return true;
+}
+
+/* The same seed, and so the same noise, for the same micrograph, wherever and whenever it is picked. */
+static uint64_t seed_of(const char *id) {
+    return text_fnv(TEXT_FNV_BEGIN, id, strlen(id));
+}
+
+static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct state *s = state;
+    struct lane *lane = stage_lane->state;
+    if (p->from_maps) return STATUS_OK;
+    struct ctf ctf = {0};
+    bool known = p->ctf && item_ctf(stage, stage_lane->item, &ctf);
+    struct search_input input = {.host = lane->micrograph.data,
+                                 .device = lane->uploaded ? device_copy_data(lane->uploaded) : NULL};
+    uint64_t seed = seed_of(item_id(stage_lane->item));
+    TRY(lowpass_picker_search(s->picker, &input, known ? &ctf : NULL, seed, &lane->maps, err));
+    lane->maps.geometry.data = lane->data;
+    return STATUS_OK;
+}
+
+static enum status keep_maps(struct stage *stage, struct stage_lane *stage_lane, struct err *err) {
+    struct lane *lane = stage_lane->state;
+    const char *micrograph = item_string(stage_lane->item, "micrograph.path");
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    TRY(stage_product(stage, stage_lane->item, MAPS_SUFFIX, relative, absolute, err));
+    TRY(maps_file_write(absolute, micrograph, &lane->maps, &lane->stack, err));
+    return item_set_string(stage_lane->item, "picks.maps", relative, err);
+}
+
+static enum status draw(struct stage *stage, struct stage_lane *stage_lane, struct err *err) {
+    struct lane *lane = stage_lane->state;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    TRY(pick_picture_draw(&lane->picture, &lane->maps, &lane->picks, err));
+    TRY(stage_product(stage, stage_lane->item, ".png", relative, absolute, err));
+    return pick_picture_write(lane->picture, absolute, err);
+}
+
+/* Notes in the item where the picks are, and how they were chosen. */
+static enum status note_picks(struct item *item, const char *star, const struct pick_list *picks, struct err *err) {
+    TRY(item_set_string(item, "picks.star", star, err));
+    TRY(item_set_number(item, "picks.count", (double)picks->count, err));
+    TRY(item_set_number(item, "columns.icestreamPickCount", (double)picks->count, err));
+    TRY(item_set_number(item, "columns.icestreamMaskedFraction", picks->masked, err));
+    if (isfinite(picks->threshold)) TRY(item_set_number(item, "columns.icestreamPickThreshold", picks->threshold, err));
+    return STATUS_OK;
+}
+
+static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    const struct state *s = state;
+    struct lane *lane = stage_lane->state;
+    struct item *item = stage_lane->item;
+    const struct pick_list *picks = &lane->picks;
+    char relative[PATH_SIZE], absolute[PATH_SIZE];
+    TRY(pick_choose(&lane->maps, &s->rules, &lane->scratch, &lane->picks, err));
+    if (p->keep_maps) TRY(keep_maps(stage, stage_lane, err));
+    if (p->write_png) TRY(draw(stage, stage_lane, err));
+    TRY(stage_product(stage, item, "_autopick.star", relative, absolute, err));
+    TRY(pick_files_write(absolute, picks, err));
+    TRY(note_picks(item, relative, picks, err));
+    stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(item),
+              picks->count, picks->threshold, 100 * picks->masked);
+    if (picks->scale != 1 && picks->count > 0 && !lane->maps.geometry.whiten)
+        stage_log(stage, LOG_INFO, "rescaled",
+                  "%s: templates were multiplied by %.3g: their grey scale differs from that of the particles in this "
+                  "micrograph, or its CTF is not known",
+                  item_id(item), picks->scale);
+    return STATUS_OK;
+}
+
+static enum status add_row(const struct item *item, void *context, struct err *err) {
+    const char *micrograph = item_string(item, "micrograph.path"), *star = item_string(item, "picks.star");
+    if (micrograph == NULL || star == NULL) return STATUS_OK;
+    return pick_summary_add(context, micrograph, star, err);
+}
+
+/* Writes autopick.star. */
+static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    _cleanup_(pick_summary_destroy) struct pick_summary *summary = NULL;
+    char path[PATH_SIZE];
+    TRY(path_join(stage_folder(stage), "autopick.star", path, sizeof path, err));
+    TRY(pick_summary_create(path, &summary, err));
+    TRY(stage_each_done(stage, add_row, summary, err));
+    return pick_summary_commit(summary, err);
+}
 
 const struct stage_descriptor lowpass_picker_stage = {
     .name = "lowpass-picker",
@@ -167,18 +345,18 @@ const struct stage_descriptor lowpass_picker_stage = {
     .in = "micrograph",
     .cuda = true,
     .out = "picks",
-    .params = params,
-    .param_count = sizeof params / sizeof *params,
-    .params_size = sizeof(struct lowpass_picker_params),
-    .state_size = sizeof(struct lowpass_picker),
-    .lane_size = sizeof(struct lowpass_picker_lane),
+    .params = lowpass_picker_parameters,
+    .param_count = LOWPASS_PICKER_PARAMETERS,
+    .params_size = sizeof(struct lowpass_picker_options),
+    .state_size = sizeof(struct state),
+    .lane_size = sizeof(struct lane),
     .store_threads = 4,
-    .init = lowpass_picker_init,
-    .fini = lowpass_picker_fini,
-    .lane_fini = lowpass_picker_lane_fini,
-    .reconfigure = lowpass_picker_reconfigure,
-    .load = lowpass_picker_load,
-    .process = lowpass_picker_process,
-    .store = lowpass_picker_store,
-    .summarise = lowpass_picker_summarise,
+    .init = init,
+    .fini = fini,
+    .lane_fini = lane_fini,
+    .reconfigure = reconfigure,
+    .load = load,
+    .process = process,
+    .store = store,
+    .summarise = summarise,
 };

@@ -18,7 +18,7 @@ bool template_map_is_one(const char *path, const struct image *image) {
     return image->nx == image->ny && image->ny == image->nz && !ends_with(path, ".mrcs") && !ends_with(path, ".st");
 }
 
-/* What one call works with. */
+/* The data of one call. */
 struct projection {
     struct sampling sampling;
     struct fourier_pixels pixels;
@@ -42,7 +42,7 @@ static enum status create(struct projection *p, const struct image *map, const s
                           struct err *err) {
     int n = map->nx;
     struct fft_options options = {.rank = 2, .shape = {n, n}, .direction = FFT_INVERSE};
-    /* Without shifts; the highest frequency, which is its own conjugate, is left out. */
+    /* No shifts. The highest frequency is left out: it is its own conjugate. */
     TRY(sampling_create(HEALPIX_ORDER, symmetry, 0, 1, &p->sampling, err));
     TRY(fourier_pixels_create(n, n - 2, &p->pixels, err));
     TRY(fft_create(&options, &p->inverse, err));
@@ -57,7 +57,7 @@ static enum status create(struct projection *p, const struct image *map, const s
     return STATUS_OK;
 }
 
-/* The projection along direction d, in p->image. */
+/* Computes the projection along direction d, in p->image. */
 static void project(struct projection *p, int d, int n) {
     double matrix[9];
     float rotation[9];
@@ -70,7 +70,7 @@ static void project(struct projection *p, int d, int n) {
     p->half[0] = (float)p->mean;
     for (int i = 0; i < p->pixels.count; i++) {
         int kx = p->pixels.kx[i], ky = p->pixels.ky[i];
-        /* From the centre's phase origin to the first pixel's. */
+        /* Moves the phase origin from the centre to the first pixel. */
         float sign = (kx + ky) % 2 ? -1.0f : 1.0f, re = sign * p->slice[2 * i], im = sign * p->slice[2 * i + 1];
         float *value = p->half + (size_t)((ky + n) % n) * stride + 2 * (size_t)kx;
         value[0] = re;

@@ -2,15 +2,15 @@
 
 #include <math.h>
 
-/* Fewer peaks tell nothing about two kinds. */
+/* With fewer peaks, two classes cannot be told apart. */
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
-/* Noise alone has peaks up to here, in its standard deviations, and none of it a mean there. */
+/* Noise alone has peaks up to the first value, in its standard deviations, and never a mean above the second. */
 static const float NOISE_LEAST = 4.5f, NOISE_SURE = 12;
-/* Of one normal heap that is split at its mean this share lies in the middle third between the means of its halves; that
- * much less, in standard deviations of such a share, is two heaps. */
+/* If one normal heap is split at its mean, this share of it lies in the middle third between the means of its halves. A
+ * share that is smaller by so many standard deviations means two heaps. */
 static const double ONE_HEAP = 0.21, TWO_HEAPS_SPREADS = 3;
-/* Standard deviations from its median that are not a heap's own: one in two thousand of a normal one. */
+/* Scores so many standard deviations above the median do not belong to a heap: one in two thousand of a normal heap. */
 static const float OUTLIER_SPREADS = 3.3f;
 
 float threshold_split(const float *scores, size_t count, float least) {
@@ -33,7 +33,7 @@ float threshold_split(const float *scores, size_t count, float least) {
     return split > least ? split : least;
 }
 
-/* Mean of what is above the split and of what is below, and the share of scores in the middle third between them. */
+/* Mean of the scores above the split and of those below, and the share of scores in the middle third between them. */
 struct heaps {
     double above, below, between;
 };
@@ -53,10 +53,10 @@ static struct heaps describe(const float *scores, size_t count, float split) {
     return heaps;
 }
 
-/* Where the scores' own scatter ends; count > 0. */
+/* Returns where the scatter of the scores ends; count > 0. */
 static float outliers(const float *scores, size_t count) {
-    /* Of a normal distribution the lower quartile is 1/1.4826 standard deviations below the median; what is above may be
-     * particles. */
+    /* In a normal distribution the lower quartile is 1/1.4826 standard deviations below the median; the upper part may
+     * hold particles. */
     float median = scores[count / 2], quartile = scores[count - 1 - count / 4];
     return median + OUTLIER_SPREADS * 1.4826f * (median - quartile);
 }

@@ -1,17 +1,17 @@
-/* Where noise ends and particles begin, from the scores of a micrograph's peaks alone: the split that leaves the least
- * variance within its two classes (Otsu 1979), over peaks of which close ones are suppressed already, so that noise and
- * particles come in comparable numbers. The best few, gold and ice, are cut to a percentile and pull nothing. */
+/* Separates noise from particles by the scores of a micrograph's peaks alone: the split with the least variance within
+ * its two classes (Otsu 1979). Close peaks must be suppressed before, so that noise and particles come in comparable
+ * numbers. The best few scores, gold and ice, are cut to a percentile, so that they do not shift the split. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
 
 #include <stddef.h>
 
-/* scores: count values, sorted falling. Below `least` nothing is taken for a particle; infinity when no score is at
- * least `least`. */
+/* Returns the split, at least `least`; infinity if no score reaches `least`. scores: count values, sorted falling. */
 float threshold_split(const float *scores, size_t count, float least);
 
-/* Of scores on any scale, with the standard deviation that noise alone gives: the split, where the scores are two heaps
- * or particles stand out beyond doubt; where they are one, what does not belong to it. */
+/* Returns a threshold for scores on any scale. noise: the standard deviation of scores of noise alone. If the scores
+ * form two heaps, or particles stand out beyond doubt, it is the split; if they form one heap, it is the end of that
+ * heap. */
 float threshold_over_noise(const float *scores, size_t count, float noise);
 
 #endif

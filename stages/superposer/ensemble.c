@@ -190,12 +190,12 @@ enum status ensemble_batch_read(const struct ensemble_rules *rules, const char *
 struct ensemble {
     pthread_mutex_t mutex;
     struct ensemble_batch *first, **last;
-    struct structure_identity *identities; /* what all must have; NULL: nothing has come yet */
+    struct structure_identity *identities; /* the atoms that every file must have; NULL: no file yet */
     size_t atoms;
-    char *name; /* where they are from */
+    char *name; /* the file they come from */
 };
 
-/* Once; the first counts from then on. */
+/* Settles the atoms once, from the first file. */
 static enum status settle(struct ensemble *ensemble, const struct structure_identity *identities, size_t atoms,
                           const char *name, struct err *err) {
     struct structure_identity *copy = NULL;

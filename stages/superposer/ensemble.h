@@ -1,6 +1,6 @@
-/* The structures of an ensemble as they come in: a file is read as a whole (any thread), taken into the line (any
- * thread), and handed out in that order to the one thread that computes. Which atoms count is settled by the topology,
- * or else by the first file; a file of other atoms is refused as a whole, with the first difference. */
+/* Reads the structures of an ensemble as they arrive. Any thread reads a file as a whole and submits it to a queue; the
+ * one thread that computes takes files in that order. The topology, or else the first file, determines the atoms; a
+ * file with other atoms is refused as a whole, and the error names the first difference. */
 #ifndef ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 #define ICESTREAM_STAGES_SUPERPOSER_ENSEMBLE_H
 
@@ -9,7 +9,7 @@
 enum ensemble_weights { WEIGHTS_NONE, WEIGHTS_MASS, WEIGHTS_OCCUPANCY, WEIGHTS_B_FACTOR };
 #define ENSEMBLE_WEIGHTS_CHOICES "none|mass|occupancy|b_factor"
 
-/* How files are read; constant once it is made. */
+/* How files are read; constant once made. */
 struct ensemble_rules {
     struct structure_selection selection;
     enum ensemble_weights weights;
@@ -19,7 +19,7 @@ struct ensemble_rules {
 enum status ensemble_rules_topology(struct ensemble_rules *rules, const char *path, struct err *err);
 void ensemble_rules_clear(struct ensemble_rules *rules);
 
-/* The selected atoms of a structure, from its file again. */
+/* A structure read again from its file, and its selected atoms. */
 struct ensemble_view {
     const struct structure_model *model; /* as in the file, with all its atoms */
     const size_t *indices;               /* of the selected ones */
@@ -29,18 +29,18 @@ struct ensemble_view {
 };
 typedef enum status ensemble_visit(int ordinal, const struct ensemble_view *view, const char *name, void *context,
                                    struct err *err);
-/* All structures of a file in turn; `name` of the visit is for messages: path and number. */
+/* Visits all structures of a file in turn. The visit's `name` (path and number) is for messages. */
 enum status ensemble_walk(const struct ensemble_rules *rules, const char *path, ensemble_visit *visit, void *context,
                           struct err *err);
 
-/* What a file held. */
+/* The structures of a file. */
 struct ensemble_batch {
     char *path, *name; /* name: the item's id */
     size_t atoms;
     struct structure_identity *identities; /* [atoms] */
     float *weights;                        /* [atoms], NULL: none */
     int count, capacity;
-    int *numbers; /* [count] of the structures, as the file has them, or from 1 where that is not in rising order */
+    int *numbers; /* [count] of the structures, as in the file; from 1 on if those do not rise */
     float *xyz;   /* [count][atoms][3] */
     struct ensemble_batch *next;
 };
@@ -51,11 +51,11 @@ void ensemble_batch_destroy(struct ensemble_batch **batch);
 struct ensemble;
 enum status ensemble_create(const struct ensemble_rules *rules, struct ensemble **ret_ensemble, struct err *err);
 void ensemble_destroy(struct ensemble **ensemble);
-/* Takes the batch over and nulls it, or refuses it. Any thread. */
+/* Takes the batch over and sets *batch to NULL, or refuses it. Any thread. */
 enum status ensemble_submit(struct ensemble *ensemble, struct ensemble_batch **batch, struct err *err);
-/* The next in line, the caller's from now on; NULL: none. */
+/* Returns the next batch of the queue, which the caller then owns; NULL: none. */
 struct ensemble_batch *ensemble_next(struct ensemble *ensemble);
-/* It could not be used now: it is the next one again. */
+/* Puts back a batch that could not be used now: it is the next one again. */
 void ensemble_put_back(struct ensemble *ensemble, struct ensemble_batch *batch);
 
 #endif

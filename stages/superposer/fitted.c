@@ -9,7 +9,7 @@
 #include "common/formats/npy.h"
 #include "common/memory.h"
 
-/* A file that has changed since would give other atoms than were compared. */
+/* Refuses a file that has changed since and now has other atoms. */
 static enum status check_atoms(const struct superposer *s, const struct ensemble_view *view, const char *name,
                                struct err *err) {
     FAIL_IF(view->atoms != (size_t)s->atoms, err, STATUS_BAD_FORMAT,
@@ -21,8 +21,8 @@ static enum status check_atoms(const struct superposer *s, const struct ensemble
 struct centres {
     const struct superposer *s;
     const char *folder;
-    const int *cluster_of; /* [structures] of which it is to be written as the centre, −1: none */
-    int begin, last;       /* of the file: its first structure, and the last that is wanted */
+    const int *cluster_of; /* [structures] the cluster whose centre it is; −1: none */
+    int begin, last;       /* first structure of the file, and last one wanted */
 };
 
 static enum status write_centre(int ordinal, const struct ensemble_view *view, const char *name, void *context,
@@ -189,7 +189,7 @@ static enum status fit_one(int ordinal, const struct ensemble_view *view, const 
     FAIL_IF(structure >= f->end, err, STATUS_BAD_FORMAT,
             "%s: the file holds more structures than when it was read first", name);
     TRY(check_atoms(f->s, view, name, err));
-    TRY(superpose_pair(f->s->options.method, f->reference, view->xyz, f->s->atoms, f->s->weights, &fit, err));
+    TRY(superpose_pair(superposer_method(f->s), f->reference, view->xyz, f->s->atoms, f->s->weights, &fit, err));
     if (f->rotations != NULL) {
         memcpy(f->rotations + 9 * (size_t)structure, fit.rotation, sizeof fit.rotation);
         memcpy(f->translations + 3 * (size_t)structure, fit.translation, sizeof fit.translation);

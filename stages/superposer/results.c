@@ -18,7 +18,7 @@ static enum status write_names(const struct superposer *s, const char *folder, s
     return file_commit(&output, err);
 }
 
-/* Quoted where a comma or a quotation mark in it would be taken for the table's. */
+/* Writes a field, in quotation marks if it holds a comma or a quotation mark. */
 static void put_field(FILE *out, const char *text) {
     bool quote = strpbrk(text, ",\"") != NULL;
     if (quote) putc('"', out);

@@ -1,8 +1,6 @@
-/* What the harness calls. Items only bring structures in; they are compared in idle, and once more, all in one go, at
- * the end. Nothing is kept on disk for a restart: the structures are read again, and what was computed of them follows.
- */
-#include "stages/superposer/stage.h"
-
+/* The superposer as a stage: the callbacks that the harness runs, and the descriptor. Items only bring structures in.
+ * They are compared in `idle`, and once more, all in one go, in `flush`. Nothing is kept on disk for a restart: the
+ * structures are read again and compared again. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,62 +8,24 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
+#include "stages/superposer/ensemble.h"
 #include "stages/superposer/fitted.h"
+#include "stages/superposer/parameters.h"
 #include "stages/superposer/results.h"
+#include "stages/superposer/superposer.h"
 
-struct params {
-    char *topology, *chain, *residues, *reference;
-    int select, weights, clustering, method, results, superposed, centres, memory;
-    double cutoff, snapshot_interval;
-    bool rotations;
-};
-
-#define P(member) offsetof(struct params, member)
-static const struct param params[] = {
-    {"topology", PARAM_PATH, P(topology), "", NULL,
-     .help = "PDB or mmCIF file whose first structure says which atoms there are; DCD files need it"},
-    {"select", PARAM_CHOICE, P(select), "", "ca", .choices = STRUCTURE_WHAT_CHOICES,
-     .help = "Atoms to compare: alpha carbons, N CA C O, all but hydrogen and water, or all"},
-    {"chain", PARAM_STRING, P(chain), "", NULL, .help = "Chains to compare, with commas between; default: all"},
-    {"residues", PARAM_STRING, P(residues), "", NULL,
-     .help = "Residues to compare, as 10-50,52A,60-70 (with insertion codes); default: all"},
-    {"weights", PARAM_CHOICE, P(weights), "", "none", .choices = ENSEMBLE_WEIGHTS_CHOICES,
-     .help = "Weights of atoms, from the first structure: none, their masses, or what stands in that column"},
-    {"cutoff", PARAM_FLOAT, P(cutoff), "Å", "4", 1e-3, 1e4,
-     .help = "RMSD below which structures are neighbours, and merge"},
-    {"clustering", PARAM_CHOICE, P(clustering), "", "neighbours", .choices = SUPERPOSER_CLUSTERING_CHOICES,
-     .help = "By the largest neighbourhood, which is taken out, and so on; or by average linkage up to the cut-off"},
-    {"method", PARAM_CHOICE, P(method), "", "qcp", .choices = "jacobi|qcp|kabsch",
-     .help = "How the eigenvalue of a pair is found; all give the same RMSD"},
-    {"results", PARAM_CHOICE, P(results), "", "auto", .choices = SUPERPOSER_RESULTS_CHOICES,
-     .help = "RMSDs of all pairs, or of neighbours only; auto: all where that fits into memory"},
-    {"centres", PARAM_INT, P(centres), "", "100", 0, 9999,
-     .help = "Centres of so many clusters, the largest first, are written as PDB files"},
-    {"reference", PARAM_PATH, P(reference), "", NULL,
-     .help =
-         "Structure to which RMSDs of all are written, and on which they are put; default: the first of the ensemble"},
-    {"superposed", PARAM_CHOICE, P(superposed), "", "none", .choices = FITTED_FORMAT_CHOICES,
-     .help = "Write all structures as they lie on the reference (npy: the selected atoms alone)"},
-    {"rotations", PARAM_BOOL, P(rotations), "", "false",
-     .help = "Write the rotations and translations that put the structures on the reference"},
-    {"snapshot_interval", PARAM_FLOAT, P(snapshot_interval), "s", "10", 0, 86400,
-     .help = "Least time between two sets of results while structures still arrive"},
-    {"memory", PARAM_INT, P(memory), "MiB", "4096", 1, 1 << 24,
-     .help = "For RMSDs and neighbour lists, and on the CPU for structures"},
-};
-#undef P
-
-/* Large matrices take long to write: this part of the time, at least, is for other things. */
+/* Large matrices take long to write: the time between results is at least so many times as long as writing takes. */
 static const double MOST_OF_TIME = 4;
 
 struct state {
     struct ensemble_rules rules;
     struct ensemble *ensemble;
     struct superposer superposer;
-    float *reference; /* [atoms][3] the one that was asked for, once there are structures to compare it with */
+    float *reference; /* [atoms][3] that the user asked for, once there are structures to compare with it */
     int written;      /* structures in the last results */
-    double due;       /* when the next results are */
+    double due;       /* clock_monotonic() of the next results */
 };
 
 struct lane {
@@ -73,22 +33,13 @@ struct lane {
 };
 
 static enum status init(struct stage *stage, void *state, struct err *err) {
-    static const enum superpose_method methods[] = {SUPERPOSE_JACOBI, SUPERPOSE_QCP, SUPERPOSE_KABSCH};
     struct state *s = state;
-    const struct params *p = stage_params(stage);
-    struct superposer_options options = {
-        .results = (enum superposer_results)p->results,
-        .clustering = (enum superposer_clustering)p->clustering,
-        .method = methods[p->method],
-        .cutoff = p->cutoff,
-        .device = *stage_device(stage),
-        .threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1,
-        .memory = (size_t)p->memory << 20,
-    };
-    superposer_init(&s->superposer, &options);
+    const struct superposer_options *p = stage_params(stage);
+    int threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
+    superposer_init(&s->superposer, p, stage_device(stage), threads);
     s->due = clock_monotonic() + p->snapshot_interval;
-    s->rules.weights = (enum ensemble_weights)p->weights;
-    TRY(structure_selection_parse((enum structure_what)p->select, p->chain, p->residues, &s->rules.selection, err));
+    s->rules.weights = p->weights;
+    TRY(structure_selection_parse(p->select, p->chain, p->residues, &s->rules.selection, err));
     if (p->topology != NULL) TRY(ensemble_rules_topology(&s->rules, p->topology, err));
     return ensemble_create(&s->rules, &s->ensemble, err);
 }
@@ -107,7 +58,7 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     ensemble_batch_destroy(&((struct lane *)stage_lane->state)->batch);
 }
 
-/* Of an ensemble that lies where results go, a second run would find its own centres. */
+/* If the ensemble lies in the folder of results, a second run would find the centres that the first one wrote. */
 static enum status refuse_own(const struct stage *stage, const char *path, struct err *err) {
     const char *name;
     FAIL_IF(path_is_below(path, stage_folder(stage), &name) &&
@@ -132,7 +83,7 @@ static enum status read_item(struct stage *stage, const struct state *s, const s
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {
     struct state *s = state;
     struct ensemble_batch *batch = NULL;
-    if (strcmp(item_kind(item), "clusters") == 0) return STATUS_OK; /* what this stage has sent itself */
+    if (strcmp(item_kind(item), "clusters") == 0) return STATUS_OK; /* sent by this stage itself */
     TRY(read_item(stage, s, item, &batch, err));
     enum status status = ensemble_submit(s->ensemble, &batch, err);
     ensemble_batch_destroy(&batch);
@@ -163,14 +114,14 @@ static enum status take_in(struct state *s, struct err *err) {
     return STATUS_OK;
 }
 
-/* Before anything is compared: one of other atoms would else be noticed when all is done. */
+/* Reads the reference before anything is compared: a reference with other atoms must not be noticed at the very end. */
 static enum status read_reference(struct stage *stage, struct state *s, struct err *err) {
-    const struct params *p = stage_params(stage);
+    const struct superposer_options *p = stage_params(stage);
     if (p->reference == NULL || s->reference != NULL || s->superposer.count == 0) return STATUS_OK;
     return fitted_read_reference(&s->rules, p->reference, s->superposer.files[0].path, &s->reference, err);
 }
 
-/* Named by how many structures it is of: the same after a restart, and sent once. */
+/* Sends an item that is named by its number of structures: the same after a restart, and so sent once. */
 static enum status emit(struct stage *stage, const struct state *s, struct err *err) {
     const struct superposer *all = &s->superposer;
     char id[32], path[PATH_SIZE];
@@ -203,13 +154,13 @@ static enum status write_results(struct stage *stage, struct state *s, bool fina
 
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
     struct state *s = state;
-    const struct params *p = stage_params(stage);
+    const struct superposer_options *p = stage_params(stage);
     *ret_work = STAGE_WORK_NONE;
     TRY(take_in(s, err));
     TRY(read_reference(stage, s, err));
     int count = s->superposer.count;
     if (count < 2 || count == s->written || clock_monotonic() < s->due) return STATUS_OK;
-    /* Without a matrix each result is one of all pairs anew. */
+    /* Without a matrix each result computes all pairs again. */
     if (!superposer_has_matrix(&s->superposer, count)) {
         stage_note(stage, "%d structures; results follow at the end", count);
         return STATUS_OK;
@@ -221,7 +172,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     return STATUS_OK;
 }
 
-/* What was asked for at another time belongs to other structures, or to another reference. */
+/* Files of an earlier run belong to other structures, or to another reference. */
 static enum status drop_fitted(const char *folder, struct err *err) {
     static const char *const names[] = {"reference_rmsd.csv", "superposed.pdb", "superposed.dcd",
                                         "superposed.npy",     "rotations.npy",  "translations.npy"};
@@ -230,9 +181,9 @@ static enum status drop_fitted(const char *folder, struct err *err) {
     return STATUS_OK;
 }
 
-/* What needs the structures themselves. */
+/* Writes what needs the structures themselves. */
 static enum status write_fitted(struct stage *stage, struct state *s, struct err *err) {
-    const struct params *p = stage_params(stage);
+    const struct superposer_options *p = stage_params(stage);
     const struct superposer *all = &s->superposer;
     const char *folder = stage_folder(stage), *first = all->files[0].path;
     TRY(drop_fitted(folder, err));
@@ -244,14 +195,14 @@ static enum status write_fitted(struct stage *stage, struct state *s, struct err
     TRY(mem_new((size_t)all->count, sizeof *rmsd, "RMSDs to the reference", &rmsd, err));
     TRY(superpose_to_reference(all->plan, reference, rmsd, err));
     TRY(results_write_reference(all, folder, rmsd, err));
-    return fitted_write(all, &s->rules, folder, reference, (enum fitted_format)p->superposed, p->rotations, err);
+    return fitted_write(all, &s->rules, folder, reference, p->superposed, p->rotations, err);
 }
 
 static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     TRY(take_in(s, err));
     int count = s->superposer.count;
-    /* There more may come when the session goes on. */
+    /* In a pipeline more structures may come when the session goes on. */
     if (count < 2 && stage_in_pipeline(stage)) {
         stage_log(stage, LOG_WARN, "too-few", "the stream ended with %d structures: two or more are needed to compare",
                   count);
@@ -271,9 +222,9 @@ const struct stage_descriptor superposer_stage = {
     .summary = "RMSDs of all pairs of a growing ensemble of structures, and its clusters",
     .in = "structure",
     .out = "clusters",
-    .params = params,
-    .param_count = sizeof params / sizeof *params,
-    .params_size = sizeof(struct params),
+    .params = superposer_parameters,
+    .param_count = SUPERPOSER_PARAMETERS,
+    .params_size = sizeof(struct superposer_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .cuda = true,

@@ -7,12 +7,19 @@
 
 #include "common/memory.h"
 
-void superposer_init(struct superposer *s, const struct superposer_options *options) {
-    *s = (struct superposer){.options = *options};
+void superposer_init(struct superposer *s, const struct superposer_options *options, const struct device *device,
+                     int threads) {
+    *s = (struct superposer){
+        .options = *options, .device = *device, .threads = threads, .memory = (size_t)options->memory << 20};
+}
+
+enum superpose_method superposer_method(const struct superposer *s) {
+    static const enum superpose_method methods[] = {SUPERPOSE_JACOBI, SUPERPOSE_QCP, SUPERPOSE_KABSCH};
+    return methods[s->options.method];
 }
 
 static void forget_matrix(struct superposer *s) {
-    device_host_free(&s->options.device, &s->rmsd);
+    device_host_free(&s->device, &s->rmsd);
     s->rmsd_capacity = 0;
     s->solved = 0;
 }
@@ -32,7 +39,7 @@ void superposer_clear(struct superposer *s) {
     superpose_destroy(&s->plan);
 }
 
-/* The first file says how many atoms, and of what weight. */
+/* Creates the plan: the first file says how many atoms there are, and their weights. */
 static enum status begin(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
     FAIL_IF(batch->atoms > INT_MAX / 3, err, STATUS_UNSUPPORTED, "%s: %zu atoms are more than can be compared",
             batch->path, batch->atoms);
@@ -44,10 +51,10 @@ static enum status begin(struct superposer *s, const struct ensemble_batch *batc
     struct superpose_options options = {
         .atoms = s->atoms,
         .weights = s->weights,
-        .method = s->options.method,
-        .device = s->options.device,
-        .threads = s->options.threads,
-        .memory = s->options.device.kind == DEVICE_CPU ? s->options.memory : 0,
+        .method = superposer_method(s),
+        .device = s->device,
+        .threads = s->threads,
+        .memory = s->device.kind == DEVICE_CPU ? s->memory : 0,
     };
     return superpose_create(&options, &s->plan, err);
 }
@@ -71,7 +78,7 @@ static enum status grow(struct superposer *s, int more, struct err *err) {
     return STATUS_OK;
 }
 
-/* Behind those that count, into places that grow has made: they count only when the structures are in. */
+/* Writes names behind those in use, into places that grow has made. They count only once the structures are added. */
 static bool make_names(struct superposer *s, const struct ensemble_batch *batch) {
     char **names = s->names + s->count;
     char *path = strdup(batch->path);
@@ -92,7 +99,7 @@ static void drop_names(struct superposer *s) {
     mem_free(&file->path);
 }
 
-/* Those that wait go into the plan. */
+/* Hands the waiting structures to the plan. */
 static enum status hand_over(struct superposer *s, struct err *err) {
     if (s->waiting_count > 0) TRY(superpose_add(s->plan, s->waiting, s->waiting_count, err));
     s->waiting_count = 0;
@@ -110,12 +117,12 @@ static enum status make_room(struct superposer *s, size_t wanted, struct err *er
 }
 
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err) {
-    static const size_t most = (size_t)64 << 20; /* bytes that wait */
+    static const size_t most = (size_t)64 << 20; /* bytes of waiting structures */
     if (s->plan == NULL) TRY(begin(s, batch, err));
     size_t values = 3 * (size_t)s->atoms;
     if ((size_t)(s->waiting_count + batch->count) * values * sizeof(float) > most) TRY(hand_over(s, err));
     TRY(grow(s, batch->count, err));
-    bool large = (size_t)batch->count * values * sizeof(float) > most; /* goes there at once */
+    bool large = (size_t)batch->count * values * sizeof(float) > most; /* handed to the plan at once */
     enum status status = STATUS_OK;
     if (!large) TRY(make_room(s, (size_t)s->waiting_count + (size_t)batch->count, err));
     if (!make_names(s, batch))
@@ -138,9 +145,9 @@ enum status superposer_add(struct superposer *s, const struct ensemble_batch *ba
 
 bool superposer_has_matrix(const struct superposer *s, int structures) {
     if (s->options.results != RESULTS_AUTO) return s->options.results != RESULTS_NEIGHBOURS;
-    /* Average linkage works on a copy. */
+    /* Average linkage works on a copy of the matrix. */
     size_t copies = s->options.clustering == CLUSTERING_AVERAGE ? 2 : 1;
-    return copies * superpose_pairs(structures) * sizeof(float) <= s->options.memory;
+    return copies * superpose_pairs(structures) * sizeof(float) <= s->memory;
 }
 
 bool superposer_has_neighbours(const struct superposer *s, int structures) {
@@ -148,16 +155,16 @@ bool superposer_has_neighbours(const struct superposer *s, int structures) {
            !superposer_has_matrix(s, structures);
 }
 
-/* Room for n structures; where less was solved, its rows move apart, the last first, into their places. */
+/* Makes room for n structures. Moves the rows solved so far to their places in the larger matrix, the last row first. */
 static enum status widen(struct superposer *s, int n, struct err *err) {
     size_t pairs = superpose_pairs(n);
     if (pairs > s->rmsd_capacity) {
-        /* A little ahead, since more will come. */
+        /* A quarter more than needed, since more structures will come. */
         size_t capacity = s->solved > 0 ? pairs + pairs / 4 : pairs;
         float *rmsd = NULL;
-        TRY(device_host_new(&s->options.device, capacity, sizeof *rmsd, "RMSDs of all pairs", &rmsd, err));
+        TRY(device_host_new(&s->device, capacity, sizeof *rmsd, "RMSDs of all pairs", &rmsd, err));
         if (s->solved > 1) memcpy(rmsd, s->rmsd, superpose_pairs(s->solved) * sizeof *rmsd);
-        device_host_free(&s->options.device, &s->rmsd);
+        device_host_free(&s->device, &s->rmsd);
         s->rmsd = rmsd;
         s->rmsd_capacity = capacity;
     }
@@ -172,7 +179,7 @@ static enum status add_rows(struct superposer *s, int n, struct err *err) {
     TRY(mem_new_unset((size_t)n, sizeof *row, "a row of RMSDs", &row, err));
     int from = s->solved;
     TRY(widen(s, n, err));
-    /* Should a row fail, what stands there has the wider places, and is no more to be used. */
+    /* If a row fails, the matrix already has its new layout, and its values must not be used any more. */
     s->solved = 0;
     for (int j = from; j < n; j++) {
         TRY(superpose_row(s->plan, j, row, err));
@@ -185,7 +192,7 @@ static enum status add_rows(struct superposer *s, int n, struct err *err) {
 
 static enum status solve_matrix(struct superposer *s, bool final, struct err *err) {
     int n = s->count;
-    /* Many new ones are faster done with all the others, as one product. */
+    /* Many new structures are computed faster together with all others, as one product. */
     bool whole = final || s->solved < 2 || n - s->solved > n / 4;
     if (!whole) return s->solved < n ? add_rows(s, n, err) : STATUS_OK;
     s->solved = 0;
@@ -199,7 +206,7 @@ static enum status cluster(struct superposer *s, bool matrix, struct err *err) {
     float cutoff = (float)s->options.cutoff;
     if (s->options.clustering == CLUSTERING_NEIGHBOURS)
         return matrix ? superpose_cluster_matrix(s->rmsd, s->count, cutoff, &s->clusters, err)
-                      : superpose_cluster_neighbours(&s->neighbours, s->options.threads, &s->clusters, err);
+                      : superpose_cluster_neighbours(&s->neighbours, s->threads, &s->clusters, err);
     FAIL_IF(
         !matrix, err, STATUS_BAD_ARGUMENT,
         "clustering: average needs the RMSDs of all pairs, and those of %d structures take 2 × %zu MiB: set memory to "
@@ -215,15 +222,15 @@ enum status superposer_solve(struct superposer *s, bool final, struct err *err) 
         TRY(solve_matrix(s, final, err));
     else
         forget_matrix(s);
-    /* Half of it: clustering needs about as much as the lists themselves. */
+    /* The lists may take half of the memory: clustering needs about as much as the lists themselves. */
     if (superposer_has_neighbours(s, s->count)) {
         struct err why = {0};
         enum status status =
-            superpose_neighbours(s->plan, (float)s->options.cutoff, s->options.memory / 2, &s->neighbours, &why);
+            superpose_neighbours(s->plan, (float)s->options.cutoff, s->memory / 2, &s->neighbours, &why);
         FAIL_IF(status == STATUS_NO_MEMORY, err, STATUS_BAD_ARGUMENT,
                 "the neighbours below %g Å of %d structures do not fit into %zu MiB (%s): lower cutoff, or set memory "
                 "to more",
-                s->options.cutoff, s->count, s->options.memory >> 20, why.message);
+                s->options.cutoff, s->count, s->memory >> 20, why.message);
         if (status != STATUS_OK) {
             if (err != NULL) *err = why;
             return status;

@@ -1,10 +1,12 @@
-/* 2-D classification of a stream that does not end: memory, and time of an update and of a snapshot, as particles grow
- * from 10,000 to 100,000. Both times should not know how many came before but for the rows that a snapshot writes.
+/* Measures 2-D classification of an endless stream: memory, and time of an update and of a snapshot, while particles
+ * grow from 10,000 to 100,000. Neither time should depend on the number of earlier particles, except for the rows that
+ * a snapshot writes.
  *
  *   bench_classifier FOLDER [PARTICLES [IMAGE_MIB [CLASSES]]]
  *
- * 4,000 made-up images of 48² px lie in 20 stacks; micrographs of 200 particles list them again and again under other
- * names. Each particle is seen twice. Time is the process's own, so that others on the machine do not count. */
+ * 4,000 simulated images of 48² px lie in 20 stacks. Micrographs of 200 particles list them again and again under other
+ * names. Each particle is used twice. Time is the process's own, so that other processes on the machine do not count.
+ * */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@ static double normal(void) {
     return sqrt(-2 * log(1 - uniform())) * cos(2 * M_PI * uniform());
 }
 
-/* Three blobs of one of six shapes, turned and shifted, and noise. */
+/* Draws three blobs of one of six shapes, turned and shifted, and noise. */
 static void draw(int i, float *image) {
     double psi = 2 * M_PI * uniform(), sx = 4 * uniform() - 2, sy = 4 * uniform() - 2;
     for (int y = 0; y < BOX; y++)
@@ -115,7 +117,7 @@ struct tally {
     int updates;
 };
 
-/* Until nothing is left to do. */
+/* Runs until no particle is left to update. */
 static enum status work(struct classifier *c, struct tally *t, struct err *err) {
     struct classifier_progress progress = {.more = true};
     t->began = cpu_seconds();

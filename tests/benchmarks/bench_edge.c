@@ -1,10 +1,11 @@
-/* What an edge is measured against, in a folder: SQLite's own rate of the transactions that an item costs (both ledgers,
- * one core), ZeroMQ's bare rate of an item one way and two answers back (two processes), and how long the disk takes to
- * make 4 KiB of a file durable.
+/* Measures the lower bounds of an edge in a folder:
+ * - SQLite's own rate of the transactions that an item costs (both ledgers, one core),
+ * - ZeroMQ's bare rate of an item one way and two answers back (two processes),
+ * - the time in which the disk makes 4 KiB of a file durable.
  *
  *   bench_edge FOLDER [ITEMS] [ITEMS A TRANSACTION]
  *
- * edge_load.py runs it and sets what the stages do beside it. */
+ * edge_load.py runs this program and prints its results beside those of the stages. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static sqlite3 *open_ledger(const char *folder, const char *name) {
     return db;
 }
 
-/* One transaction of a statement for each of `count` items; durable: it waits for the disk. */
+/* Runs one transaction of a statement for each of `count` items. durable: waits for the disk. */
 static void transact(sqlite3 *db, sqlite3_stmt *const *statements, int from, int count, int durable) {
     execute(db,
             durable ? "PRAGMA synchronous = FULL; BEGIN IMMEDIATE" : "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE");
@@ -191,7 +192,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Of pages that are overwritten, as those of SQLite's log are. */
+/* Times syncs of overwritten pages, like those of SQLite's log. */
 static void sync_times(const char *folder, double *median, double *late) {
     char path[PATH_SIZE], page[PAGE];
     double times[SYNCS];

@@ -1,5 +1,5 @@
-/* bench_expectation [SIZE]: rates of the coarse pass (a matrix product) beside those of the bare product, of the fine
- * pass beside a core's dot products, and of the selection of the largest weights. One core, CPU time, best of three. */
+/* bench_expectation [SIZE]: measures three rates: the coarse pass (a matrix product) beside the bare product, the fine
+ * pass beside a core's dot products, and the selection of the largest weights. One core, CPU time, best of three. */
 #include <cblas.h>
 #include <math.h>
 #include <stdint.h>

@@ -1,12 +1,13 @@
-/* What the harness costs around a stage: items through load, process and store, with the lanes' own counters beside.
+/* Measures the overhead of the harness around a stage: items through load, process and store, beside the lanes' own
+ * counters.
  *
  *   bench_lanes [ITEMS [MIB [PROCESS_MS [STORE_MS]]]]
  *
- * nothing    a stage that does nothing, ledger in memory (as on files) and on disk (as in a pipeline): floor 0
- * star       as nothing, and store writes a STAR file of 300 picks, synced and renamed
+ * nothing    the stage does nothing; ledger in memory (as on files) and on disk (as in a pipeline): floor 0
+ * star       the same, but store writes a STAR file of 300 picks, synced and renamed
  * picker     load reads a float MRC of MIB MiB from the page cache, process waits PROCESS_MS as for a GPU, store
  *            computes for STORE_MS and writes the STAR file: floor is the slowest of the three
- * TMPDIR says where the files lie. */
+ * TMPDIR sets where the files lie. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +102,7 @@ static const struct stage_descriptor bench = {
     .param_count = sizeof table / sizeof *table,
     .params_size = sizeof(struct bench_params),
     .lane_size = sizeof(struct image),
-    /* As beside a device. */
+    /* As for a stage on a device. */
     .lanes = 7,
     .load_threads = 3,
     .store_threads = 3,

@@ -1,5 +1,5 @@
-/* Time of picking one micrograph beside its floor: the inverse transforms, templates × rotations of them, spread over
- * the threads. bench_picker [SIZE PIXEL_SIZE TEMPLATES THREADS]: by default two micrographs of the usual sizes. */
+/* Times the picking of one micrograph beside its floor: the inverse transforms, templates × rotations of them, spread
+ * over the threads. bench_picker [SIZE PIXEL_SIZE TEMPLATES THREADS]: by default two micrographs of the usual sizes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "common/fft.h"
 #include "common/memory.h"
 #include "stages/lowpass-picker/choose.h"
+#include "stages/lowpass-picker/lowpass_picker.h"
 
 enum { BOX = 64, REPEATS = 3, CHOICES = 30 };
 
@@ -17,7 +18,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of one inverse transform on one thread, the best of many. */
+/* Returns the time (s) of one inverse transform on one thread, the best of many. */
 static double transform_time(int work) {
     struct fft_plan *plan = NULL;
     struct fft_options options = {.rank = 2, .shape = {work, work}, .direction = FFT_INVERSE};
@@ -46,12 +47,12 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     }
     for (int i = 0; i < size * size; i++)
         micrograph[i] = (float)rand() / (float)RAND_MAX;
-    struct picker_settings settings = {.method = PICKER_TEMPLATE,
+    struct lowpass_picker_options options = {.diameter = 130, .lowpass = 20, .angle_step = 5, .invert = true};
+    struct lowpass_picker_task task = {.options = &options,
+                                       .method = PICKER_TEMPLATE,
+                                       .nx = size,
+                                       .ny = size,
                                        .pixel_size = pixel_size,
-                                       .diameter = 130,
-                                       .lowpass = 20,
-                                       .angle_step = 5,
-                                       .invert = true,
                                        .threads = threads};
     struct pick_rules rules = {.threshold = NAN,
                                .min_distance = NAN,
@@ -62,7 +63,7 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     struct pick_maps maps = {0};
     struct pick_scratch scratch = {0};
     struct picker_templates set = {.data = stack, .box = BOX, .count = templates, .pixel_size = 3};
-    struct picker *picker = NULL;
+    struct lowpass_picker *picker = NULL;
     struct pick_list picks = {0};
     struct err err = {0};
     struct ctf ctf = {.defocus_u = 15000,
@@ -72,11 +73,11 @@ static int bench(int size, double pixel_size, int templates, int threads) {
                       .amplitude_contrast = 0.1,
                       .scale = 1};
     double start = now(), best = INFINITY;
-    enum status status = picker_create(&settings, &set, size, size, &picker, &err);
+    enum status status = lowpass_picker_create(&task, &set, &picker, &err);
     double create = now() - start, choice = INFINITY;
     for (int i = 0; i < REPEATS && status == STATUS_OK; i++) {
         start = now();
-        status = picker_search(picker, &input, &ctf, 1, &maps, &err);
+        status = lowpass_picker_search(picker, &input, &ctf, 1, &maps, &err);
         best = fmin(best, now() - start);
         for (int k = 0; k < CHOICES && status == STATUS_OK; k++) {
             start = now();
@@ -97,7 +98,7 @@ static int bench(int size, double pixel_size, int templates, int threads) {
     search_maps_clear(&maps.maps);
     pick_scratch_destroy(&scratch);
     pick_list_destroy(&picks);
-    picker_destroy(&picker);
+    lowpass_picker_destroy(&picker);
     free(stack);
     free(micrograph);
     return status == STATUS_OK ? 0 : 1;

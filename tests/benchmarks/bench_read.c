@@ -1,9 +1,9 @@
-/* Reading micrographs from the page cache, for each mode of MRC, beside a memcpy of the same bytes.
+/* Times the reading of micrographs from the page cache, for each mode of MRC, beside a memcpy of the same bytes.
  *
  *   bench_read [SIDE [REPEATS]]
  *
- * image_read into memory that is kept, as a lane's is: GB/s are those of the float32 pixels that come out; the floor is
- * memcpy of what lies in the file (float32: of 4 bytes a pixel), the best of REPEATS. TMPDIR says where the files lie. */
+ * image_read reads into memory that is kept, like a lane's. GB/s count the float32 pixels of the result. The floor is
+ * memcpy of the bytes in the file (float32: 4 bytes a pixel), the best of REPEATS. TMPDIR sets where the files lie. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Files of a refinement's iteration: bench_refiner_files FOLDER [PARTICLES [BOX]]. The table of particles as its columns
- * come from a source of a dozen columns: filling it, and writing it; the floor is a plain write and sync of as many
- * bytes. Then a map and its picture. */
+/* Times the files of an iteration of refinement: bench_refiner_files FOLDER [PARTICLES [BOX]]. First the table of
+ * particles, from a source of a dozen columns: filling it, and writing it. The floor is a plain write and sync of as
+ * many bytes. Then a map and its picture. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #include "common/device.h"
 #include "common/fft.h"
 #include "common/memory.h"
-#include "kernels/search/search_cuda.h"
 #include "kernels/search/search_private.h"
+#include "tests/benchmarks/search_times.h"
 
 enum { BOX = 160, TEMPLATES = 8, ROTATIONS = 72 };
 
@@ -69,7 +69,7 @@ static enum status make(struct bench *b, const struct device *device, int size, 
     return STATUS_OK;
 }
 
-/* Median of several runs, s, from host memory or from the device's. */
+/* Returns the median of several runs (s), from host memory or from the device's. */
 static enum status time_search(struct bench *b, struct search *search, const struct search_input *input, int runs,
                                double *ret_seconds) {
     struct search_maps maps = {0};
@@ -114,24 +114,23 @@ static enum status bench_whole(struct bench *b, int runs) {
     return status;
 }
 
-#ifdef ICESTREAM_HAVE_CUDA
 static enum status bench_parts(struct bench *b, bool cufft, int runs) {
-    struct search_cuda *search = NULL;
+    struct search *search = NULL;
     struct search_maps maps = {0};
     struct search_times t = {0};
     struct search_input input = {.host = b->micrograph};
     const struct search_options *o = &b->options;
     int transforms = o->count * o->rotations;
-    TRY(search_cuda_create_as(o, b->templates, cufft, 0, &search, &b->err));
-    enum status status = search_maps_shape(&o->device, o->work, o->count, false, &maps, &b->err);
-    if (status == STATUS_OK) status = search_cuda_run(search, &input, &b->ctf, 1, &maps, &b->err);
-    if (status == STATUS_OK) status = search_cuda_times(search, runs, &t, &b->err);
+    struct search_tuning tuning = {.cufft = cufft};
+    TRY(search_create_as(o, b->templates, &tuning, &search, &b->err));
+    enum status status = search_run(search, &input, &b->ctf, 1, &maps, &b->err);
+    if (status == STATUS_OK) status = search_times_measure(search, runs, &t, &b->err);
     if (status == STATUS_OK)
         printf("  %s: prepare %.3f ms, terms %.3f, correlate %.3f (%.2f us each), scores %.3f; bare cuFFT %.3f "
                "(%.2f us each, %d at a time); ratio %.2f\n",
                cufft ? "through cuFFT" : "as it runs", t.prepare, t.terms, t.correlate, 1e3 * t.correlate / transforms,
                t.score, t.transforms, 1e3 * t.transforms / transforms, t.batch, t.correlate / t.transforms);
-    search_cuda_destroy(&search);
+    search_destroy(&search);
     search_maps_clear(&maps);
     return status;
 }
@@ -140,14 +139,8 @@ static enum status bench_cuda(struct bench *b, int runs) {
     TRY(bench_parts(b, false, runs));
     return bench_parts(b, true, runs);
 }
-#else
-static enum status bench_cuda(struct bench *b, int runs) {
-    (void)b, (void)runs;
-    return STATUS_UNSUPPORTED;
-}
-#endif
 
-/* The bare transforms on as many threads, each with its own. */
+/* Times the bare transforms on as many threads, each with its own. */
 static enum status bench_cpu(struct bench *b) {
     const struct search_options *o = &b->options;
     struct fft_plan *plan = NULL;

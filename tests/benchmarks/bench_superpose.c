@@ -1,10 +1,10 @@
-/* Times of all pairs of an ensemble, best of three, beside the floor: half of the product X Xᵀ by OpenBLAS with as many
- * threads on a CPU, at 67 TFLOP/s on a CUDA device.
+/* Times all pairs of an ensemble, the best of three, beside the floor: half of the product X Xᵀ, by OpenBLAS with as
+ * many threads on a CPU, at 67 TFLOP/s on a CUDA device.
  *
  *   bench_superpose [DEVICE [COUNT ATOMS THREADS [XYZ RMSD]]]
  *
- * XYZ: float [COUNT][ATOMS][3] in Å to read instead of random structures; RMSD: a file that the upper triangle is
- * written to. By default on the first CUDA device, else the CPU, 1000 structures of 500 atoms, two threads. */
+ * XYZ: a file of float [COUNT][ATOMS][3] in Å, which replaces random structures. RMSD: the file that gets the upper
+ * triangle. Default: the first CUDA device, else the CPU; 1000 structures of 500 atoms, two threads. */
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@
 #include "common/device.h"
 #include "common/memory.h"
 #include "kernels/superpose/superpose_private.h"
+#include "tests/benchmarks/superpose_times.h"
 
 static double read_clock(clockid_t clock) {
     struct timespec t;
@@ -22,7 +23,7 @@ static double read_clock(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds on the wall, and of all threads. */
+/* Wall time, and processor time of all threads (s). */
 struct lap {
     double wall, cpu;
 };
@@ -53,6 +54,13 @@ static void randomise(struct bench *b) {
     }
 }
 
+static enum status print_device_times(struct superpose *s, struct err *err) {
+    float ms[2] = {0};
+    TRY(superpose_times(s, 3, ms, err));
+    printf("%.3f ms of the device, %.3f of them the product\n", ms[0], ms[1]);
+    return STATUS_OK;
+}
+
 static enum status run(struct bench *b, struct err *err) {
     struct superpose *s = NULL;
     struct lap t = start();
@@ -68,11 +76,7 @@ static enum status run(struct bench *b, struct err *err) {
     t = start();
     if (status == STATUS_OK) status = superpose_row(s, b->count - 1, row, err);
     b->row = less(b->row, since(t));
-    float ms[2];
-    if (status == STATUS_OK && b->options.device.kind == DEVICE_CUDA) {
-        status = superpose_times(s, 3, ms, err);
-        if (status == STATUS_OK) printf("%.3f ms of the device, %.3f of them the product\n", ms[0], ms[1]);
-    }
+    if (status == STATUS_OK && b->options.device.kind == DEVICE_CUDA) status = print_device_times(s, err);
     superpose_destroy(&s);
     return status;
 }

@@ -1,14 +1,12 @@
-/* Time and memory of the texture features of one image, beside the floor, what the paper took, and on a CPU what
- * independent copies reach.
+/* Measures time and memory of the texture features of one image, beside the floor and the paper's time. On a CPU, also
+ * the speed of independent copies.
  *
  *   bench_texture [DEVICE [IMAGES THREADS [DIAMETER STRIDE]]]
  *
- * By default on the first CUDA device, else the CPU; 1 image (CUDA: 32), 1 thread, 200 px, stride 1. Images are random
- * fields of four grain sizes, by turns: sparse matrices and full ones.
- *
- * Floor: the pairs that leave or enter a window and the few instructions that each cannot do without, at one retired
- * instruction in a quarter of a cycle of 3 GHz (CPU), or one warp's instruction in each of the four schedulers of a
- * multiprocessor (CUDA). */
+ * Default: the first CUDA device, else the CPU; 1 image (CUDA: 32), 1 thread, 200 px, stride 1. Images are random
+ * fields of four grain sizes in turn, which give sparse and full matrices. Floor: the pairs that leave or enter a
+ * window, at the few instructions that each needs. One instruction takes a quarter of a cycle of 3 GHz (CPU); on CUDA
+ * each of a multiprocessor's four schedulers retires one warp's instruction per cycle. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +27,7 @@ static double uniform(void) {
     return ((double)(seed >> 40) + 0.5) * 0x1p-24;
 }
 
-/* White noise averaged over `grain` px, its own noise on top. */
+/* Makes white noise averaged over `grain` px, with white noise on top. */
 static void make_image(uint8_t *image, int grain) {
     static float field[SIDE + 16][SIDE + 16];
     for (int y = 0; y < SIDE + 16; y++)
@@ -52,7 +50,7 @@ static double cpu_time(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Pairs that leave or enter in all, were nothing built anew. */
+/* Returns the number of pairs that leave or enter if no window is built anew. */
 static double count_pairs(const struct texture_geometry *g) {
     double pairs = 0;
     for (int d = 0; d < g->first[TEXTURE_LENGTHS + 1]; d++) {
@@ -70,7 +68,7 @@ static void report(const struct texture *t, int images, double wall, double cpu)
     bool cuda = g->options.device.kind == DEVICE_CUDA;
     printf("%d px, %d displacements, %.1f million matrices, %.2f billion pairs that leave or enter\n", g->pixels,
            texture_displacements(t), matrices / 1e6, pairs / 1e9);
-    /* A pair: two levels, five counts read and written, and eight numbers of tables added. */
+    /* Each pair needs 28 instructions: two levels, five counts read and written, and eight numbers of tables added. */
     double floor = cuda ? pairs * 28 / 32 / (132 * 4 * 1.98e9) : pairs * 28 / (4 * 3e9);
     printf("an image: %.4f s wall, %.4f s CPU; %.2f ns a pair, %.1f ns a matrix; floor %.4f s, ratio %.1f\n",
            wall / images, cpu / images, wall / images / pairs * 1e9, wall / images / matrices * 1e9, floor,

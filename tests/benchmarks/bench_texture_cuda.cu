@@ -1,14 +1,14 @@
-/* Times of the parts of texture on a CUDA device: for each number of levels, the windows that slide and the features.
- * Milliseconds of the device, the least of three, over all displacements, beside floors: pairs that leave or enter, at
- * 32 of a warp's 110 instructions a pair (4 schedulers, 1.98 GHz); records, written and read at 4.8 TB/s.
+/* Times the parts of texture on a CUDA device: for each number of levels, the sliding windows and the features.
+ * Milliseconds of the device, the least of three, over all displacements. Floors: pairs that leave or enter, at 32 of a
+ * warp's 110 instructions a pair (4 schedulers, 1.98 GHz); records, written and read at 4.8 TB/s.
  *
  *   bench_texture_cuda [STRIDE] */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/texture/texture_device.cuh"
+#include "kernels/texture/texture.cuh"
 
-/* Instructions of the four roles in all, loads of pixels included, as nvdisasm shows them. */
+/* Instructions of the four roles together, including loads of pixels, counted with nvdisasm. */
 static const double INSTRUCTIONS = 110;
 
 struct parts {

@@ -1,4 +1,4 @@
-/* Time of tomograms beside the arithmetic floor, and the bytes of the matrices (paper 002, Figure 7).
+/* Times tomograms beside the arithmetic floor, and prints the bytes of the matrices (paper 002, Figure 7).
  *
  *   bench_tomography table
  *   bench_tomography SET [DEVICES [SLABS [THREADS [ITERATIONS [MATRIX [BASIS [METHOD]]]]]]]
@@ -79,7 +79,7 @@ static const char *const MATRICES[] = {"auto", "on-the-fly", "ellr", "blob-ellr"
 static const char *const BASES[] = {"blob", "linear", "voxel"};
 static const char *const METHODS[] = {"sirt", "wbp"};
 
-/* Multiply-adds a second of one core: a product of matrices, best of five. */
+/* Returns multiply-adds per second of one core: a product of matrices, the best of five. */
 static double core_rate(void) {
     enum { SIZE = 1024 };
     float *m = mem_aligned((size_t)3 * SIZE * SIZE, sizeof *m);
@@ -102,7 +102,7 @@ static void print(const struct set *s, const struct tomography_options *o, const
                                                           (o->basis == TOMOGRAPHY_BLOB     ? 8
                                                            : o->basis == TOMOGRAPHY_LINEAR ? 4
                                                                                            : 2);
-    /* The start is a back-projection of its own. */
+    /* The start costs one back-projection. */
     double total = o->method == TOMOGRAPHY_WBP ? voxels * s->tilts * 2 : adds * (2 * r->iterations + 1);
     bool cpu = o->devices[0].kind == DEVICE_CPU;
     double rate = cpu ? core_rate() : 0;

@@ -1,13 +1,12 @@
-/* Tomograms on CUDA devices: time beside the floor for each form of the matrix, what the parts of an iteration take,
- * and how slabs on several devices do, with the exchange overlapped and without (paper 002, Figures 5, 6 and 7, Table
- * 1).
+/* Times tomograms on CUDA devices (paper 002, Figures 5, 6 and 7, Table 1): each form of the matrix beside the floor,
+ * the parts of an iteration, and slabs on several devices, with the exchange overlapped and without.
  *
  *   bench_tomography_cuda parts|matrices|devices SET [ITERATIONS [MATRIX [REPEATS]]]
  *
- * SET: small, medium, large, or TILTSxNXxNYxNZ. From page-locked host memory to page-locked host memory, best of
- * REPEATS (3), which take turns with what they are compared to, with the plan apart, beside 8 multiply-adds a voxel and
- * tilt each way at 26e12 a second. Each iteration asks whether to go on, as the stage does: the host waits for it.
- * `devices`: ITERATIONS, or the paper's 1, 5, 10 and 25. */
+ * SET: small, medium, large, or TILTSxNXxNYxNZ. Times are from page-locked host memory to page-locked host memory, the
+ * best of REPEATS (3); runs that are compared take turns. The plan is timed apart. Floor: 8 multiply-adds a voxel and
+ * tilt each way at 26e12 a second. Each iteration asks whether to continue, as the stage does, so the host waits for
+ * it. `devices`: ITERATIONS, or the paper's 1, 5, 10 and 25. */
 #include <cuda_runtime.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -93,10 +92,10 @@ static enum status prepare(struct bench *b, const char *name, struct err *err) {
     return STATUS_OK;
 }
 
-/* What is compared: a plan, and its best run. */
+/* One of the plans that are compared, with its best run. */
 struct entrant {
     struct tomography *plan;
-    double making, best, seconds; /* of the plan; of its best and its latest run */
+    double making, best, seconds; /* s: to make the plan; its best run; its latest run */
 };
 
 static enum status enter(const struct bench *b, struct entrant *e, struct err *err) {
@@ -137,7 +136,7 @@ static enum status matrices(struct bench *b, struct err *err) {
 
 enum { ONE, TURNS, OVERLAPPED, ENTRANTS };
 
-/* Ratios of runs that followed each other: the machine is as fast for one as for the other. */
+/* Ratios of consecutive runs, so that the machine is equally fast for both. */
 struct ratio {
     double least, most;
 };
@@ -157,7 +156,7 @@ static enum status race_all(const struct bench *b, struct entrant *e, struct rat
     return STATUS_OK;
 }
 
-/* paper: of PAPER_ITERATIONS, or -1. */
+/* paper: index into PAPER_ITERATIONS, or -1. */
 static enum status time_devices(struct bench *b, int several, int paper, struct err *err) {
     struct entrant e[ENTRANTS] = {{NULL}};
     struct ratio against_one = {0, 0}, against_turns = {0, 0};

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """crystal_threads.py [--bin DIR] [--stride N] [--diameter N] [--rounds N]
 
-icestream-crystal-scorer on one painted drop, all features kept, on the CPU: two threads on one image against two copies
-of the program with a thread each on an image each, by turns, and the medians. By the clock, which other load disturbs,
-and by processor time, which tells what is computed twice but not who waits for whom. 1 would be two threads that lose
-nothing."""
+Times icestream-crystal-scorer on one painted drop, with all features, on the CPU. Two threads on one image are compared
+with two copies of the program that have one thread and one image each, in turns. Prints medians by the clock and by
+processor time. Other load disturbs the clock; processor time shows work done twice, but not waiting. Two threads that
+lose nothing would give 1."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ subprocess.run(
 
 
 def run(copies, threads):
-    """Seconds by the clock, and of processors, until `copies` programs have each done an image."""
+    """Returns seconds by the clock, and of processors, until `copies` programs have each done an image."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
     words = [
         "--i",
@@ -51,7 +51,7 @@ def run(copies, threads):
         )
         for i in range(copies)
     ]
-    if any([program.wait() for program in running]):  # a list: all are waited for
+    if any([program.wait() for program in running]):  # a list, so that all are waited for
         raise SystemExit("icestream-crystal-scorer failed")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.time() - begun, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

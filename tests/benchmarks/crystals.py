@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """crystals.py [--bin DIR] [--work DIR] [--each N] [--stride N] [--device D] [--threads N] [--compare N]
 
-How well made-up drops (icestream-simulate-drops, 11 outcomes) are told apart: cross-validated for statistics of grey
-levels alone, for all but texture, and for all features; then the last model on as many drops that were made of another
-seed. Prints the confusion matrix beside the paper's table, whose images are others. --compare N scores N of each
-outcome on the CPU and on the device and counts how many outcomes differ. Needs Python's standard library alone;
-without a GPU texture at stride 8 takes about 1.7 s a core and image."""
+Measures how well outcomes of simulated drops (icestream-simulate-drops, 11 outcomes) are told apart. Cross-validates
+models on statistics of grey levels alone, on all features but texture, and on all features. Then tests the last model
+on as many drops made with another seed. Prints the confusion matrix beside the paper's table, which is for other
+images. --compare N scores N of each outcome on the CPU and on the device and counts how many outcomes differ. Needs
+only Python's standard library. Without a GPU, texture at stride 8 takes about 1.7 s a core and image."""
 
 import argparse
 import csv

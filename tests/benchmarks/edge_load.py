@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""What one edge carries: a source and a stage that do nothing, two processes, acknowledgements and ledgers on.
+"""Measures what one edge carries: a source and a stage that do nothing, two processes, with acknowledgements and
+ledgers.
 
 usage: edge_load.py rate|latency [--items N] [--folder DIR]… [--build build/cpu]
 
-rate: items a second, from the first item that is seen to the last that is struck off the source's outbox.
-latency: one item at a time into an idle edge: from its place in the outbox to the claim at the receiver, and to the
-moment when its acknowledgement is written down, with the disk's fsync time beside."""
+rate: items a second, from the first item that the receiver sees to the last that is struck off the source's outbox.
+latency: one item at a time into an idle edge. Times from its place in the outbox to the claim at the receiver, and to
+the moment when its acknowledgement is written down, beside the disk's fsync time."""
 
 import argparse
 import json
@@ -78,7 +79,7 @@ def percentile(values, p):
 
 
 def floors(build, folder):
-    """Rates of SQLite and ZeroMQ alone, and the disk's time, as bench_edge finds them there."""
+    """Returns the rates of SQLite and ZeroMQ alone, and the disk's time, from bench_edge."""
     text = subprocess.run([f"{build}/tests/bench_edge", folder], check=True, capture_output=True, text=True).stdout
     found = json.loads(text)
     found["fsync"] = f"fsync {found['fsync_ms']:.2f} ms (99 %: {found['fsync_99_ms']:.2f})"
@@ -118,7 +119,7 @@ def latency(args, folder):
     edge.wait()
     sent = {i: (a, b) for i, a, b in edge.rows("source", "SELECT id, time_sent, acknowledged FROM outbox")}
     seen = dict(edge.rows("sink", "SELECT id, time_seen FROM items"))
-    # Before the two processes have found each other the edge is not idle, it is not there.
+    # Before the two processes are connected, the edge does not exist yet.
     joined = min(b for _, b in sent.values())
     sent = {i: times for i, times in sent.items() if times[0] > joined}
     there = [1000 * (seen[i] - a) for i, (a, _) in sent.items()]

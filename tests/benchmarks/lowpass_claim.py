@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""The claim that a low-pass costs no particles: recall, false discovery rate and time of picking simulated micrographs
-without a low-pass and with several, at the same threshold rule for all.
+"""Tests the claim that a low-pass costs no particles. Picks simulated micrographs without a low-pass and with several,
+by the same threshold rule. Compares recall, false discovery rate and time.
 
-  lowpass_claim.py [--micrographs 8] [--snr 0.007] [--lowpass 0 5 10 15 20] [--threshold 0.25]
+lowpass_claim.py [--micrographs 8] [--snr 0.007] [--lowpass 0 5 10 15 20] [--threshold 0.25]
 
-Prints a table in Markdown and fails where the last low-pass finds less, or more that is false, than none. The simulator
-paints a made-up protein under a CTF with shot noise and the structure of ice; templates are projections of its own map,
-which are not the views on the micrographs. A pick within 0.35 of the diameter of a centre is right, one to one, nearest
-first. The best F1 is that of the best of all thresholds, so that a shift of the scale of figures of merit, which
-depends on what the low-pass leaves of a template's power, is told from worse picking."""
+Prints a table in Markdown. Fails when the last low-pass finds fewer particles, or more false ones, than no low-pass.
+The simulator paints a simulated protein under a CTF with shot noise and the structure of ice. Templates are projections
+of its own map, in other views than those on the micrographs. A pick within 0.35 of the diameter of a centre is right,
+one to one, nearest first. The best F1 is the highest of all thresholds. It separates worse picking from a mere shift of
+the scale of figures of merit, which depends on how much of a template's power the low-pass keeps."""
 
 import argparse
 import math
@@ -38,7 +38,7 @@ def table(path, *names):
 
 
 def right(picks, truth, tolerance):
-    """Which picks are right."""
+    """Returns which picks are right."""
     found_by = np.zeros(len(picks), bool)
     if not len(picks):
         return found_by
@@ -60,7 +60,7 @@ def user_seconds():
 
 
 def score(options, folder, lowpass):
-    """Picks, particles, recall, false discovery rate, best F1 and the seconds of CPU of a micrograph."""
+    """Returns picks, particles, recall, false discovery rate, best F1 and the seconds of CPU of a micrograph."""
     output, numeric = f"{folder}/picks-{lowpass:g}", options.threshold != "auto"
     before = user_seconds()
     subprocess.run(
@@ -180,7 +180,7 @@ def main():
                 f"{best:.3f} | {seconds:.2f} |",
                 flush=True,
             )
-    # Two standard deviations of a difference of shares of the same particles, of which one in fifty changes sides.
+    # Two standard deviations of a difference of shares. The particles are the same, and one in fifty changes sides.
     slack = 2 * math.sqrt(0.02 / rows[0][1])
     first, last = rows[0], rows[-1]
     worse = last[2] < first[2] - slack or last[3] > first[3] + slack or last[4] < first[4] - slack

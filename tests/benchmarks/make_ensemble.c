@@ -1,8 +1,9 @@
-/* A made-up ensemble for timing icestream-superposer, and what differs between two results.
+/* Makes a simulated ensemble for timing icestream-superposer, and compares two results.
  *   make_ensemble FOLDER STRUCTURES ATOMS SHAPES NOISE   writes FOLDER/top.pdb and FOLDER/frames.dcd (alpha carbons)
- *   make_ensemble --compare A.npy B.npy                  largest difference of two arrays of float32; exit 1 above
- * 0.005 SHAPES random coils that fit a radius of gyration of 20 Å; a structure is one of them, with noise (Å) on each
- * atom, put anywhere. 100 shapes make 1 % of the pairs alike. */
+ *   make_ensemble --compare A.npy B.npy                  prints the largest difference of two arrays of float32;
+ *                                                        exits with 1 above 0.005
+ * SHAPES: number of random coils, which fit a radius of gyration of 20 Å. Each structure is one of the coils, with
+ * noise (Å) on each atom, in a random place. With 100 shapes, 1 % of the pairs are alike. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,15 @@
-/* Particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP [JUNK]]]]]]]
+/* Makes particles for refinement benchmarks: make_particles FOLDER [COUNT [BOX [PIXEL [SNR [SEED [WIDTH|MAP
+ * [JUNK]]]]]]]
  *
- * The structure is a chain of 12,000 Gaussian atoms that wanders inside an ellipsoid of about a ribosomal subunit's size,
- * so that there is no symmetry. An atom's WIDTH, 2.2 Å, damps its detail like a B factor of 380 Å²: the signal ends at
- * about 9 Å. With 1.2 (110 Å²) there is signal beyond 6 Å. Or the structure is that of a MAP of the same box. SNR 0: only
- * noise. Poses are uniform, shifts Gaussian of 3 px, defocus 1 to 2.5 µm with some astigmatism, B factor 60 Å², white
- * noise; SNR is that before the CTF. About a share JUNK of them (0) is junk: half of that shows another chain, half
- * nothing. In FOLDER: truth.mrc, particles.mrcs, particles.star (no poses in it), truth.star (poses; class 1, of junk 2
- * where it shows the other chain, 3 where nothing). It says how well the maps of class 1 at the true poses resolve. */
+ * The structure is a chain of 12,000 Gaussian atoms inside an ellipsoid of about the size of a ribosomal subunit,
+ * without symmetry. Or it is a MAP of the same box. An atom's WIDTH of 2.2 Å damps its detail like a B factor of 380
+ * Å²: the signal ends at about 9 Å. With 1.2 (110 Å²) there is signal beyond 6 Å.
+ * Poses are uniform, shifts Gaussian of 3 px, defocus 1 to 2.5 µm with some astigmatism, B factor 60 Å², white noise.
+ * SNR is the value before the CTF; SNR 0: only noise. About a share JUNK (0) of the particles is junk: half of them
+ * show another chain, half nothing.
+ * FOLDER gets truth.mrc, particles.mrcs, particles.star (without poses) and truth.star (poses; class 1 are good
+ * particles, 2 junk with the other chain, 3 junk with nothing). Prints the resolution of maps of class 1 at the true
+ * poses. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,10 +39,10 @@ struct simulation {
     const char *structure;          /* a map's path, or NULL */
     uint64_t seed;
     float *map;
-    struct projector *projectors[NOTHING]; /* by kind */
+    struct projector *projectors[NOTHING]; /* indexed by kind */
     struct fourier_pixels pixels;
     struct fft_plan *inverse;
-    double noise; /* deviation, on the scale of the projections */
+    double noise; /* standard deviation, on the scale of the projections */
 };
 
 struct pose {
@@ -94,7 +97,7 @@ static void make_map(struct simulation *s, float *map) {
     }
 }
 
-/* From the list to the half plane, the phase origin back to the corner. */
+/* Copies from the list to the half plane, with the phase origin moved back to the corner. */
 static void to_half_plane(const struct fourier_pixels *p, const float *list, float *half) {
     int columns = p->box / 2 + 1;
     memset(half, 0, 2 * (size_t)p->box * (size_t)columns * sizeof *half);
@@ -148,7 +151,7 @@ static void make_image(const struct simulation *s, const struct pose *p, uint64_
         memset(slice, 0, 2 * n * sizeof *slice);
     else
         projector_slices(s->projectors[p->kind], pixels, pixels->count, 1, matrix, 1, slice);
-    /* Origins are what centres the image: the content lies at minus them. */
+    /* Origins are shifts that centre the image: the content lies at minus the origin. */
     fourier_pixels_shift(pixels, pixels->count, slice, -p->shift[0], -p->shift[1], shifted);
     ctf_at(&p->ctf, s->box, s->pixel, pixels->count, pixels->kx, pixels->ky, ctf);
     for (int i = 0; i < pixels->count && !plain; i++) {
@@ -216,7 +219,7 @@ static void prepare(struct simulation *s, const char *folder) {
     die(fft_create(&options, &s->inverse, &err), &err);
 }
 
-/* After all else that is random, which stays the same. */
+/* Call after all other random numbers are drawn, so that they stay the same. */
 static void choose_junk(struct simulation *s, struct pose *poses) {
     struct err err = {0};
     size_t box = (size_t)s->box;
@@ -236,7 +239,7 @@ static float *space_new(size_t count) {
     return space;
 }
 
-/* The deviation of white noise that a signal of mean variance v drowns in: √(v / SNR). */
+/* Sets the standard deviation of white noise for a signal of mean variance v: √(v / SNR). */
 static void find_noise(struct simulation *s, const struct pose *poses, float *space, float *half, float *image) {
     int pixels = s->box * s->box;
     double variance = 0;

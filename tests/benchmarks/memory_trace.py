@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""The top of a device's memory, operation by operation (paper 001, Figure 9), as text: memory_trace.py FILE.csv
-[COLUMNS] [ROWS], of what the refiner writes with memory_trace (run_itNNN_memory.csv)."""
+"""Draws the top of a device's memory as text, operation by operation (paper 001, Figure 9).
+
+memory_trace.py FILE.csv [COLUMNS] [ROWS]
+
+The refiner writes FILE.csv when memory_trace is set (run_itNNN_memory.csv)."""
 
 import csv
 import sys
@@ -13,7 +16,7 @@ def main():
         steps = list(csv.DictReader(f))
     tops = [int(s['top']) for s in steps]
     most = max(tops)
-    # Several operations to a column: the highest and the lowest of them.
+    # Each column covers several operations: their highest and lowest top.
     width = max(1, -(-len(tops) // columns))
     high = [max(tops[i : i + width]) for i in range(0, len(tops), width)]
     low = [min(tops[i : i + width]) for i in range(0, len(tops), width)]

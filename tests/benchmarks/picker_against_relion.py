@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""Time of template picking a micrograph, against relion_autopick 3.1.3 and against two copies of itself, on the CPU.
+"""Times template picking of a micrograph on the CPU, against relion_autopick 3.1.3 and against two copies of itself.
 
-  picker_against_relion.py [--size 4096] [--pixel-size 1.62] [--templates 8] [--angle-step 5] [--relion-micrographs 1]
+picker_against_relion.py [--size 4096] [--pixel-size 1.62] [--templates 8] [--angle-step 5] [--relion-micrographs 1]
 
-One thread: N and 2N micrographs are timed with each program and the difference divided by N, so that what is done once
-(reading templates, plans, rotated transforms) is left out on both sides; runs of the two are interleaved, and the
-best of --repeats counts, in seconds of CPU, which a machine that is shared with other work disturbs least; the wall's
-stand beside them. Two threads: micrographs a second of one process with two threads, against two processes of one
-thread at the same time, again by differences. Fails below 12 x and 0.9 x. Pictures are not drawn, as RELION draws
-none."""
+One thread: N and 2N micrographs are timed with each program, and the difference is divided by N. So work that is done
+once (reading templates, plans, rotated transforms) is left out on both sides. Runs of the two programs alternate, and
+the best of --repeats counts. CPU seconds decide, because other work on a shared machine disturbs them least; wall times
+are printed too.
+Two threads: micrographs a second of one process with two threads, against two processes of one thread at the same time,
+again by differences.
+Fails below 12 x and 0.9 x. icestream draws no pictures here, because RELION draws none."""
 
 import argparse
 import os
@@ -57,8 +58,8 @@ _rlnDefocusAngle
 
 
 def simulate(options, folder):
-    """Two simulated micrographs under as many names as are wanted (how fast they are picked does not hang on what is on
-    them), and their templates."""
+    """Makes two simulated micrographs under as many names as needed, and their templates. The time to pick does not
+    depend on the content."""
     box = 2 * round(0.5 * 1.6 * DIAMETER / options.pixel_size)
     subprocess.run(
         [
@@ -160,7 +161,7 @@ def relion_command(options, folder, count):
 
 
 def timed(folder, *commands):
-    """Seconds on the wall until all are done that were started at once, and seconds of CPU."""
+    """Starts commands at once. Returns wall seconds until all are done, and seconds of CPU."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     running = [subprocess.Popen(c, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in commands]
@@ -179,7 +180,7 @@ def best(times, kind):
 
 
 def each(short, long, count, kind):
-    """Seconds a micrograph from the best times of N and 2N."""
+    """Returns seconds per micrograph from the best times of N and 2N."""
     return (best(long, kind) - best(short, kind)) / count
 
 

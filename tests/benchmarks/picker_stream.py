@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A session of micrographs from page cache to STAR files through icestream-lowpass-picker: time of each, beside the
-slowest of its parts. Reads nothing but its own simulated input.
+"""Times icestream-lowpass-picker on a session of micrographs, from page cache to STAR files: time of each, beside the
+slowest of its parts. Reads only its own simulated input.
 
-  picker_stream.py [--count 200] [--size 4096] [--pixel 1.62] [--lowpass 20] [--device auto] [--ctf 1] [-- OPTION...]
+picker_stream.py [--count 200] [--size 4096] [--pixel 1.62] [--lowpass 20] [--device auto] [--ctf 1] [-- OPTION...]
 
-Micrographs are noise with dark lopsided particles; --distinct of them are drawn, the rest are links to these (each is
-read as a file of its own). Templates: eight, 5 degree steps. Needs numpy."""
+Micrographs are noise with dark lopsided particles. --distinct of them are drawn; the rest are links to these (each is
+read as a separate file). Templates: eight, in steps of 5 degrees. Needs numpy."""
 
 import argparse
 import os
@@ -78,7 +78,7 @@ try:
             "_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n_rlnDefocusV\n_rlnDefocusAngle\n"
         )
         star.writelines(f"{folder}/mic{i:04d}.mrc 1 {12000 + 40 * i} {11800 + 40 * i} 20\n" for i in range(a.count))
-    for i in range(min(a.distinct, a.count)):  # into the page cache
+    for i in range(min(a.distinct, a.count)):  # reads the file into the page cache
         with open(f"{folder}/mic{i:04d}.mrc", "rb") as file:
             while file.read(1 << 26):
                 pass

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Refinement and classification beside RELION's programs, on the same particles, references, ranges and steps: what
-they find, and the time it takes them.
+"""Compares refinement and classification with RELION's programs, on the same particles, references, ranges and steps:
+results and time.
 
   refine_against_relion.py WORK [--parts apoferritin,simulated,noise,classes,finer_classes,averages] [--threads 2]
 
@@ -12,9 +12,9 @@ classes:     200 particles each (SNR 0.3) of two structures, 3-D classification 
 finer_classes: the same at order 2, 7.5° in steps of the second pass, five iterations.
 averages:    the same particles, 2-D classification.
 
-Everything is kept in WORK; what has run is not run again (delete WORK/PART/relion or WORK/PART/icestream). Tables in
-Markdown. CPU time is user and system time of all processes: on a machine that others use as well it says more than the
-clock, which is printed too."""
+All files are kept in WORK. Finished runs are not repeated (delete WORK/PART/relion or WORK/PART/icestream to run
+again). Prints tables in Markdown. CPU time is user and system time of all processes. On a shared machine it says more
+than the clock, which is printed too."""
 
 import argparse
 import json
@@ -48,7 +48,7 @@ HALVES = BOTH + " --pad 2 --healpix_order 2 --auto_local_healpix_order 4 --low_r
 
 
 def timed(folder, words):
-    """Runs a program unless it has run; {wall, cpu} in s."""
+    """Runs a program unless it has run. Returns {wall, cpu} in s."""
     kept = os.path.join(folder, "time.json")
     if not os.path.exists(kept):
         shutil.rmtree(folder, ignore_errors=True)
@@ -96,7 +96,7 @@ def table(names, rows):
 
 
 def last_iteration(folder):
-    """Of a classification: its number."""
+    """Returns the number of a classification's last iteration."""
     return max(
         int(name[6:9]) for name in os.listdir(folder) if name.startswith("run_it") and name.endswith("_data.star")
     )
@@ -117,7 +117,7 @@ def times(folders, used):
 
 
 def halves(folder):
-    """Where the unfiltered halves fall below 0.5 and 0.143."""
+    """Returns the resolutions at which the FSC of the unfiltered halves falls below 0.5 and 0.143."""
     a, pixel = read_map(f"{folder}/run_half1_class001_unfil.mrc")
     b, _ = read_map(f"{folder}/run_half2_class001_unfil.mrc")
     curve = fsc(a, b)
@@ -125,7 +125,7 @@ def halves(folder):
 
 
 def read_poses(path):
-    """{image: (matrix, origin in Å)}."""
+    """Returns {image: (matrix, origin in Å)}."""
     columns, rows = read_star(path, "particles")
     where = [
         columns.index("rln" + name)
@@ -146,12 +146,12 @@ def degrees_between(a, b):
 
 
 def pose_errors(path, truth):
-    """Errors of angles (°) and origins (Å), once the map's own turn and shift are taken out; the turn (°)."""
+    """Returns errors of angles (°) and origins (Å) after the map's own turn and shift are removed, and the turn (°)."""
     found = read_poses(path)
     names = sorted(found)
     a, b = (np.array([poses[n][0] for n in names]) for poses in (truth, found))
     turn, near = np.eye(3), np.ones(len(names), bool)
-    for _ in range(5):  # found = truth · turn, from the particles that are not altogether wrong
+    for _ in range(5):  # found = truth · turn, from particles that are not far off
         u, _, v = np.linalg.svd(np.einsum("nij,nik->jk", a[near], b[near]))
         turn = u @ np.diag([1, 1, np.linalg.det(u @ v)]) @ v
         angles = degrees_between(a @ turn, b)
@@ -261,7 +261,7 @@ def simulated(threads):
 
 
 def noise(threads):
-    """RELION does not converge on noise for a long time: six iterations."""
+    """RELION takes long to converge on noise: six iterations."""
     make(".", "300", "48", "4", "0", "7")
     ours("refiner", "--reference truth.mrc --initial_lowpass 40 --diameter 150 --max_iterations 6", threads)
     a, b = (read_map(f"icestream/run_half{h}_class001_unfil.mrc")[0] for h in (1, 2))
@@ -288,7 +288,7 @@ def two_structures():
 
 
 def purity(path):
-    """Share of the particles that are of their class's more frequent structure."""
+    """Returns the share of the particles that belong to the more frequent structure of their class."""
     columns, rows = read_star(path, "particles")
     members = {}
     for row in rows:

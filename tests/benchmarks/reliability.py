@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Whether weighing particles by how their fit changes (`reliability`, Figure 8 of paper 001) sharpens the map: the same
-simulated particles, of which a fifth are junk, refined without it and with either norm, from 40 Å until they converge.
+"""Tests whether weighting particles by how their fit changes (`reliability`) sharpens the map (paper 001, Figure 8).
 
-  reliability.py [--particles 6496] [--box 128] [--pixel-size 2.2] [--snr 0.1] [--width 1.2] [--junk 0.2] [--seeds
-  1,2,3]
-                 [--device cpu] [--threads 2] [--memory 4] [--work FOLDER]
+  reliability.py [--particles 6496] [--box 128] [--pixel-size 2.2] [--snr 0.1] [--width 1.2] [--junk 0.2]
+                 [--seeds 1,2,3] [--device cpu] [--threads 2] [--memory 4] [--work FOLDER]
 
-Half of the junk is noise alone, half is of another structure of the same size and contrast (make_particles). Prints,
-for each seed, tables in Markdown: after each iteration where the map's Fourier shell correlation with the truth falls
-below 0.5 and that of the halves below 0.143 (Å, between shells), and the mean weights of good particles and of either
-junk. At the end, for all seeds, means over the iterations that all three came to, and the last."""
+The same simulated particles, a fifth of them junk, are refined without weights and with either norm, from 40 Å until
+they converge. Half of the junk is pure noise, half shows another structure of the same size and contrast
+(make_particles).
+Prints tables in Markdown for each seed. Each iteration has a row: resolution (Å, between shells) where the FSC of the
+map with the truth falls below 0.5 and that of the halves below 0.143, and the mean weights of good particles and of
+either junk. At the end, for all seeds: means over the iterations that all three runs reached, and the last."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ def run(words):
 
 
 def star(path, table, *names):
-    """Rows of these columns, of the looped table data_NAME."""
+    """Returns rows of these columns, of the looped table data_NAME."""
     columns, rows, inside = [], [], False
     with open(path) as text:
         for line in text:
@@ -52,7 +52,7 @@ def star(path, table, *names):
 
 
 def crossing(curve, limit, extent):
-    """Å where a curve first falls below the limit."""
+    """Returns Å where a curve first falls below the limit."""
     for shell in range(1, len(curve)):
         if curve[shell] < limit:
             part = (curve[shell - 1] - limit) / (curve[shell - 1] - curve[shell])
@@ -61,7 +61,7 @@ def crossing(curve, limit, extent):
 
 
 def raw(path, box):
-    """The map as volume_tool takes it."""
+    """Converts the map for volume_tool."""
     with open(path, "rb") as file:
         header = file.read(HEADER)
         sizes, extended = struct.unpack_from("<3i", header), struct.unpack_from("<i", header, 92)[0]
@@ -73,7 +73,7 @@ def raw(path, box):
 
 
 def refine(o, name, kinds):
-    """Of each iteration: Å with the truth, Å of the halves, mean weight of each kind."""
+    """Returns for each iteration: Å with the truth, Å of the halves, mean weight of each kind."""
     run(
         [
             f"{BIN}/icestream-refiner",
@@ -185,7 +185,7 @@ def main():
             os.chdir(folder)
             results = one_seed(options, seed)
             os.chdir("/")
-        common = min(map(len, results.values())) - 1  # the last is of another kind: all of it, halves joined
+        common = min(map(len, results.values())) - 1  # the last iteration differs: it joins the halves
         for name, found in results.items():
             means = [sum(f[j] for f in found[:common]) / common for j in range(2)]
             summary.append(

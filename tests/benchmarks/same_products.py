@@ -33,7 +33,7 @@ import same_products_cases as cases
 TIMEOUT = 900  # s, for one program
 TAIL = 600  # characters of standard error that are shown where a program fails
 
-# What depends on the clock or on the place of the working folder is taken out before a file is summed; nothing else is.
+# Values that depend on the clock or on the working folder are removed before a file is summed, and nothing else:
 # - history.jsonl: the time of day and durations. Keys stay, and so do all other numbers.
 DURATIONS = re.compile(rb'("(?:time|seconds|device|between|waited)": ?)[-+.0-9e]+')
 STEPS = re.compile(rb'"steps": ?\{[^}]*\}')
@@ -41,10 +41,10 @@ STEPS = re.compile(rb'"steps": ?\{[^}]*\}')
 SECONDS = re.compile(rb'("seconds": ?)[-+.0-9e]+')
 # - log/ and ledger/ of a session: process ids, socket names, times, SQLite's own order of pages.
 SESSION_STATE = ("log", "ledger")
-# - Standard output and standard error: durations, and prose for a person. Only the ids of log lines are compared, as
-#   a set, since the lanes of a stage write their lines in any order.
+# - Standard output and standard error: durations, and prose for users. Only the ids of log lines are compared, as a
+# set, because the lanes of a stage write their lines in any order.
 LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \S+ (DEBUG|INFO|WARN|ERROR) (\S+) ", re.M)
-# - --describe: prose for a person. Names, types, defaults, limits and choices are compared.
+# - --describe: prose for users. Names, types, defaults, limits and choices are compared.
 PROSE = ("help", "summary", "unit")
 
 
@@ -129,7 +129,7 @@ class Build:
 
 
 def run_case(build, case, place):
-    """Runs one case; returns {product: sha256} and what is to be told of it."""
+    """Runs one case. Returns {product: sha256} and remarks for the user."""
     out = f"{case.group}.{case.name}"
     for source, target in case.copies:
         shutil.copytree(os.path.join(place, source), os.path.join(place, target.replace("OUT", out)))
@@ -152,7 +152,7 @@ def run_case(build, case, place):
             found[f"log ids{step}"] = digest("\n".join(ids).encode())
             with open(os.path.join(place, f"{out}.log_ids{step}".replace(" ", "")), "w") as file:
                 file.write("\n".join(ids) + "\n")
-        if case.numbers:  # a table for a person: its numbers in their order
+        if case.numbers:  # a table for users: its numbers in their order
             found["numbers"] = digest(" ".join(re.findall(r"\d+(?:\.\d+)?", stdout)).encode())
         if code not in case.expect:
             lines = [line for line in stderr.splitlines() if re.search(r" (WARN|ERROR) |error:", line)]
@@ -162,7 +162,7 @@ def run_case(build, case, place):
 
 
 def describe(build, place):
-    """Returns the sums of all parameters of all stages, less what is prose."""
+    """Returns the sums of all parameters of all stages, without prose."""
     found, told = {}, []
     for stage in cases.STAGES:
         code, text, err = build.run(f"icestream-{stage}", ["--describe"], place)
@@ -376,12 +376,12 @@ def make_particles(build, place):
 
 
 def make_earlier_runs(build, place):
-    """Keeps what stages read of earlier runs: maps of a search, features and models of drops, a stopped refinement, a
-    whole session to score."""
+    """Keeps files of earlier runs that stages read: maps of a search, features and models of drops, a stopped
+    refinement, a whole session to score."""
     for program, words, made in cases.EARLIER:
         build.must(program, words, place)
         shutil.move(os.path.join(place, made), os.path.join(place, "inputs", "earlier", made))
-    # A run that was stopped has the files of its iterations, and no others.
+    # A stopped run has the files of its iterations, and no others.
     stopped = os.path.join(place, "inputs", "earlier", "refiner.resumed")
     for name in os.listdir(stopped):
         if not name.startswith("run_it") and name != "history.jsonl":
@@ -508,7 +508,7 @@ def copy_real_data(place):
 
 
 def make_inputs(build, folder):
-    """Makes all inputs in a folder beside `folder`, and moves them there when they are whole."""
+    """Makes all inputs in a folder beside `folder`, and moves them there when they are complete."""
     print(f"making the inputs with {build.folder}", flush=True)
     place = f"{folder}.part"
     shutil.rmtree(place, ignore_errors=True)
@@ -530,7 +530,7 @@ def make_inputs(build, folder):
     for root, folders, files in os.walk(inputs):  # real data may be read-only
         for name in folders + files:
             os.chmod(os.path.join(root, name), 0o755 if name in folders else 0o644)
-    # A watcher takes the oldest first: times one second apart give one order.
+    # A watcher takes the oldest file first: times one second apart give one order.
     paths = sorted(os.path.join(root, name) for root, _, files in os.walk(inputs) for name in files)
     for number, path in enumerate(paths):
         os.utime(path, (cases.BEGAN + number, cases.BEGAN + number))
@@ -542,7 +542,7 @@ def make_inputs(build, folder):
 
 
 def compare(before, after, only):
-    """Prints what is equal in each group; returns how many products differ."""
+    """Prints what is equal in each group. Returns how many products differ."""
     different = 0
     for group in cases.groups():
         if group not in only:
@@ -618,7 +618,8 @@ def main():
             print(f"note: {chosen.against} is of another processor: {stored['processor']}")
         place, results = os.path.join(work, "run"), []
         for build, name in zip(builds, "b" if stored else "ab"):
-            # Both run in one place, so that paths inside products are equal, and are put aside afterwards.
+            # Both builds run in one place, so that paths inside products are equal. Their files are moved aside
+            # afterwards.
             results.append(run_all(build, inputs, place, only, chosen.jobs))
             kept = os.path.join(work, f"products-{name}")
             shutil.rmtree(kept, ignore_errors=True)

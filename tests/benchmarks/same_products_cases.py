@@ -1,6 +1,6 @@
-"""What same_products.py runs: how inputs are made, and one case for each mode of each stage.
+"""Lists what same_products.py runs: how inputs are made, and one case for each mode of each stage.
 
-A case is one command or several, run in a folder that contains inputs/. OUT stands for the folder of its products;
+A case is one command or several, run in a folder that contains inputs/. OUT stands for the folder of its products.
 `copy PATTERN FOLDER` copies files."""
 
 import dataclasses
@@ -38,7 +38,7 @@ TILTS = {
 }
 DROPS = ("--o inputs/drops --count 3 --seed 1", "--o inputs/drop_series --count 14 --series 5 --seed 2")
 
-# Folders and files of the real data that are copied to inputs/real, where they are there.
+# Folders and files of the real data that are copied to inputs/real, if they exist.
 REAL = (
     ("apoferritin/micrographs/May08_03_05_02.mrc", "May08_03_05_02.mrc"),
     ("apoferritin/templates.mrcs", "templates.mrcs"),
@@ -52,14 +52,14 @@ REAL = (
 SEARCH = "--templates inputs/session/truth/templates.mrcs --diameter 130 --angle_step 30 --threads 2"
 LOG = "--method log --diameter 130 --threads 2"
 CTF = "--i inputs/session/truth/micrographs_ctf.star"
-# All particles before the first iteration: how many iterations there are before the end of a stream depends on time.
+# All particles come before the first iteration: otherwise the number of iterations before the end would depend on time.
 REFINE = "--diameter 150 --min_particles 100000 --healpix_order 1"
 REFERENCE = "--reference inputs/session/truth/reference.mrc"
 CLASSIFY = "--diameter 160 --minimum_particles 100000"
 LEARN = "--train inputs/drops/labels.csv --trees 30 --threads 2"
 SERIES = "--series '{drop}_t{time}'"
 
-# (program, its words, the folder that it fills), which goes to inputs/earlier.
+# (program, its arguments, the folder that it fills), which goes to inputs/earlier.
 EARLIER = (
     (
         "icestream-lowpass-picker",
@@ -123,8 +123,8 @@ class Case:
     group: str
     name: str
     commands: list
-    expect: tuple = (0,)  # exit codes that are not told
-    needs: tuple = ()  # inputs that are not there without real data
+    expect: tuple = (0,)  # exit codes that are not failures
+    needs: tuple = ()  # inputs that only exist with real data
     copies: tuple = ()  # (folder, folder): copied before the first command
     files: tuple = ()  # (text, path): written before the first command
     log_ids: bool = False  # compare the ids of log lines
@@ -351,7 +351,7 @@ def crystal_scorer():
 
 
 def sessions():
-    """Short live sessions, with all items there before they begin; and what others tell of a session."""
+    """Returns short live sessions whose items are all there before the start, and programs that report about a session."""
     graphs = {"single-particles": SCORED_GRAPH, "crystals": CRYSTALS, "ensemble": ENSEMBLE, "tomography": TOMOGRAPHY}
     found = [
         Case(
@@ -362,7 +362,7 @@ def sessions():
         )
         for name, text in graphs.items()
     ]
-    # Resumed with more micrographs: classifier and refiner go on from their last iterations.
+    # Resumed with more micrographs: classifier and refiner continue from their last iterations.
     run, micrographs = (
         "icestream run resumed.yaml --session OUT --until-idle 1.5",
         "inputs/session/micrographs/mic_0000",

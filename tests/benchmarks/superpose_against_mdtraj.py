@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""All pairs of 1,000 frames of 500 atoms on the CPU, against mdtraj's rmsd with as many threads, in the same run.
+"""Compares all pairs of 1,000 frames of 500 atoms on the CPU with mdtraj's rmsd, with as many threads, in the same run.
 
-  superpose_against_mdtraj.py [--frames 1000] [--atoms 500] [--threads 2] [--repeats 5]
+superpose_against_mdtraj.py [--frames 1000] [--atoms 500] [--threads 2] [--repeats 5]
 
-Both sides start from coordinates in memory and centre them. mdtraj as it is used: md.rmsd(t, t, i, precentered=True)
-for every frame i, which works out each pair twice; and as it can be driven, every frame only against views of those
-behind it. Runs are interleaved and the best of --repeats counts, in seconds of CPU (all threads), which a machine
-that is shared with other work disturbs least; the wall's stand beside them. The pairs on which both differ most, and
-some others, are worked out by a singular value decomposition in double, from which icestream must not be farther than
-0.005 Å. Fails below 8 x of the former."""
+Both sides start from coordinates in memory and centre them. mdtraj runs in two ways: as it is commonly used, md.rmsd(t,
+t, i, precentered=True) for every frame i, which computes each pair twice; and with every frame only against views of
+the frames behind it. Runs alternate and the best of --repeats counts, in seconds of CPU (all threads), because other
+work on a shared machine disturbs them least. Wall times are printed too.
+The pairs on which both differ most, and some others, are also computed by a singular value decomposition in double.
+icestream must be within 0.005 Å of it. Fails below 8 x of mdtraj's common way."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ parser.add_argument(
     "--bench", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/cpu/tests/bench_superpose")
 )
 options = parser.parse_args()
-# Before mdtraj starts its threads.
+# Must be set before mdtraj starts its threads.
 os.environ.update(OMP_NUM_THREADS=str(options.threads), OMP_WAIT_POLICY="passive")
 try:
     import mdtraj as md
@@ -37,7 +37,7 @@ FASTER_LEAST, ALLOWED = 8, 0.005
 
 
 def random_walks(frames, atoms):
-    """Chains of 3.8 Å steps that bend back, each frame its own, as models of one sequence are; Å."""
+    """Returns chains of 3.8 Å steps that bend back, each frame another one, like models of one sequence; Å."""
     seed = int(time.time())
     print(f"seed {seed}")
     random = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def ours(folder, frames, atoms):
 
 
 def kabsch(p, q):
-    """The RMSD of two structures in double."""
+    """Returns the RMSD of two structures in double."""
     p, q = p - p.mean(axis=0, dtype=np.float64), q - q.mean(axis=0, dtype=np.float64)
     u, s, v = np.linalg.svd(p.T @ q)
     if np.linalg.det(u) * np.linalg.det(v) < 0:
@@ -93,7 +93,8 @@ def kabsch(p, q):
 
 
 def check(xyz, values, theirs):
-    """The farthest that either is from the truth, of the pairs on which they differ most and every thousandth."""
+    """Returns each side's largest error against the truth, over the pairs on which they differ most and every
+    thousandth."""
     first, second = np.triu_indices(len(xyz), 1)
     pairs = np.concatenate([np.argsort(np.abs(values - theirs))[-100:], np.arange(0, len(values), 1000)])
     truth = np.array([kabsch(xyz[first[k]], xyz[second[k]]) for k in pairs])

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""RMSDs of all pairs by icestream-superposer and by MDTraj (package python3-mdtraj), in turns, with as many threads
-each:
+"""Times RMSDs of all pairs by icestream-superposer and by MDTraj (package python3-mdtraj), in turns, with as many
+threads each:
 
-    superposer_program.py [FRAMES [ATOMS [THREADS]]]
+superposer_program.py [FRAMES [ATOMS [THREADS]]]
 
-Ours is the whole program: it starts, reads a trajectory, clusters, writes all files. MDTraj's is the loop over its rmsd
-function alone, on centred frames that are in memory. Beside the wall time stands processor time, which is what can be
-compared where others use the machine too."""
+For icestream, times the whole program: it starts, reads a trajectory, clusters, and writes all files. For MDTraj, times
+only the loop over its rmsd function, on centred frames in memory. Processor time is printed beside the wall time; it
+can be compared even if others use the machine."""
 
 import os
 import resource

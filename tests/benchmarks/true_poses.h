@@ -1,5 +1,5 @@
-/* Shows what particles hold when their poses are known: maps of the even and of the odd particles at their true poses.
- * No refinement of them can do better. */
+/* Makes maps of the even and of the odd particles at their true poses. No refinement of these particles can do better.
+ * */
 #include <stdio.h>
 
 #include "kernels/fsc/fsc.h"
@@ -37,7 +37,7 @@ static void true_poses_destroy(struct true_poses *t) {
     free(t->half), free(t->spectrum), free(t->data), free(t->weight);
 }
 
-/* image: box², which fft_run may overwrite; shift: px, the shift that centres the image. */
+/* image: box² values, which fft_run may overwrite. shift: px, the shift that centres the image. */
 static enum status true_poses_add(struct true_poses *t, int index, float *image, const double angles[3],
                                   const double shift[2], const struct ctf *ctf, struct err *err) {
     const struct fourier_pixels *p = t->pixels;

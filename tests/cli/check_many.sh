@@ -1,4 +1,4 @@
-# Everything is said at once, in the order of lines.
+# The launcher lists all mistakes at once, in the order of lines.
 cat >graph.yaml <<'END'
 session:
   voltage: 300

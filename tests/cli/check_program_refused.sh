@@ -1,4 +1,5 @@
-# Nothing is started but our stages and what `programs` lists: not by a path, not by a name on PATH, not by --set.
+# The launcher starts only icestream's stages and programs listed in `programs`. A path, a name on PATH or --set cannot
+# add one.
 printf '#!/bin/sh\ntouch %s/started\n' "$PWD" >stage.sh
 chmod +x stage.sh
 printf '#!/bin/sh\nexit 1\n' >icestream-silent

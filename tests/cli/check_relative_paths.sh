@@ -1,4 +1,4 @@
-# Beside the graph first, then in the working directory.
+# Relative paths are looked up beside the graph first, then in the working directory.
 mkdir -p graphs/data here
 cat >graphs/graph.yaml <<'END'
 session: {pixel_size: 1.0}

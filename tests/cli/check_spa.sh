@@ -1,4 +1,4 @@
-# The graph for single particles, with no more than what a person must say of a session; and with one value less.
+# The graph for single particles needs only the values that every session must set. Without one of them it is refused.
 mkdir data
 : >reference.mrc
 spa=$(dirname "${BASH_SOURCE[0]}")/../../pipelines/spa.yaml

@@ -8,6 +8,6 @@ stages:
 END
 icestream check tomography.yaml --set watcher.directory=data --set tilt-reconstructor.thickness=300 >/dev/null 2>&1 ||
   echo "the example is refused"
-# A build for the CPU notes that it is one.
+# A build for the CPU prints a note that it has no CUDA.
 icestream check tomography.yaml --set watcher.directory=data 2>&1 | grep -v ': note:' >&2
 icestream check bad.yaml

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# run_case.sh CASE: runs CASE.sh in an empty folder and compares exit code, stdout and stderr with CASE.exit,
-# CASE.stdout and CASE.stderr (an absent file: 0, or nothing is compared). The programs of the build and those in fake/
-# are on PATH; paths are compared as WORK (the folder) and BIN, FAKE. With ICESTREAM_ACCEPT=1 the files are rewritten.
+# run_case.sh CASE: runs CASE.sh in an empty folder. Compares its exit code, stdout and stderr with CASE.exit,
+# CASE.stdout and CASE.stderr. Without CASE.exit the code must be 0; without one of the others, that output is not
+# compared.
+# The programs of the build and the scripts in fake/ are on PATH. Paths are compared as WORK (the folder), BIN and FAKE.
+# With ICESTREAM_ACCEPT=1 the expected files are rewritten.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case=$here/$1

@@ -1,4 +1,4 @@
-# The same graph goes on, where it runs may change; another graph is refused.
+# A session continues with the same graph, with changes where a graph may change between runs. Another graph is refused.
 printf '#!/bin/sh\nexit 0\n' >stage.sh
 chmod +x stage.sh
 cat >graph.yaml <<END

@@ -1,4 +1,4 @@
-# A stage that has nothing to do, its orders, and the graph that is kept.
+# A stage without work, the orders it gets, and the graph that the session keeps.
 cat >stage.sh <<'END'
 #!/bin/sh
 echo "$1 $2"

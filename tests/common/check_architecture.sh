@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what the folders may know of each other, and other rules that a compiler does not check.
+# Checks which folders may include which, and other rules that a compiler does not check.
 set -u
 shopt -s nullglob
 cd "${ICESTREAM_SOURCE:-$(dirname "${BASH_SOURCE[0]}")/../..}" || exit 1
@@ -8,7 +8,8 @@ fail() {
   printf '%s\n\n' "$*"
   bad=1
 }
-# forbid WHY PATTERN PATH...: no line of the C and CUDA sources below PATH may match; lines that match $allowed are left out.
+# forbid WHY PATTERN PATH...: fails when a line of the C and CUDA sources below PATH matches. Lines that match $allowed
+# are ignored.
 forbid() {
   local why=$1 pattern=$2 found
   shift 2
@@ -16,7 +17,7 @@ forbid() {
   [ -z "$found" ] || fail "$why:"$'\n'"$found"
 }
 
-# Folders: stages → kernels → common, never back.
+# Folders: stages include kernels, kernels include common, never the other way.
 forbid 'common knows nothing of kernels, stages or pipelines' '#include "(kernels|stages|pipelines|tests)/' common
 forbid 'kernels know nothing of stages or pipelines' '#include "(stages|pipelines|tests)/' kernels
 forbid 'stages know nothing of pipelines' '#include "(pipelines|tests)/' stages
@@ -26,18 +27,18 @@ for stage in stages/*/; do
 done
 forbid 'pipelines starts stages as programs and links none' '#include "(kernels|stages)/' pipelines
 
-# Rooms of common: the ground lies flat; formats and edges stand on the ground alone; the harness stands on all of them.
+# Rooms of common: the ground lies flat. Formats and edges include only the ground. The harness includes all of them.
 forbid 'the ground of common includes none of its rooms' '#include "common/(formats|edges|harness)/' common/*.[ch] common/*.cu
 forbid 'formats include the ground only' '#include "common/(edges|harness)/' common/formats
 forbid 'edges include the ground only' '#include "common/(formats|harness)/' common/edges
 forbid 'kernels include the ground of common only' '#include "common/(formats|edges|harness)/' kernels
-# A stage outside this tree is built against these headers: they include each other and jansson, and no other library.
+# Stages outside this tree are built against these headers. They include each other and jansson, and no other library.
 public=(common/harness/stage.h common/edges/item.h common/harness/params.h common/status.h common/log.h common/device.h)
 names=$(printf '|%s' "${public[@]}")
 allowed="#include \"(${names#|})\"|#include <(jansson|stdbool|stddef|stdint|stdio|stdarg)\.h>" \
   forbid 'public headers include only each other and jansson' '#include' "${public[@]}"
 
-# Libraries that one place owns.
+# Only one place may use each of these libraries.
 allowed='^common/edges/transport' forbid 'ZeroMQ is common/edges/transport only' '#include <zmq' common kernels stages pipelines
 allowed='^(kernels/|common/device)' \
   forbid 'CUDA is kernels/ and common/device only' '#include [<"](cuda|cublas|cufft)' common kernels stages pipelines
@@ -46,7 +47,7 @@ allowed='^common/harness/' \
   forbid 'libraries do not end the program' '(^|[^_[:alnum:]])(exit|abort|_exit|quick_exit)[[:space:]]*\(' common
 forbid 'libraries do not print' '(^|[^_[:alnum:]])(printf|puts|perror)[[:space:]]*\(' common kernels
 
-# Every stage has the same files; what else it needs has names of its own.
+# Every stage has the same files. Other files have names that say what they do.
 for stage in stages/*/; do
   name=$(basename "$stage" | tr - _)
   for file in CMakeLists.txt main.c parameters.c parameters.h stage.c "$name.c" "$name.h"; do
@@ -56,7 +57,8 @@ for stage in stages/*/; do
   [ "$lines" -le 12 ] || fail "${stage}main.c has $lines lines: it calls stage_main with the descriptor of stage.c, and nothing else"
 done
 
-# A file name tells where the code runs: OP_device.cuh is device code, X_cuda.c and X_cuda.cu are not two halves of one name.
+# A file name shows where the code runs. OP_device.cuh is device code. X_cuda.c and X_cuda.cu must not be two halves of
+# one name.
 while read -r file; do
   fail "$file: _device in a name is for device code in a header (X_device.cuh)"
 done < <(find kernels -name '*_device*' ! -name '*_device.cuh')

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks that clang-format, shellcheck and flake8 have nothing to say about the tree. How to mend what they find:
+# Checks that clang-format, shellcheck and flake8 find nothing to change in the tree. To format the C and CUDA sources:
 #   git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 -i
 set -u
 cd "${ICESTREAM_SOURCE:-$(dirname "${BASH_SOURCE[0]}")/../..}" || exit 1
 bad=0
 missing=()
-# files PATTERN...: what git tracks, or, in an unpacked archive, what lies there.
+# files PATTERN...: lists the tracked files, or the files on disk in an unpacked archive.
 files() {
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     git ls-files -z -- "$@" | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done
@@ -15,7 +15,7 @@ files() {
     find . -path ./build -prune -o \( "${wanted[@]:1}" \) -type f -print0
   fi
 }
-# check NAME COMMAND...: the command gets the files of standard input.
+# check NAME COMMAND...: runs the command on the files that standard input lists.
 check() {
   local name=$1
   shift
@@ -26,7 +26,7 @@ check() {
     bad=1
   fi
 }
-# Other versions break lines elsewhere.
+# Other versions of clang-format break lines in other places.
 files '*.c' '*.h' '*.cu' '*.cuh' | check clang-format-14 clang-format-14 --dry-run -Werror
 files '*.sh' .ci/run | check shellcheck shellcheck
 files '*.py' | check flake8 flake8

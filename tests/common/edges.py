@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Edges between processes, without a launcher: source → relay → sink, with a stage in Python, with replicas, with
-processes that are killed. Whatever happens, every item is done once at every stage, with its product on disk.
+"""Tests edges between processes, without a launcher: source → relay → sink. Some cases have a stage in Python,
+replicas, or processes that are killed. In every case each item must be done once at every stage, with its product on
+disk.
 
 usage: edges.py RELAY STRANGER CASE"""
 
@@ -19,7 +20,7 @@ COUNT, TIMEOUT = 60, 60
 
 
 class Chain:
-    """stages: [(name, program, replicas, params)], each fed by the one before."""
+    """stages: [(name, program, replicas, params)]. Each stage is fed by the one before it."""
 
     def __init__(self, folder, stages, run=1):
         self.folder, self.stages, self.run, self.processes = folder, stages, run, {}
@@ -27,7 +28,7 @@ class Chain:
         self.sockets = tempfile.mkdtemp(prefix="ic", dir="/tmp")
 
     def edges(self, index):
-        """The edges that leave the stage of that index, by instance."""
+        """Returns the edges that leave the stage with this index, by instance."""
         if index < 0 or index + 1 >= len(self.stages):
             return []
         (name, _, replicas, _), after = self.stages[index], self.stages[index + 1][0]
@@ -76,7 +77,8 @@ class Chain:
                 self.start(index, instance)
 
     def wait(self, restart=()):
-        """Until all have ended; those that die and are in restart are started again. Returns the deaths."""
+        """Waits until all processes have ended. Restarts stages in `restart` when they die. Returns the deaths: (key,
+        exit code)."""
         deaths, limit = [], time.monotonic() + TIMEOUT
         while any(p.poll() is None for p in self.processes.values()):
             for key, process in list(self.processes.items()):
@@ -155,7 +157,7 @@ def until(chain, condition):
 
 
 def check_parts(chain, *names):
-    """Each part of an instance says in the heartbeat how long it was busy."""
+    """Each part of an instance reports in the heartbeat how long it was busy."""
     for name in names:
         parts = json.load(open(f"{chain.folder}/run/{name}.0.beat"))["parts"]
         for part in ("load", "process", "store", "ledger"):
@@ -172,7 +174,7 @@ def plain(folder):
     chain.wait()
     chain.check()
     check_parts(chain, "middle", "sink")
-    # Again: everything is known, nothing is done twice.
+    # Run again: every item is known, and nothing is done twice.
     before = os.stat(f"{folder}/sink/grid/mic_0000.txt").st_mtime_ns
     again = Chain(folder, chain.stages, run=2)
     again.start_all()
@@ -233,7 +235,7 @@ def aborting(folder):
 
 
 def terminated(folder):
-    """SIGTERM to all in the middle; the next run goes on where this one was."""
+    """Sends SIGTERM to all in the middle of a run. The next run continues there."""
     chain = Chain(folder, [source(), relay("middle"), relay("sink")])
     chain.start_all()
     until(chain, lambda: chain.done("sink") > 10)

@@ -1,8 +1,8 @@
-/* Stages for tests of a pipeline's edges, without images:
+/* Stages that test the edges of a pipeline, without images:
  *   relay source …   emits `count` items
- *   relay relay …    passes them on with a column; `abort_at`: aborts inside process at that item, `abort_times` times;
- *                 `hang_at`, `hang_times`: stays inside process for ever
- */
+ *   relay relay …    passes items on with one more column
+ *                    abort_at, abort_times: aborts inside process at this item, this many times
+ *                    hang_at, hang_times: stays inside process for ever, this many times */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -49,7 +49,7 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     return STATUS_OK;
 }
 
-/* Files beside the products count what happened, as nothing else outlives them. */
+/* Counts events in files beside the products, because nothing else survives the process. */
 static bool is_due(struct stage *stage, const char *what, int times) {
     for (int i = 0; i < times; i++) {
         char path[PATH_SIZE + 32];

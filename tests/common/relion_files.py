@@ -1,13 +1,13 @@
-"""RELION's files, for tests: STAR tables and SPIDER images."""
+"""Reads and changes RELION's files for tests: STAR tables and SPIDER images."""
 
 import numpy as np
 
-HEADER_FLOATS = 256  # of which these are used, counted from 0:
+HEADER_FLOATS = 256  # header words that are used, counted from 0:
 ROWS, IFORM, COLUMNS, HEADER_BYTES = 1, 4, 11, 21
 
 
 def read_star(path, name):
-    """Columns and rows of the looped table data_NAME."""
+    """Returns columns and rows of the looped table data_NAME."""
     columns, rows, inside = [], [], False
     with open(path) as text:
         for line in text:
@@ -22,7 +22,7 @@ def read_star(path, name):
 
 
 def spider_layout(path):
-    """Byte order, offset of the pixels and shape of one SPIDER image."""
+    """Returns byte order, offset of the pixels and shape of one SPIDER image."""
     raw = np.fromfile(path, "u1", 4 * HEADER_FLOATS).tobytes()
     for order in "<>":
         header = np.frombuffer(raw, order + "f4")
@@ -37,7 +37,7 @@ def read_spider(path):
 
 
 def write_spider(path, image):
-    """Other values for an image that is there."""
+    """Replaces the values of an existing image."""
     kind, offset, shape = spider_layout(path)
     assert image.shape == shape, f"{path}: {shape}, not {image.shape}"
     with open(path, "r+b") as file:

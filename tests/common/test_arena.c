@@ -1,4 +1,4 @@
-/* Memory as a stack, on the host: its scopes, its limit, and the trace of its top (the paper's Figure 9). */
+/* Tests memory as a stack, on the host: its scopes, its limit, and the trace of its top (the paper's Figure 9). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,8 @@ static void more_than_there_is_is_refused(void **state) {
     assert_int_equal(arena_left(*state), 0);
 }
 
-/* An iteration as the E-step's: volumes, then batches of particles, each with two batches of orientations. */
+/* Uses memory as an iteration of the E-step does: volumes, then batches of particles, each with two batches of
+ * orientations. */
 static void iterate(struct arena *a, int batches, size_t volumes) {
     struct err err = {0};
     assert_int_equal(arena_open(a, ARENA_ITERATION, &err), STATUS_OK);
@@ -107,8 +108,8 @@ static void iterate(struct arena *a, int batches, size_t volumes) {
     arena_close(a, ARENA_ITERATION);
 }
 
-/* What holds for every trace that begins at `top`: it rises with what is taken, falls to where the scope was opened, and
- * stays inside. */
+/* Checks a trace that begins at `top`. The top rises when memory is taken, falls to where its scope was opened, and
+ * stays inside the arena. */
 static void check_trace(const struct arena_step *steps, size_t count, size_t top, size_t capacity) {
     size_t mark[ARENA_SCOPES] = {0};
     for (size_t i = 0; i < count; i++) {

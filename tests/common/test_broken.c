@@ -135,7 +135,7 @@ static void mrc_headers_that_cannot_be(void **state) {
         if (strstr(err.message, cases[i].says) == NULL)
             fail_msg("\"%s\" is missing in: %s", cases[i].says, err.message);
     }
-    /* Old files lack the mark "MAP"; then the numbers must make sense. */
+    /* Old files lack the mark "MAP". Then the numbers must make sense. */
     _cleanup_(mem_free) unsigned char *bytes = whole_mrc();
     struct err err = {0};
     struct mrc_header header;
@@ -169,7 +169,7 @@ static void what_is_no_image_at_all(void **state) {
     char path[PATH_SIZE];
     scratch_path("foreign.mrc", path);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        /* One file is long enough for a header, the other is not. */
+        /* One file is long enough for a header, the other is too short. */
         for (int longer = 0; longer < 2; longer++) {
             unsigned char bytes[4096];
             memset(bytes, i == 7 ? 'x' : 0xc3, sizeof bytes);

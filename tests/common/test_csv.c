@@ -1,4 +1,4 @@
-/* Tests tables with commas: reading, refusing, and reading what was written. */
+/* Tests tables with commas: reads good ones, refuses bad ones, and reads back written ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

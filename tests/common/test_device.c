@@ -1,4 +1,4 @@
-/* Memory beside a device and copies on it, for the CPU and for each CUDA device that is here. */
+/* Tests memory and copies of the CPU and of each CUDA device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void copies_stay(const struct device *device) {
         assert_int_equal(device_upload(device, a, FLOATS, &copy, &err), STATUS_OK);
         device_copy_forget(copy);
         assert_int_equal(device_upload(device, b, FLOATS, &copy, &err), STATUS_OK);
-        /* Pages that another copy has locked. */
+        /* These pages are already locked by another copy. */
         struct device_copy *other = NULL;
         assert_int_equal(device_upload(device, b, FLOATS, &other, &err), STATUS_OK);
         assert_ptr_not_equal(device_copy_data(other), device_copy_data(copy));
@@ -93,7 +93,7 @@ static void on_each_cuda_device(void **state) {
     }
 }
 
-/* test_device: what needs no GPU; test_device gpu: on each one, or a skip. */
+/* test_device: runs the tests that need no GPU. test_device gpu: runs the tests on each GPU, or skips. */
 int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) {
         int count = 0;

@@ -165,7 +165,8 @@ static void a_full_disk_is_reported(void **state) {
     assert_false(file_exists(partial));
 }
 
-/* One that stands still in the middle of a file does not keep others from writing it, and does no harm when it wakes. */
+/* A writer that stops in the middle of a file must not keep others from writing the file, and must do no harm when it
+ * continues. */
 static void a_writer_that_stands_still_is_passed(void **state) {
     (void)state;
     struct err err = {0};
@@ -194,7 +195,7 @@ static void lines_are_appended_whole(void **state) {
     assert_ok(file_append_line(path, "one", &err));
     assert_ok(file_append_line(path, "two", &err));
     assert_text(path, "one\ntwo\n");
-    /* A crash in the middle of a line: what follows replaces it. */
+    /* The next line replaces a line that a crash has cut. */
     assert_ok(file_write_whole(path, "one\ntw", 6, &err));
     assert_ok(file_append_line(path, "three", &err));
     assert_text(path, "one\nthree\n");
@@ -233,7 +234,7 @@ static void *write_often(void *argument) {
     return NULL;
 }
 
-/* Whoever reads meanwhile sees one writer's file, whole. */
+/* A reader sees one writer's whole file at any time. */
 static void two_writers_of_one_path_take_turns(void **state) {
     (void)state;
     struct err err = {0};
@@ -275,9 +276,9 @@ static void long_names_are_shortened_and_stay_their_own(void **state) {
     assert_int_equal(strlen(stem), 2 + 200);
     assert_int_equal(strlen(second), 2 + 200);
     assert_string_not_equal(stem, second);
-    /* Files of old sessions are found by it: it must never change. */
+    /* Files of old sessions are found by this hash: it must never change. */
     assert_string_equal(stem + 2 + 183, "~e37818d0595ceb8a");
-    /* No character is cut: 3 bytes each, and 183 is a multiple of 3, so one byte goes before. */
+    /* No character is cut. Each takes 3 bytes and 183 is a multiple of 3, so one byte goes before. */
     memcpy(name, "g/x", 3);
     for (int i = 0; i < 80; i++)
         memcpy(name + 3 + 3 * i, "\xe2\x84\xab", 4);

@@ -1,5 +1,5 @@
-/* The table of image formats: endings and their uses, recognition by content, and messages about other files. Not under
- * test here: what the readers make of each format (test_mrc, test_tiff, test_picture, test_broken). */
+/* Tests the table of image formats: endings and their uses, recognition by content, and messages about other files.
+ * Other tests check the readers of each format (test_mrc, test_tiff, test_picture, test_broken). */
 #include "common/formats/image_formats.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void each_use_has_its_endings(void **state) {
     (void)state;
     assert_endings(IMAGE_AS_MICROGRAPH, ".mrc .tif .tiff");
     assert_endings(IMAGE_AS_MOVIE, ".mrc .mrcs .tif .tiff .eer");
-    /* The order in which an image that an .mdoc names is looked for. */
+    /* Order in which the reader looks for an image that an .mdoc names. */
     assert_endings(IMAGE_AS_TILT, ".mrc .st .tif .tiff");
     assert_endings(IMAGE_AS_TILT_STACK, ".mrc .mrcs .st .ali .tif .tiff .eer");
     assert_endings(IMAGE_AS_VOLUME, ".mrc .map .rec");

@@ -1,4 +1,4 @@
-/* Lanes: that the parts work at the same time is shown by callbacks that wait for each other, and no clock. */
+/* Tests lanes. Callbacks that wait for each other show that the parts work at the same time; no test measures time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,21 +17,21 @@ struct no_params {
 static const struct param table[] = {
     {"unused", PARAM_INT, offsetof(struct no_params, unused), "", "0", 0, 0, NULL, 0, false, "nothing"}};
 
-/* One test at a time: what the callbacks of the stage under test see of each other. */
+/* Shared by the callbacks of the stage under test. One test runs at a time. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool loading, processing, storing; /* item 2 has come into load, 1 into process, 0 into store */
-    int stores, stores_most;           /* inside store at once */
+    bool loading, processing, storing; /* item 2 has entered load, item 1 process, item 0 store */
+    int stores, stores_most;           /* calls inside store now, and the most at once */
     int stored[ITEMS];                 /* 1: store has returned */
-    int order[ITEMS], order_count;     /* in which store was called */
+    int order[ITEMS], order_count;     /* item numbers in the order in which store was called */
 } scene = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static int number_of(const struct stage_lane *lane) {
     return (int)item_number(lane->item, "columns.number", -1);
 }
 
-/* With the lock held. False: nobody came in a minute, so the test fails instead of hanging. */
+/* Call with the lock held. Returns false when nobody came for a minute, so that the test fails instead of hanging. */
 static bool wait_for_others(void) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -39,7 +39,7 @@ static bool wait_for_others(void) {
     return pthread_cond_timedwait(&scene.changed, &scene.lock, &until) == 0;
 }
 
-/* Of load item 2, of process item 1 and of store item 0 stay inside until all three are. */
+/* Load of item 2, process of item 1 and store of item 0 stay inside until all three are there. */
 static enum status meet(bool *inside, int number, int expected, struct err *err) {
     bool patient = true;
     if (number != expected) return STATUS_OK;
@@ -142,8 +142,8 @@ static enum status note_store(struct stage *stage, void *state, struct stage_lan
     return STATUS_OK;
 }
 
-/* The first load ends after six others, so that items come to store in the wrong order when nothing holds them to the
- * right one. */
+/* The first load ends after six others. Items would then reach store in the wrong order if the harness did not sort
+ * them. */
 static enum status late_first_load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)stage, (void)state;
     bool patient = true;
@@ -202,7 +202,7 @@ static void several_stores_run_at_once_and_outcomes_stay_in_order(void **state) 
     stage_results_clear(&results);
 }
 
-/* From the first store to the last nothing can be committed. */
+/* Nothing can be committed from the first store to the last. */
 static enum status hold_ledger_store(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     (void)state, (void)err;
     if (number_of(lane) == 0) ledger_hold(stage->ledger);
@@ -216,7 +216,7 @@ static enum status claim_ahead(struct stage *stage, void *state, struct err *err
     return STATUS_OK;
 }
 
-/* One lane serves all items while none of them is in the ledger yet: else this would wait for ever. */
+/* One lane must serve all items while the ledger has none of them yet; otherwise this test would wait for ever. */
 static void a_lane_does_not_wait_for_the_ledger(void **state) {
     struct stage_descriptor narrow = plain;
     narrow.lanes = 1;
@@ -240,7 +240,7 @@ static enum status emit_twice(struct stage *stage, struct item *item, struct err
     return STATUS_OK;
 }
 
-/* While the ledger is held nothing that is emitted can be written down. */
+/* No emitted item can be written to the ledger while the test holds it. */
 static enum status produce_under_hold(struct stage *stage, void *state, struct err *err) {
     (void)state;
     enum status status = STATUS_OK;
@@ -282,7 +282,8 @@ static enum status lose_device(struct stage *stage, void *state, struct stage_la
     return STATUS_OK;
 }
 
-/* Wherever it is noticed: the stage ends, items before are done, the item itself and those after come again. */
+/* Whichever callback notices the loss, the stage ends. Earlier items are done. The item itself and later items come
+ * again. */
 static void a_lost_device_ends_the_stage_from_every_callback(void **state) {
     struct fixture *fixture = *state;
     for (int where = 0; where < 4; where++) {
@@ -309,7 +310,7 @@ static void a_lost_device_ends_the_stage_from_every_callback(void **state) {
         assert_ok(ledger_counts(ledger, &counts, &err));
         assert_int_equal(counts.failed + counts.rejected, 0);
         ledger_close(&ledger);
-        /* The next run, whose device works, has them all. */
+        /* The next run has a working device and does all items. */
         struct stage_descriptor well = plain;
         well.load = well.process = well.store = NULL;
         assert_ok(stage_run_results(&well, fixture->folder, path, NULL, fixture->items, ITEMS, &results, &err));
@@ -329,14 +330,14 @@ static void there_are_lanes_for_the_threads_beside_a_device(void **state) {
     assert_int_equal(plan.lanes, 3);
     assert_int_equal(plan.load_threads, 2);
     assert_int_equal(plan.store_threads, 1);
-    /* Without kernels for it the device makes no difference. */
+    /* A stage without CUDA kernels gets the same lanes on every device. */
     assert_int_equal(lanes_plan(&descriptor, &gpu, 0).lanes, 3);
     descriptor.cuda = true;
     descriptor.store_threads = 4;
     assert_int_equal(lanes_plan(&descriptor, &cpu, 0).lanes, 3);
     assert_int_equal(lanes_plan(&descriptor, &gpu, 0).lanes, 11);
     assert_int_equal(lanes_plan(&descriptor, &gpu, 0).load_threads, 3);
-    /* What a user says counts. */
+    /* A number that the user sets wins. */
     assert_int_equal(lanes_plan(&descriptor, &gpu, 2).lanes, 2);
     descriptor.lanes = 1000;
     descriptor.store_threads = 1000;

@@ -1,4 +1,4 @@
-/* The ledger: claims between replicas, transactions that hold or do not, the outbox, crashes and retries. */
+/* Tests the ledger: claims between replicas, whole and failed transactions, the outbox, crashes and retries. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ static void claims_are_held_by_the_living(void **state) {
     assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_NEW);
     assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_HERE);
     assert_int_equal(claim(ledger, "a", 1, "u0"), CLAIM_ELSEWHERE);
-    /* The same instance with another token: the one before is dead. */
+    /* The same instance with another token: the earlier process is dead. */
     assert_int_equal(claim(ledger, "a", 0, "t1"), CLAIM_AGAIN);
     assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t0", NULL), STATUS_BAD_STATE);
     assert_ok(ledger_release_instance(ledger, 0, &err));
@@ -236,7 +236,7 @@ static enum status gather(const struct ledger_waiting *parcel, void *context, bo
     return STATUS_OK;
 }
 
-/* What is done for many at once has for each the effect that it has alone. */
+/* Functions for many items must have the same effect on each item as functions for one. */
 static void many_in_one_transaction(void **state) {
     (void)state;
     char path[PATH_SIZE], other_path[PATH_SIZE], text[16] = "";
@@ -259,7 +259,8 @@ static void many_in_one_transaction(void **state) {
     assert_int_equal(counts_of(ledger).outbox, 5);
     assert_ok(ledger_each_waiting(ledger, "w.0>p", 0, gather, text, &err));
     assert_string_equal(text, "abc");
-    /* The same one twice in a batch is claimed once; what another has, and what is finished, is told apart. */
+    /* An item that stands twice in a batch is claimed once. The ledger distinguishes items of other instances from
+     * finished items. */
     assert_int_equal(claim(other, "c", 1, "u"), CLAIM_NEW);
     assert_int_equal(claim(other, "d", 0, "t"), CLAIM_NEW);
     assert_int_equal(finish(other, "d", LEDGER_REJECTED, 0, "t", NULL), STATUS_OK);
@@ -271,7 +272,7 @@ static void many_in_one_transaction(void **state) {
     assert_int_equal(arrivals[2].claim, CLAIM_ELSEWHERE);
     assert_int_equal(arrivals[3].claim, CLAIM_FINISHED);
     assert_int_equal(arrivals[3].state, LEDGER_REJECTED);
-    /* Struck off once each, whatever the order; a number that was never sent changes nothing. */
+    /* Each message is struck off once, in whatever order. A number that was never sent changes nothing. */
     const struct ledger_verdict verdicts[] = {{2, "done"}, {1, "failed"}, {2, "done"}, {99, "done"}};
     int64_t first = 0;
     assert_ok(ledger_acknowledge_all(ledger, "w.0>p", verdicts, 4, &first, &err));
@@ -349,7 +350,7 @@ static void ends_belong_to_a_run(void **state) {
     ledger_close(&ledger);
 }
 
-/* Whoever looks after other things may not wait as long as a stage. */
+/* A process with other duties must not wait as long as a stage does. */
 static void patience_with_other_processes_ends(void **state) {
     (void)state;
     char path[PATH_SIZE];
@@ -364,7 +365,7 @@ static void patience_with_other_processes_ends(void **state) {
     double waited = clock_monotonic() - begin;
     assert_true(waited >= 0.2);
     assert_true(waited < LEDGER_PATIENCE / 2.);
-    /* A reader waits for nobody. */
+    /* A reader never waits. */
     assert_ok(ledger_open_patient(path, true, 0.2, &other, &err));
     ledger_close(&other);
     assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
@@ -382,7 +383,7 @@ static void what_is_no_ledger_is_refused(void **state) {
     scratch_path("absent.sqlite", path);
     assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_UNAVAILABLE);
     assert_false(file_exists(path));
-    /* Made a moment ago: its stage has not come to the tables. */
+    /* The file was just created, and its stage has not made the tables yet. */
     scratch_path("empty.sqlite", path);
     assert_ok(file_write_whole(path, "", 0, &err));
     assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_NOT_FOUND);

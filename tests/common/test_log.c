@@ -1,4 +1,4 @@
-/* Logs: lines stay whole and are all there while the file is renamed under several writers. */
+/* Tests logs: lines stay whole and none is lost while the file is renamed under several writers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ static int old_path(const char *path, int number, char *ret_path, size_t size) {
     return number > 0 ? snprintf(ret_path, size, "%s.%d", path, number) : snprintf(ret_path, size, "%s", path);
 }
 
-/* Counts each line of the log and its old files; a line that is none of ours fails. */
+/* Counts each line of the log and its old files. A line that the test did not write fails. */
 static int collect(const char *path, unsigned char *seen, size_t seen_size) {
     int files = 0;
     for (int k = 0; k <= LOG_KEPT + 1; k++) {
@@ -76,7 +76,7 @@ static void nothing_is_lost_or_torn_when_the_log_is_renamed(void **state) {
     (void)state;
     char path[PATH_SIZE];
     scratch_path("shared.log", path);
-    const int64_t size = 64 << 10; /* some 70 bytes a line: three or four old files, and none is dropped */
+    const int64_t size = 64 << 10; /* About 70 bytes a line: three or four old files, and none is dropped. */
     for (int i = 0; i < WRITERS; i++) {
         pid_t pid = fork();
         assert_true(pid >= 0);
@@ -98,7 +98,7 @@ static void nothing_is_lost_or_torn_when_the_log_is_renamed(void **state) {
         char name[PATH_SIZE + 8];
         old_path(path, k, name, sizeof name);
         assert_int_equal(stat(name, &information), 0);
-        /* Whoever was about to write when the name changed may add a line. */
+        /* A writer that had already opened the file when it was renamed may add a line. */
         assert_true(information.st_size <= size + 256 * WRITERS * THREADS);
     }
 }
@@ -117,7 +117,7 @@ static void only_so_many_old_files_are_kept(void **state) {
         old_path(path, k, name, sizeof name);
         assert_int_equal(file_exists(name), k <= LOG_KEPT);
     }
-    /* Somebody else renames it. */
+    /* Another process renames the log. */
     log_rotate(path, 1);
     assert_false(file_exists(path));
     log_write(log, LOG_INFO, "line", "writer 0 number 0 end");

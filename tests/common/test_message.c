@@ -1,4 +1,4 @@
-/* Items and messages: what they hold, and what is refused. */
+/* Tests items and messages: their content, and what is refused. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -174,7 +174,7 @@ static void both_byte_orders_and_extended_headers_are_read(void **state) {
     image_destroy(&again);
 }
 
-/* 200 is 200 where IMOD's mark says unsigned, and −56 where it says signed, or is not there; in either byte order. */
+/* 200 is 200 if IMOD's mark says unsigned, and −56 if it says signed or is missing; in either byte order. */
 static void imod_tells_whether_bytes_are_signed(void **state) {
     (void)state;
     struct err err = {0};

@@ -1,4 +1,4 @@
-/* Optics come from the first source that knows them, and from the defaults where none does. */
+/* Tests that optics come from the first source that has them, and from the defaults if none has. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

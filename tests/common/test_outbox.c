@@ -1,5 +1,5 @@
-/* The sending side of an edge against a receiver that the test plays: late, forgetful, dying, talking nonsense. Time is
- * what the test says it is. */
+/* Tests the sending side of an edge. The test plays the receiver: late, forgetful, dying, or sending nonsense. The test
+ * also sets the clock. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static bool try_receive(struct edge *edge, struct message *message) {
     return true;
 }
 
-/* The next message must be that item (NULL: the end); returns its seq. */
+/* Checks that the next message holds this item (NULL: the end). Returns its seq. */
 static int64_t expect(struct edge *edge, const char *id, int attempt) {
     struct message message = {0};
     wait_for(edge->data, false);
@@ -108,8 +108,8 @@ static int64_t expect(struct edge *edge, const char *id, int attempt) {
 
 static void expect_nothing(struct edge *edge) {
     struct err err = {0};
-    /* Something sent on purpose after it would come first if it were there: order is kept within a pipe. Here nothing
-     * is on its way, as the outbox has nothing due. */
+    /* Checks that nothing is on its way. Order is kept within a pipe, so a message sent now would arrive after any
+     * other. */
     struct transport_wait wait = {.socket = edge->data};
     assert_ok(transport_poll(&wait, 1, 20, &err));
     assert_false(wait.ready);
@@ -189,7 +189,7 @@ static void what_nobody_has_got_comes_again(void **state) {
     expect_nothing(edge);
 }
 
-/* An acknowledgement may have got lost, or the hello of a receiver's next life. */
+/* The acknowledgement may be lost, or the hello of a receiver's next life. */
 static void what_is_not_acknowledged_for_long_comes_again(void **state) {
     struct edge *edge = *state;
     open_receiver(edge);
@@ -207,7 +207,7 @@ static void what_is_not_acknowledged_for_long_comes_again(void **state) {
     expect_nothing(edge);
 }
 
-/* A receiver that acknowledges at once gets more at a time than one that is slow. */
+/* A receiver that acknowledges at once gets more items at a time than a slow receiver. */
 static void the_window_follows_the_rate(void **state) {
     struct edge *edge = *state;
     struct err err = {0};
@@ -241,7 +241,7 @@ static void the_window_follows_the_rate(void **state) {
     assert_int_equal(outbox_window(edge->outbox), WINDOW);
 }
 
-/* What a dead receiver said it has may arrive after the hello of its next life. */
+/* A dead receiver's message about items it holds may arrive after the hello of its next life. */
 static void a_late_word_of_the_dead_counts_for_nothing(void **state) {
     struct edge *edge = *state;
     open_receiver(edge);
@@ -254,7 +254,7 @@ static void a_late_word_of_the_dead_counts_for_nothing(void **state) {
     answer(edge, MESSAGE_GOT, a, "first", false);
     pump(edge, 22);
     assert_int_equal(expect(edge, "a", 3), a);
-    /* But what it finished is finished. */
+    /* Items that the dead receiver finished stay finished. */
     answer(edge, MESSAGE_ACK, a, "first", true);
 }
 
@@ -291,7 +291,7 @@ static void a_new_life_gets_what_the_last_one_held(void **state) {
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
     answer(edge, MESSAGE_GOT, a, "first", false);
-    /* Hello of the same life changes nothing. */
+    /* A second hello of the same life changes nothing. */
     answer(edge, MESSAGE_HELLO, 0, "first", false);
     pump(edge, 1);
     expect_nothing(edge);

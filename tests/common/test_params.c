@@ -1,4 +1,5 @@
-/* Parameters, reject_if rules and devices: each kind of value, right and wrong, by text, by JSON and by description. */
+/* Tests parameters, reject_if rules and devices: right and wrong values of each kind, from text, from JSON and from a
+ * description. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -104,7 +105,7 @@ static void wrong_values_are_refused_alike(void **state) {
         const struct wrong *wrong = &wrongs[i];
         assert_int_equal(params_set(table, COUNT, &p, wrong->key, wrong->text, "line 7", &err), STATUS_BAD_ARGUMENT);
         assert_string_equal(err.message, wrong->message);
-        /* The launcher knows only what --describe says, and must say the same. */
+        /* The launcher knows only the output of --describe, and must give the same messages. */
         assert_int_equal(params_check_json(described, wrong->key, wrong->text, "line 7", &err), STATUS_BAD_ARGUMENT);
         assert_string_equal(err.message, wrong->message);
     }

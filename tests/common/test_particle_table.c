@@ -1,4 +1,5 @@
-/* Tables of particles: where values come from, and what is refused. One test for each rule that stages share. */
+/* Tests tables of particles: the source of each value, and what is refused. Each rule that stages share has one test.
+ * */
 #include "common/formats/particle_table.h"
 
 #include <math.h>
@@ -145,7 +146,7 @@ static void premultiplied_particles_are_refused(void **state) {
     (void)state;
     static const char IN_GROUP[] = OPTICS("_rlnCtfDataAreCtfPremultiplied\n", "1 1\n2 0");
     assert_int_equal(open_rows(IN_GROUP, "_rlnOpticsGroup\n", "1@a 2\n2@a 1"), STATUS_OK);
-    read_row(0); /* a group that no row names does no harm */
+    read_row(0); /* a group that no row names is ignored */
     expect_row_refused(1, "multiplied by their CTF");
     assert_int_equal(open_rows("", "_rlnCtfDataAreCtfPremultiplied\n", "1@a 1"), STATUS_OK);
     expect_row_refused(0, "multiplied by their CTF");
@@ -222,7 +223,7 @@ static void put_file(const char *folder, const char *name, char path[PATH_SIZE])
     assert_int_equal(file_write_whole(path, "", 0, NULL), STATUS_OK);
 }
 
-/* A stack of a common name (particles.mrcs) beside its table is meant, even if the session has another one. */
+/* A stack beside its table is used, even if the session has another stack of the same common name (particles.mrcs). */
 static void a_stack_is_looked_for_beside_the_table_then_below_the_root(void **state) {
     (void)state;
     char root[PATH_SIZE], star[PATH_SIZE], both[PATH_SIZE], beside[PATH_SIZE], below[PATH_SIZE], found[PATH_SIZE];
@@ -241,7 +242,7 @@ static void a_stack_is_looked_for_beside_the_table_then_below_the_root(void **st
     assert_false(particle_stack_find(NULL, star, "extractor/below.mrcs", found));
 }
 
-/* The callers leave out what they have emptied: many zeros would make the median, and so the limit, 0. */
+/* Callers leave out images that they have emptied: many zeros would make the median, and so the limit, 0. */
 static void an_image_may_be_a_hundred_times_as_strong_as_the_median(void **state) {
     (void)state;
     static const float VALUES[] = {3, -3, 3, -3};

@@ -1,10 +1,10 @@
-/* What the parts of an instance did with their time, by a clock that the test sets. */
+/* Tests how much time the parts of an instance spent on what. The test sets the clock. */
 #include <string.h>
 
 #include "common/harness/parts.h"
 #include "tests/common/scratch.h"
 
-/* Two threads load, one computes: 2 s of set-up in process, loads that overlap, a run from 10 to 20. */
+/* Two threads load, one computes. Process first sets up for 2 s, loads overlap, and the run lasts from 10 s to 20 s. */
 static struct parts example(void) {
     struct parts parts = {0};
     parts.part[PART_LOAD].threads = 2;
@@ -28,10 +28,10 @@ static void work_is_added_up_over_threads(void **state) {
     (void)state;
     struct parts parts = example();
     double busy;
-    /* 1 s of one, 2 s of two, 1 s of one: 6 thread-seconds of 2 threads. */
+    /* One load for 1 s, two loads for 2 s, one load for 1 s: 6 thread-seconds of 2 threads. */
     assert_float_equal(parts_busy(&parts, PART_LOAD, 15), 3, 1e-12);
     assert_float_equal(parts_busy(&parts, PART_PROCESS, 30), 5, 1e-12);
-    /* One that is still at work counts up to now. */
+    /* A part that is still at work counts up to now. */
     assert_float_equal(parts_busy(&parts, PART_STORE, 20), 2, 1e-12);
     assert_int_equal(parts_slowest(&parts, 20, &busy), PART_PROCESS);
     assert_float_equal(busy, 5, 1e-12);

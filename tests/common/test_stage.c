@@ -1,4 +1,4 @@
-/* The harness in process: order, overlap, full → blocked → drained lanes, failures, rejections, flush, resume. */
+/* Tests the harness in process: order, overlap, full → blocked → drained lanes, failures, rejections, flush, resume. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,12 +24,12 @@ static const struct param table[] = {
     {"text", PARAM_STRING, OFFSET(text), "", NULL, 0, 0, NULL, 0, false, "a text"},
 };
 
-/* One test at a time: what the callbacks of the stage under test saw. */
+/* Records what the callbacks of the stage under test saw. One test runs at a time. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     char events[TRACE_MAX];
-    enum status unreadable; /* what resume says of mic_04 */
+    enum status unreadable; /* status that resume returns for mic_04 */
     int loaded, processed, stored, flushed, resumed, summaries, reconfigured, inside, inside_max;
     bool hold_store, hold_first_load;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -187,7 +187,7 @@ static struct stage_results run(const struct stage_descriptor *descriptor, struc
 
 static void items_pass_in_order(void **state) {
     const char *const parameters[] = {"scale", "2", "lanes", "4", NULL};
-    /* The first item is slow to read; the others wait for their turn. */
+    /* The first item is slow to read. The others wait for their turn. */
     trace.hold_first_load = true;
     struct stage_results results = run(&traced, *state, parameters);
     assert_int_equal(results.emitted_count, ITEMS);
@@ -202,7 +202,7 @@ static void items_pass_in_order(void **state) {
     assert_int_equal(trace.reconfigured, 2);
     assert_true(strstr(trace.events, "lmic_01") < strstr(trace.events, "lmic_00"));
     assert_true(strstr(trace.events, "pmic_00") < strstr(trace.events, "pmic_01"));
-    /* Flush comes after the last item, the last summary after the flush. */
+    /* Flush comes after the last item, and the last summary after the flush. */
     const char *flush = strstr(trace.events, "f ");
     assert_non_null(flush);
     assert_null(strstr(flush, "smic"));
@@ -213,8 +213,8 @@ static void items_pass_in_order(void **state) {
 static void *let_go(void *argument) {
     int *lanes = argument;
     pthread_mutex_lock(&trace.lock);
-    /* Every lane is full, and the first item stands before its store: the next ones must have been read and computed
-     * meanwhile, and no more than there are lanes. */
+    /* Every lane is full, and the first item waits before its store. By then the next items must be read and computed,
+     * but no more of them than there are lanes. */
     while (trace.processed < *lanes)
         pthread_cond_wait(&trace.changed, &trace.lock);
     assert_int_equal(trace.stored, 0);
@@ -338,7 +338,8 @@ static void a_second_run_resumes_from_the_ledger(void **state) {
     stage_results_clear(&results);
 }
 
-/* It has failed after all, and the others are there; but what the machine lacks fails the start, and nothing else. */
+/* An unreadable product makes its item fail, and the others resume. A fault of the machine fails the start instead, and
+ * changes nothing else. */
 static void what_was_done_and_cannot_be_read_again_has_failed(void **state) {
     struct fixture *fixture = *state;
     char path[PATH_SIZE + 32];
@@ -376,7 +377,8 @@ static void what_was_done_and_cannot_be_read_again_has_failed(void **state) {
 static const char *const together[] = {"mic_02", "mic_05", "mic_03"}; /* mic_05 fails by itself */
 static const char *revision = "no map of them";
 
-/* The last of them is still being stored when it is revised: for a while, since that must wait for it. */
+/* The last item is still being stored when it is revised. It stays there for a while, because the revision must wait
+ * for it. */
 static enum status store_until_revised(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     TRY(trace_store(stage, state, lane, err));
     if (strcmp(item_id(lane->item), "mic_03") != 0) return STATUS_OK;
@@ -449,7 +451,7 @@ static void items_may_fail_together_and_be_mended(void **state) {
     for (int again = 0; again < 2; again++) {
         revision = NULL;
         results = run_together(*state, 9);
-        /* Then they are done like the rest. */
+        /* Now they are done like the rest. */
         assert_true((strstr(trace.events, "Rmic_07 Fmic_02 Fmic_03 ") != NULL) == (again == 0));
         assert_true((strstr(trace.events, "Rmic_02 ") != NULL) == (again == 1));
         assert_null(strstr(trace.events, "Fmic_05"));

@@ -44,7 +44,7 @@ struct listed {
     size_t count;
 };
 
-/* input: names in the scratch folder, with commas between. */
+/* input: names in the scratch folder, separated by commas. */
 static enum status list(const struct stage_descriptor *descriptor, const char *input, const char *pixel_size,
                         struct listed *listed, struct err *err) {
     char full[4 * PATH_SIZE] = "", folder[PATH_SIZE], copy[512];
@@ -101,7 +101,7 @@ static void rows_of_micrographs_become_items(void **state) {
     scratch_path("in/raw/a.mrc", expected);
     assert_string_equal(absolute, expected);
     clear(&listed);
-    /* The command line wins over the file. */
+    /* A value from the command line replaces the value from the file. */
     assert_ok(list(&reader, "in/micrographs.star", "1.1", &listed, &err));
     assert_true(item_number(listed.items[0], "optics.pixel_size", 0) == 1.1);
     clear(&listed);
@@ -194,7 +194,7 @@ static void images_and_folders(void **state) {
     assert_string_equal(item_id(listed.items[0]), "a");
     assert_string_equal(item_id(listed.items[1]), "b");
     assert_string_equal(item_id(listed.items[2]), "sub/c");
-    /* The pixel size of the header counts if nothing else gives one. */
+    /* The pixel size of the header counts only if nothing else gives one. */
     assert_true(item_number(listed.items[0], "optics.pixel_size", 0) == 1.25);
     clear(&listed);
     assert_ok(list(&reader, "folder/sub/c.mrc", "2", &listed, &err));
@@ -220,7 +220,7 @@ static void names_are_refused(const struct stage_descriptor *descriptor, const c
     clear(&listed);
 }
 
-/* The products of both would have the same names, and the later would replace the earlier. */
+/* Both images would write products of the same name, and the later would replace the earlier. */
 static void images_that_differ_in_their_endings(void **state) {
     (void)state;
     write_micrograph("pair/a.mrc", 1);
@@ -230,7 +230,8 @@ static void images_that_differ_in_their_endings(void **state) {
     write_micrograph("two/a.mrc", 2);
     names_are_refused(&reader, "one/a.mrc,two/a.mrc", "two/a.mrc would give files of the same name (a…)");
     path_is(&reader, "one/a.mrc,one/a.mrc", "one/a.mrc");
-    /* A picture beside a micrograph is its preview, whichever comes first; images of drops are pictures. */
+    /* A picture beside a micrograph is its preview, whichever comes first. For drops, pictures are the images
+     * themselves. */
     write_micrograph("before/a.jpg", 1);
     write_micrograph("before/a.mrc", 1);
     write_micrograph("after/a.mrc", 1);
@@ -264,7 +265,7 @@ static void what_is_no_input_is_refused(void **state) {
     }
 }
 
-/* Runs the template as a user would; compares its exit codes and products. */
+/* Runs the template as a user would, and compares its exit codes and products. */
 static void the_template_stage_runs(void **state) {
     (void)state;
     const char *bin = getenv("ICESTREAM_BIN");

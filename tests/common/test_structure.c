@@ -129,7 +129,7 @@ static void atoms_are_selected(void **state) {
     struct structure_model models[2] = {{0}};
     must_read(PDB, models, 2);
     const struct structure_model *m = &models[0];
-    /* B has the higher occupancy; CB has only A. Calcium is not an alpha carbon. */
+    /* Location B has the higher occupancy, and CB has only A. A calcium ion is not an alpha carbon. */
     assert_selected(m, STRUCTURE_CA, NULL, NULL, "CA-1  CA52AB CA53 ");
     assert_selected(m, STRUCTURE_BACKBONE, "A", NULL, "N-1  CA-1  CA52AB");
     assert_selected(m, STRUCTURE_HEAVY, NULL, NULL, "N-1  CA-1  CA52AB CB52AA CA53  SE53  CA900 ");
@@ -146,7 +146,7 @@ static void atoms_are_selected(void **state) {
     clear_all(models, 2);
 }
 
-/* An atom may be missing in the chosen location; one place may hold two kinds of residue. */
+/* An atom may be missing in the chosen location. One place may hold two kinds of residue. */
 static void locations_are_chosen(void **state) {
     (void)state;
     static const char text[] = "ATOM      1  CA ALEU A   1       1.000   2.000   3.000  0.50  7.50           C  \n"
@@ -376,7 +376,7 @@ static void broken_cif_is_told(void **state) {
     must_fail(text, STATUS_TRUNCATED, "inside a text field");
     snprintf(text, sizeof text, "%s1 2 3 ANAMETHATISTOOLONG\n", head);
     must_fail(text, STATUS_BAD_FORMAT, "'ANAMETHATISTOOLONG' has more than 7 characters");
-    /* A selected atom has a coordinate that is not a number. */
+    /* A selected atom has a NaN coordinate. */
     snprintf(text, sizeof text, "%s1 NaN 3 CA\n", head);
     struct structure_model model = {0};
     struct err err = {0};

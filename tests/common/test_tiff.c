@@ -12,8 +12,8 @@
 #include "common/memory.h"
 #include "tests/common/scratch.h"
 
-/* Each file of the shared collection has the shape and mean that Pillow and tifffile find, or is refused for this
- * reason. */
+/* Each file of the shared collection has the shape and mean that Pillow and tifffile find, or the given reason to
+ * refuse it. */
 static void the_collection_is_read_or_refused(void **state) {
     (void)state;
     static const struct {
@@ -118,7 +118,7 @@ static void the_collection_is_read_or_refused(void **state) {
 }
 
 struct layout {
-    const char *mode; /* for TIFFOpen: byte order and size of offsets */
+    const char *mode; /* mode for TIFFOpen: byte order and size of offsets */
     uint16_t bits, format, compression;
     uint32_t tile; /* 0: strips of 7 rows */
 };
@@ -228,7 +228,7 @@ static void every_layout_is_read(void **state) {
     image_destroy(&image);
 }
 
-/* TIFF begins with the top line and is turned over page by page; MRC is not. */
+/* TIFF begins with the top line, so the reader flips each page. MRC begins with the bottom line. */
 static void micrographs_begin_with_the_bottom_line(void **state) {
     (void)state;
     struct err err = {0};
@@ -251,8 +251,7 @@ static void micrographs_begin_with_the_bottom_line(void **state) {
     image_destroy(&image);
 }
 
-/* A growing file never counts as whole, however much of it is there, unless only pages are missing to which no
- * directory points yet. */
+/* A growing file never counts as whole, unless only pages are missing to which no directory points yet. */
 static void a_growing_file_is_never_whole(void **state) {
     (void)state;
     struct err err = {0};

@@ -115,11 +115,11 @@ static void mdoc_is_read(void **state) {
     assert_true(isnan(mdoc.tilts[0].dose));
     assert_int_equal(mdoc_find(&mdoc, "/data/TS_01_000_0.0.tif"), 0);
     assert_int_equal(mdoc_find(&mdoc, "TS_01_000_0.0.mrc"), 0);
-    assert_int_equal(mdoc_find(&mdoc, "TS_01_001_3.0.tif"), 2); /* taken again */
+    assert_int_equal(mdoc_find(&mdoc, "TS_01_001_3.0.tif"), 2); /* this tilt was recorded again */
     assert_int_equal(mdoc_find(&mdoc, "TS_01_001_6.0.tif"), -1);
     assert_int_equal(mdoc_find(&mdoc, "TS_01_001_3"), -1);
     mdoc_clear(&mdoc);
-    /* All beginnings of a file that grows. */
+    /* Each beginning of a file that is still growing. */
     for (size_t length = 0; length < strlen(MDOC); length++) {
         enum status status = mdoc_parse("t.mdoc", MDOC, length, &mdoc, &err);
         if (status == STATUS_OK) mdoc_clear(&mdoc);
@@ -139,7 +139,7 @@ static struct mdoc two_takes(const char *first, const char *second) {
     return mdoc;
 }
 
-/* A sorted file does not have its tilts in the order in which they were taken. */
+/* A sorted file does not list its tilts in the order of recording. */
 static void times_tell_which_is_later(void **state) {
     (void)state;
     static const struct {
@@ -184,13 +184,13 @@ static void points_in_names(void **state) {
     mdoc_clear(&mdoc);
 }
 
-/* The watcher and the reconstructor must give a series the same name, wherever they learn of it. */
+/* The watcher and the reconstructor must give a series the same name, from whichever file they learn it. */
 static void a_series_is_named_after_its_mdoc_or_its_stack(void **state) {
     (void)state;
     static const char *const same[] = {"a/TS_01",          "a/TS_01.mdoc",      "a/TS_01.mrc.mdoc", "a/TS_01.mrcs.mdoc",
                                        "a/TS_01.ali.mdoc", "a/TS_01.eer.mdoc",  "a/TS_01.st.MDOC",  "a/TS_01.st",
                                        "a/TS_01.ALI",      "a/TS_01.tiff.mdoc", "a/TS_01.mrcs"};
-    static const char *const others[][2] = {{"TS_01.st.mrc.mdoc", "TS_01.st"}, /* one ending goes, not all */
+    static const char *const others[][2] = {{"TS_01.st.mrc.mdoc", "TS_01.st"}, /* only one ending is removed */
                                             {"TS_01_12.0.mdoc", "TS_01_12.0"},
                                             {"TS_01.rec", "TS_01.rec"},
                                             {".mdoc", ".mdoc"},

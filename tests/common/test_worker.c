@@ -1,4 +1,4 @@
-/* A thread beside its owner: one thing at a time, in order, and what it came to is told once. */
+/* Tests a thread that works for its owner: one job at a time, in order, and each result is returned once. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 struct job {
     sem_t *gate; /* opened once for each job */
     atomic_int *done;
-    int order; /* of this one among those that are done */
+    int order; /* position of this job among the finished jobs */
     enum status status;
 };
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tests/docs/completion.sh BUILD: bash completes the options of the programs, and the words that a parameter may be.
+# tests/docs/completion.sh BUILD: checks that bash completes the options of the programs, and the values of parameters
+# with choices.
 set -u
 bad=0
-# complete_line WORD...: what completion offers for the last word, a line each.
+# complete_line WORD...: prints the completions of the last word, one a line.
 complete_line() {
   COMP_WORDS=("$@")
   COMP_CWORD=$(($# - 1))
@@ -12,7 +13,7 @@ complete_line() {
   "$function"
   printf '%s\n' "${COMPREPLY[@]}"
 }
-# expect WANTED WORD...: completion offers exactly these words, in any order.
+# expect WANTED WORD...: checks that completion offers exactly these words, in any order.
 expect() {
   local wanted=$1 found
   shift

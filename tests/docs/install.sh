@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/docs/install.sh BUILD: an installation has programs, graphs, manual pages, completion and the pages of the
-# documentation, whose links lead somewhere there too.
+# tests/docs/install.sh BUILD: checks that an installation has programs, graphs, manual pages, completion and the pages
+# of the documentation. Their links must work there too.
 set -u
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 prefix=$(mktemp -d)
@@ -18,7 +18,7 @@ for file in README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE docs; do
   diff -r -x '*.py' "$source/$file" "$documents/$file" || bad=1
 done
 [ -s "$prefix/share/icestream/pipelines/spa.yaml" ] || { echo "the graphs are not installed"; bad=1; }
-# Folders that a link names, such as examples, need not be installed; pages must be.
+# Links may name folders that are not installed, such as examples. Pages must be installed.
 while IFS=: read -r page link; do
   target=$(dirname "$page")/${link%%#*}
   [ -e "$target" ] || { echo "${page#"$documents/"}: $link leads nowhere in an installation"; bad=1; }

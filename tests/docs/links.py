@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tests/docs/links.py: links between the pages of the documentation lead somewhere, headings included; the files of the
-tree that pages name are there; and the README stays a page that one reads at once."""
+"""tests/docs/links.py: checks that links between the pages of the documentation work, headings included, that files
+named on the pages exist, and that the README stays short enough to read at once."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ README_LINES = 150
 
 
 def anchors(page):
-    """The anchors that GitHub makes of a page's headings."""
+    """Returns the anchors that GitHub makes of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -32,7 +32,7 @@ def problems_of(page):
         elif anchor and anchor not in anchors(target):
             yield f"{page.relative_to(ROOT)}: {link}: no such heading"
     for name in NAMED.findall(text):
-        # common/files names the two files of that name.
+        # "common/files" stands for the two files of this name.
         if not PATTERN.search(name) and not (ROOT / name).exists() and not (ROOT / f"{name}.h").exists():
             yield f"{page.relative_to(ROOT)}: {name} is not there"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/docs/man.sh BUILD: each program has a manual page that formats without a warning, has a name and a summary, and
-# names every parameter.
+# tests/docs/man.sh BUILD: checks that each program has a manual page. The page must format without a warning, have a
+# name and a summary, and list every parameter.
 set -u
 bad=0
 fail() {

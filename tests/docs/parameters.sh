@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/docs/parameters.sh BUILD: docs/parameters.md is what the programs of the build print now.
+# tests/docs/parameters.sh BUILD: checks that docs/parameters.md is what the programs of the build print now.
 set -u
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 diff -u "$source/docs/parameters.md" <("$source/scripts/parameters.sh" "$1/bin") && exit 0

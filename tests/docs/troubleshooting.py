@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tests/docs/troubleshooting.py [CHAPTER]: the handbook's chapter on troubleshooting has a row for each WARN and ERROR
-log id of the sources, under the program that writes it, and for no other id."""
+"""tests/docs/troubleshooting.py [CHAPTER]: checks the handbook's chapter on troubleshooting. It must have a row for
+each WARN and ERROR log id of the sources, under the program that writes it, and for no other id."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ ROW = re.compile(r"^\| `([a-z-]+)` \| (WARN|ERROR) \|")
 
 
 def program_of(path):
-    """The heading of the chapter under which a source file's ids stand."""
+    """Returns the heading of the chapter under which a source file's ids stand."""
     parts = path.relative_to(ROOT).parts
     if parts[0] == "stages":
         return parts[1]
@@ -51,7 +51,7 @@ def main():
     for program, level, name in sorted(documented - sources):
         print(f"{chapter.name}: no source of {program} logs {level} {name}")
     print(f"{len(sources)} ids in the sources, {len(documented)} in the chapter")
-    # The search itself is broken when it finds next to nothing.
+    # Very few ids mean that this search itself is broken.
     return 0 if sources == documented and len(sources) > 20 else 1
 
 

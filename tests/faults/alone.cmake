@@ -1,7 +1,6 @@
-# These are whole sessions: label `pipeline`, which the sanitizers leave out.
-#
-# A session that is left alone: what changes about it, and what comes without end. Libraries between a program and the
-# system, which are loaded before the system's own.
+# Tests sessions that run unattended: changes from outside, and input without end. These are whole sessions, so they
+# have the label `pipeline`, which sanitizer builds leave out.
+# The preload libraries stand between a program and the system: they are loaded before the system's own.
 foreach(fault clock inotify space)
   add_library(preload_${fault} MODULE preload_${fault}.c)
   target_link_libraries(preload_${fault} PRIVATE icestream-options ${CMAKE_DL_LIBS})

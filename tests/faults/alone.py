@@ -1,5 +1,5 @@
-"""What the tests of a session that is left alone share: tiny micrographs by the thousand, stages that do nothing, and
-libraries that stand between a program and the system (tests/faults/preload_*.c)."""
+"""Helpers for tests of unattended sessions: tiny micrographs by the thousand, stages that do nothing, and libraries
+that stand between a program and the system (tests/faults/preload_*.c)."""
 
 import os
 import re
@@ -13,7 +13,7 @@ TESTS = os.path.abspath(os.path.join(BIN, "../tests"))
 
 
 def tiny(side=16):
-    """A whole MRC file of one byte a pixel, 1 Å/px."""
+    """Returns a whole MRC file with one byte a pixel, 1 Å/px."""
     header = bytearray(1024)
     struct.pack_into("<10i3f", header, 0, side, side, 1, 0, 0, 0, 0, side, side, 1, side, side, 1)
     struct.pack_into("<3i", header, 64, 1, 2, 3)
@@ -25,7 +25,7 @@ TINY = tiny()
 
 
 def put(folder, name, content=TINY, date=None):
-    """A file appears whole. Names may be bytes."""
+    """Makes a whole file appear at once. Names may be bytes."""
     encoded, folder = os.fsencode(name), os.fsencode(folder)
     path, hidden = os.path.join(folder, encoded), os.path.join(folder, b".coming")
     try:
@@ -45,7 +45,8 @@ def put(folder, name, content=TINY, date=None):
 
 
 def environment(work, preload=None, **more):
-    """For `run`: icestream-relay on PATH (tests/common/relay.c), and a library in front of the system's."""
+    """Returns an environment for `run`: icestream-relay on PATH (tests/common/relay.c), and a library in front of the
+    system's."""
     os.makedirs(work("bin"), exist_ok=True)
     script = write(work("bin", "icestream-relay"), f"#!/bin/sh\nexec '{TESTS}/relay' relay \"$@\"\n")
     os.chmod(script, 0o755)
@@ -55,14 +56,14 @@ def environment(work, preload=None, **more):
         if not os.path.exists(path):
             print(f"skipped: {path} was not built")
             sys.exit(SKIP)
-        # The sanitizer's own library wants to be the first one.
+        # The sanitizer's own library must be loaded first.
         options = "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")
         found.update(LD_PRELOAD=path, ASAN_OPTIONS=options)
     return found
 
 
 def relays(work, watcher, relay="", session="pixel_size: 1"):
-    """A graph of the watcher and one stage that passes on what it gets."""
+    """Writes a graph of the watcher and one stage that passes its items on."""
     return write(
         work("graph.yaml"),
         f"session: {{{session}}}\nstages:\n"
@@ -77,7 +78,7 @@ def start(work, graph, *options, env, session="session"):
 
 
 def logs(session, instance):
-    """The lines of an instance's log, oldest first, those of its old files before."""
+    """Returns the lines of an instance's log, the oldest first, including its rotated files."""
     lines = []
     for k in range(9, -1, -1):
         path = os.path.join(session, "log", instance + ".log" + (f".{k}" if k else ""))
@@ -87,7 +88,7 @@ def logs(session, instance):
 
 
 def resident(pid, what="VmRSS"):
-    """KiB."""
+    """Returns KiB."""
     with open(f"/proc/{pid}/status") as file:
         return int(re.search(rf"^{what}:\s+(\d+)", file.read(), re.M).group(1))
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a session that is left alone may meet, in a run of 200 micrographs through real stages that ends as one that
-nothing disturbed. What else there is to see of each is in the script of that name.
+"""Disturbs an unattended run of 200 micrographs through real stages. The run must end like an undisturbed one. The
+scripts of the same names check the details of each fault.
 
 alone_whole.py clock    the clock goes back by an hour, then forward by two
-alone_whole.py blind    the file system tells of no new files
-alone_whole.py names    blanks, quotation marks, UTF-8, 255 bytes; and some that no STAR file can hold"""
+alone_whole.py blind    the file system does not report new files
+alone_whole.py names    names with blanks, quotation marks, UTF-8, 255 bytes; and some that no STAR file can hold"""
 
 import os
 import struct
@@ -38,7 +38,8 @@ KEYS = "settle: 0.5, poll: 0.2"
 
 
 def in_thirds(work, between, **keys):
-    """A run to which the micrographs come in three parts; between(i) happens while part i is in work."""
+    """Runs a session to which the micrographs come in three parts. between(i) is called while the stages work on part
+    i."""
     incoming, session = work("incoming"), work("session")
     os.makedirs(incoming)
     with Run(graph(work.path, micrographs=incoming, watcher=KEYS), session, **keys) as live:
@@ -50,7 +51,7 @@ def in_thirds(work, between, **keys):
             between(i)
             sent += len(part)
             wait_until(lambda: done(session, "extractor") == sent, 60, f"part {i} is done", live)
-        said = live.drain()  # not --until-idle, which sweeps the folder as well
+        said = live.drain()  # not --until-idle, which also sweeps the folder
     check("starting it again" not in said and "has not answered" not in said, "no process died or hung")
     same(calm(), outcome(session, incoming))
     whole(session)
@@ -63,7 +64,7 @@ def clock(work):
 
     def set_clock(i):
         settings.append(struct.pack("<qq", time.time_ns(), (-3600, 3600, 0)[i] * 10**9))
-        with open(control, "r+b") as file:  # how many there are comes last
+        with open(control, "r+b") as file:  # the number of settings is written last
             file.seek(8)
             file.write(b"".join(settings))
             file.flush()
@@ -80,7 +81,7 @@ def blind(work):
 
 
 def odd(i):
-    """A name of its own for each micrograph."""
+    """Returns another name for each micrograph."""
     stems = "with  spaces {}", "it's {}", 'say "{}"', "#{} ünïcödé Å", "冷冻电镜 {}", "data_ {}@loop_", "x" * 248 + "{}"
     return stems[i % len(stems)].format(f"{i:03d}") + ".mrc"
 
@@ -97,7 +98,7 @@ def odd_names(work):
     found, undisturbed = counts(session), calm()
     check(found["watcher"]["failed"] == len(bad), f"{found['watcher']}")
     check(all(found[stage]["done"] == COUNT for stage in STAGES), f"all others are done: {found}")
-    # Products are called otherwise, yet are the same.
+    # The products have other names but the same content.
     for what, stage, ending in (("picks", "lowpass-picker", "_autopick.star"), ("stacks", "extractor", ".mrcs")):
         ours = sorted(read_products(session, stage, ending, work("raw")).values())
         check(ours == sorted(undisturbed[what].values()), f"{len(ours)} {what} as undisturbed")

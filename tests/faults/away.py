@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The watched folder is away (a disk that is not mounted) while the watcher must start again, or the whole session
-after a reboot: that is waited for. The folder is a link that leads to the disk."""
+"""Starts the watcher, or the whole session after a reboot, while the watched folder is away (a disk that is not
+mounted). They must wait for it. The folder is a link that leads to the disk."""
 
 import os
 import signal

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Broken images come in among good micrographs: each fails with its own reason, what is odd but readable is done,
-what is no file is no item, the stream goes on, the run ends with 3, and the good ones end as if there had been no
-others. Meanwhile files grow, vanish, and turn into pipes under the watcher's eyes; none of it holds up a stage."""
+"""Mixes broken images into good micrographs. Each broken image fails with its own reason. Odd but readable images are
+done. Names that are not files become no items. The stream continues and the run ends with 3. The good micrographs end
+as if there had been no others. Meanwhile files grow, vanish, and turn into pipes while the watcher looks at them; no
+stage stops."""
 
 import json
 import os
@@ -33,7 +34,8 @@ KEYS = "settle: 0.5, stall: 1, poll: 0.2"
 
 
 def mix(folder, images, random):
-    """The broken ones below folder/broken, as old as some of the good ones, so that they are taken between them."""
+    """Puts the broken images below folder/broken. They are as old as some good ones, so that the watcher takes them in
+    between."""
     times = [os.stat(os.path.join(MICROGRAPHS, name)).st_mtime for name in names()]
     below = Path(folder, "broken")
     below.mkdir()
@@ -44,7 +46,7 @@ def mix(folder, images, random):
 
 
 def real_ones(folder):
-    """The odd files of other programs' test suites, where there are any: links, as {id: name}."""
+    """Links to the odd files from the test suites of other programs, if present, as {id: name}."""
     found = {}
     below = Path(folder, "real")
     below.mkdir()
@@ -63,7 +65,7 @@ def append(path, content):
 
 
 def shift(folder, live):
-    """Files that change while they are looked at."""
+    """Changes files while the watcher looks at them."""
     whole = broken_images.mrc()
     below = os.path.join(folder, "broken")
     for name in ("grows", "vanishes", "becomes_pipe", "shrinks"):
@@ -71,7 +73,7 @@ def shift(folder, live):
         os.rename(os.path.join(below, f".{name}"), os.path.join(below, f"{name}.mrc"))
     for part in range(3000, len(whole), 7000):
         append(os.path.join(below, "grows.mrc"), whole[part : part + 7000])
-        time.sleep(0.05)  # the pace of the writer, which nothing waits for
+        time.sleep(0.05)  # the pace of the writer; nothing waits for it
     os.unlink(os.path.join(below, "vanishes.mrc"))
     os.mkfifo(os.path.join(below, "pipe.coming"))
     os.rename(os.path.join(below, "pipe.coming"), os.path.join(below, "becomes_pipe.mrc"))
@@ -80,7 +82,7 @@ def shift(folder, live):
 
 
 def ends_below(session, folder):
-    """{name: [what each stage says of it]} of the items below a folder."""
+    """Returns {name: [message of each stage]} for the items below a folder."""
     ends = {}
     for item in json.loads(run("status", "--session", session, "--json").stdout)["items"]:
         if item["id"].startswith(folder + "/"):
@@ -89,7 +91,7 @@ def ends_below(session, folder):
 
 
 def judge_real(session, real):
-    """Whatever they are, they end, and those that fail say why."""
+    """Every file must end, and every failed item must have a reason."""
     ends = ends_below(session, "real")
     check(set(ends) == set(real), f"each of {len(real)} real odd files is an item: {sorted(set(real) ^ set(ends))}")
     lost = [
@@ -102,7 +104,7 @@ def judge_real(session, real):
 
 
 def judge(session, images):
-    """Every broken file's end, as its table has it."""
+    """Checks that every broken file ends as its table says."""
     ends = ends_below(session, "broken")
     for name, image in images.items():
         found = ends.pop(name.rsplit(".", 1)[0], [])
@@ -124,7 +126,7 @@ def judge(session, images):
 
 
 def good_ones(result):
-    """An outcome without what came of the broken ones, and without the counts, which have them."""
+    """Returns an outcome without the broken images and without the counts, which include them."""
     kept = {
         key: {name: digest for name, digest in files.items() if not name.startswith(("broken/", "real/"))}
         for key, files in result.items()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Broken STAR, YAML and JSON files, and those of tilt series, each given to the program that reads it: the exit code
-and what it says are those of the tables in broken_texts.py and broken_tilts.py, and it takes no longer than a minute
-of a busy machine, whatever stands there."""
+"""Gives broken STAR, YAML and JSON files, and broken files of tilt series, to the programs that read them. Exit codes
+and messages must be those in broken_texts.py and broken_tilts.py. No program may take longer than a minute on a busy
+machine, whatever the file holds."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ SECONDS = 60
 
 
 def star_beside(folder):
-    """What good files there must be for a broken one to be the only defect."""
+    """Makes the good files, so that the broken file is the only defect."""
     (folder / 'good.mrc').write_bytes(broken_images.mrc())
     (folder / 'no_cell.mrc').write_bytes(broken_images.mrc(cell=(0, 0, 0)))
     columns = ['rlnCoordinateX', 'rlnCoordinateY']
@@ -43,7 +43,7 @@ def on_files(stage, *arguments):
 
 
 def ctf(path, folder, more=''):
-    """A session of one micrograph whose CTF values are in the file."""
+    """Runs a session of one micrograph whose CTF values are in the file."""
     graph = folder / 'graph.yaml'
     (folder / 'in').mkdir()
     (folder / 'in' / 'good.mrc').write_bytes(broken_images.mrc())
@@ -56,8 +56,7 @@ def ctf_picked(path, folder):
 
 
 def ctf_again(path, folder):
-    """A session whose CTF file, which alone tells the pixel size, has broken when it is run again with one image
-    more."""
+    """Runs a session again with one more image after its CTF file has broken. Only this file gives the pixel size."""
     graph, images, table = folder / 'graph.yaml', folder / 'in', folder / 'ctf.star'
     images.mkdir()
     (images / 'good.mrc').write_bytes(broken_images.mrc())
@@ -81,7 +80,7 @@ def instance(path, folder):
 
 
 def describe(path, folder):
-    """A program that says what the file holds."""
+    """Writes a program that prints the content of the file."""
     program = folder / f'says_{path.name}'
     program.write_text(f'#!/bin/sh\ncat {path}\n')
     program.chmod(0o755)
@@ -94,7 +93,7 @@ def describe(path, folder):
 
 
 def in_session(place, keep=0):
-    """status of a session in which the broken file has taken the place of a good one, or its first `keep` bytes."""
+    """Prints the status of a session in which the broken file, or its first `keep` bytes, has replaced a good file."""
 
     def command(path, folder):
         graph, images = folder / 'graph.yaml', folder / 'in'
@@ -117,7 +116,7 @@ def in_session(place, keep=0):
 
 
 def tilt_series(option, *more):
-    """With a stack; option None: the file stands for the series itself."""
+    """Runs the reconstructor with a stack. option None: the file is the series itself."""
 
     def command(path, folder):
         stack = np.stack([broken_images.noise()[:32, :32] + i for i in range(broken_tilts.IMAGES)])
@@ -166,7 +165,7 @@ READERS = {
 
 
 def run(case, work):
-    """What is wrong with the answer to one file: '' for nothing."""
+    """Returns what is wrong with the answer to one file: '' for nothing."""
     name, broken = case
     folder = work / name
     folder.mkdir()
@@ -191,7 +190,8 @@ def run(case, work):
 
 
 def odd(source, work):
-    """What is wrong with the answer to a real STAR file: it may be read or refused, but in time, by its name."""
+    """Returns what is wrong with the answer to a real STAR file. The file may be read or refused, but in time and by
+    name."""
     folder = work / f'odd_{source.stem}'
     folder.mkdir()
     command = [BIN / 'icestream-lowpass-picker', '--i', source, '--o', folder / 'out', '--diameter', '60']
@@ -205,7 +205,8 @@ def odd(source, work):
 
 
 def unreadable(work):
-    """What is wrong with the answer to an image that may not be read. Root may read all: it asks as nobody."""
+    """Returns what is wrong with the answer to an image without read permission. Root may read everything, so it asks
+    as nobody."""
     folder = work / 'unreadable'
     folder.mkdir()
     star_beside(folder)

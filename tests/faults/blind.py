@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""File systems that tell of no new files: the sweep finds all, in folders that come later, too."""
+"""File systems that do not report new files: the sweep must find all, also in folders that are made later."""
 
 import errno
 
@@ -23,7 +23,7 @@ with Work("blind") as work:
         for i in range(3):
             put(folder, f"before{i}.mrc")
         env = environment(work, "inotify", ICESTREAM_FAULT_INOTIFY=mode)
-        # Without --until-idle, which sweeps the folder before it believes that nothing comes.
+        # Not with --until-idle, which sweeps the folder before it decides that no file will come.
         with start(work, graph, env=env, session=f"session{number}") as live:
             wait_until(lambda: done(session, "relay") == 3, 60, "what was there is done", live)
             for i in range(3):

@@ -1,4 +1,5 @@
-# Broken files: written once, then given to the readers in process, to the programs, and to a session among good micrographs.
+# Broken files are written once. Tests give them to the readers in process, to the programs, and to a session among good
+# micrographs.
 set(broken_files ${CMAKE_CURRENT_BINARY_DIR}/broken)
 icestream_add_script_test(faults_make_broken LABELS faults
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/make_broken.py ${broken_files})

@@ -1,9 +1,9 @@
-"""Broken image files, each with one defect that a facility meets or an attacker would craft.
+"""Makes broken image files, each with one defect that a facility meets or an attacker would craft.
 
-images() gives a dict of name → Image. `reads` is the status that the reader in C gives ("OK": it reads), `says` what its
-message must hold besides the file's name. `ends` is how a session's item ends: "failed" with the same text (or that in
-`session`), "done", or "unseen" for what is no file. All bytes are made here, from constants and seeds.
-"""
+images() returns a dict of name → Image. `reads` is the status from the reader in C ("OK": it reads). `says` must be
+part of its message, besides the file's name. `ends` is how the item ends in a session: "failed" (with the same text, or
+the text in `session`), "done", or "unseen" for a name that is not a file. All bytes are made here, from constants and
+seeds."""
 
 import struct
 import zlib
@@ -15,7 +15,7 @@ SIDE = 96
 
 
 class Image(NamedTuple):
-    content: bytes  # or what `special` makes
+    content: bytes  # or the result of `special`
     reads: str
     says: str
     ends: str = 'failed'
@@ -31,7 +31,8 @@ def noise(nx=SIDE, ny=SIDE, seed=1):
 
 
 def mrc(pixels=None, cut=None, words=None, extended=b'', order='<', shape=None, mode=2, cell=None, pad=b''):
-    """An MRC file. words: {byte offset: int32 or bytes} laid over the header; cut: the bytes that are kept."""
+    """Returns an MRC file. words: {byte offset: int32 or bytes}, written over the header. cut: the number of bytes that
+    are kept."""
     pixels = noise() if pixels is None else pixels
     ny, nx = pixels.shape[-2:]
     nz = pixels.shape[0] if pixels.ndim == 3 else 1
@@ -156,9 +157,9 @@ ROWS, COUNTS, TILE_WIDTH, TILE_LENGTH, TILE_OFFSETS, TILE_COUNTS, FORMAT, DEPTH 
 def tiff(
     tags=None, drop=(), data=None, pages=1, nx=SIDE, ny=SIDE, cut=None, first=None, follows=None, big=False, second=None
 ):
-    """A little-endian TIFF of uint8 pages, one strip each. tags: {tag: (type, count, value)} put in place of the right
-    ones; `second` likewise for the second page alone; follows: offset of the directory after the last, 0 by default;
-    first: offset of the first directory."""
+    """Returns a little-endian TIFF of uint8 pages, one strip each. tags: {tag: (type, count, value)}, which replace the
+    right tags; `second` does the same for the second page only. follows: offset of the directory after the last, 0 by
+    default. first: offset of the first directory."""
     pixels = np.clip(noise(nx, ny), 0, 255).astype('u1').tobytes() if data is None else data
     head = 16 if big else 8
     entry, word, count = ('<HHQQ', '<Q', '<Q') if big else ('<HHII', '<I', '<H')
@@ -348,7 +349,7 @@ def images():
 
 
 def make(folder, name, image):
-    """Writes one of them below a folder (a pathlib.Path)."""
+    """Writes one broken image below a folder (a pathlib.Path)."""
     import os
 
     path = folder / name

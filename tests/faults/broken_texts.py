@@ -1,8 +1,7 @@
-"""Broken STAR, YAML and JSON files, each with one defect, the program that reads it, and what that must say.
+"""Makes broken STAR, YAML and JSON files, each with one defect.
 
-texts() gives a dict of name → Text. `reader` names a command of bad_texts.py; `says` must be in what it prints, beside
-the file's name where `named` is True.
-"""
+texts() returns a dict of name → Text. `reader` names a command of bad_texts.py, which runs the program that reads the
+file. The program must print `says`, and the file's name too if `named` is True."""
 
 import json
 from typing import NamedTuple, Union

@@ -1,8 +1,8 @@
-"""Broken files of a tilt series, each with one defect: angles (.tlt, .rawtlt), transforms (.xf), SerialEM's .mdoc.
-They go with a stack of IMAGES images; those whose exit is 0 are only odd. An .mdoc that cannot be read is a wrong
-setting, and found at the start (exit 1); angles that do not fit are the stack's affair (3).
+"""Makes broken files of a tilt series, each with one defect: angles (.tlt, .rawtlt), transforms (.xf), SerialEM's
+.mdoc. They go with a stack of IMAGES images. Files with exit code 0 are only odd. An unreadable .mdoc is a wrong
+setting and fails the start (exit 1). Angles that do not fit make the stack fail (3).
 
-tilts() gives a dict of name → Text, as broken_texts.texts() does."""
+tilts() returns a dict of name → Text, like broken_texts.texts()."""
 
 from broken_texts import text
 
@@ -16,7 +16,7 @@ def lines(*values):
 
 
 def last(value):
-    """All good but the last line."""
+    """Returns good lines, except for the last."""
     return lines(*ANGLES[:-1], value)
 
 
@@ -59,7 +59,7 @@ def angles():
 
 
 def transform(*values):
-    """All good but the last line."""
+    """Returns good lines, except for the last."""
     return lines(*['1 0 0 1 2.5 -1'] * (IMAGES - 1), ' '.join(map(str, values)))
 
 
@@ -98,7 +98,7 @@ def transforms():
 
 
 def mdoc(changes=None, drop=(), more='', head='PixelSpacing = 10\n'):
-    """changes: {image: {key: value}}; a key that is None is left out."""
+    """changes: {image: {key: value}}. A key whose value is None is left out."""
     sections = []
     for z in range(IMAGES):
         keys = {'ZValue': z, 'TiltAngle': ANGLES[z], 'ExposureDose': 3, **(changes or {}).get(z, {})}

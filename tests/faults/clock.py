@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The clock is set back an hour in the middle of a run, and forward by two: nothing that is measured in seconds
-notices."""
+"""Sets the clock back an hour in the middle of a run, and forward by two. Nothing that is measured in seconds may
+notice."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ settings = []
 
 
 def set_clock(path, wrong_by):
-    """The clock is wrong by so many seconds from now on."""
+    """Makes the clock wrong by this many seconds from now on."""
     settings.append((time.time_ns(), int(wrong_by * 1e9)))
     with open(path, "r+b") as file:
         file.seek(8)
@@ -53,7 +53,7 @@ with Work("clock") as work:
         wait_until(lambda: done(session, "relay") == 11, 60, "the file that grew meanwhile is done", live)
         check(status(session)["running"], "status says that it runs")
 
-        # A hang is noticed by how long a process is silent, whatever the time of its last heartbeat is.
+        # A hang is noticed by how long a process is silent, whatever the time in its last heartbeat is.
         check(not live.says("has not answered for"), "an hour back is no silence")
         victim = pids(session)["relay.0"]
         os.kill(victim, signal.SIGSTOP)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A disk that is full, read-only, failing or gone, too few descriptors, too little memory: said clearly, nothing
-half-written is taken for whole, and once the cause is gone the run ends as one that nothing disturbed.
+"""Tests a disk that is full, read-only, failing or gone, too few descriptors, and too little memory. The message must
+be clear. No half-written file may count as whole. Once the cause is gone, the run must end like an undisturbed one.
 
 disk.py CASE [ROUNDS]"""
 
@@ -46,7 +46,7 @@ PRELOAD = os.path.join(BIN, "../tests/preload_disk.so")
 
 
 class Fault:
-    """Writing below a folder fails for the programs that were started with .environment, while it is on."""
+    """Makes writing below a folder fail while the fault is on, for programs that were started with .environment."""
 
     def __init__(self, path):
         self.path = path
@@ -62,7 +62,7 @@ class Fault:
 
 
 def notes(session):
-    """What the stages say of themselves now."""
+    """Returns the notes of the stages as they are now."""
     return " ".join(s["note"] for s in status(session)["stages"].values())
 
 
@@ -72,7 +72,7 @@ def logs(session):
 
 
 def half_written(session):
-    """Products that are there under their own name, yet are not whole."""
+    """Returns products that exist under their final name but are not whole."""
     wrong = []
     for folder, _, files in os.walk(os.path.join(session, "extractor")):
         for name in files:
@@ -86,8 +86,7 @@ def half_written(session):
 
 
 class Fed(Run):
-    """A run to which the micrographs come in parts, so that a fault finds work to disturb however fast the machine
-    is."""
+    """A run to which the micrographs come in parts, so that a fault meets work to disturb on a machine of any speed."""
 
     def __init__(self, work, session, parts, watcher="min_free: 0", **popen):
         self.folder = work(f"in-{os.path.basename(session)}")
@@ -103,7 +102,7 @@ class Fed(Run):
         self.sent += len(part)
 
     def settle(self):
-        """Until all that came is done."""
+        """Waits until all micrographs that were sent are done."""
         wait_until(lambda: done(self.session, "extractor") >= self.sent, 60, f"{self.sent} are done", self)
 
     def end_calmly(self, what):
@@ -116,7 +115,7 @@ class Fed(Run):
 
 
 def case_refused(rounds):
-    """Each folder of a session in turn refuses to be written to, with each of several errors."""
+    """Makes each folder of a session in turn refuse writes, with each of several errors."""
     chosen = seeded()
     errors = (errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EMFILE)
     with Work("disk") as work:
@@ -124,12 +123,12 @@ def case_refused(rounds):
         with Fed(work, session, 2 * rounds, env=fault.environment) as live:
             for i in range(rounds):
                 live.send()
-                if chosen.random() < 0.5:  # with nothing, or with something on its way
+                if chosen.random() < 0.5:  # sometimes with work in progress, sometimes without
                     live.settle()
                 folder = ("extractor", "lowpass-picker", "ledger", "log", "watcher", "")[i % 6]
                 number = (
                     errors[i] if i < 2 else chosen.choice(errors)
-                )  # products: a full disk and a read-only one, always
+                )  # products always meet both a full and a read-only disk
                 name = f"{errno.errorcode[number]} in {folder or 'the session'}"
                 wait_until(lambda: done(session, "extractor") > 0, 60, "all stages have begun", live)
                 fault.on(os.path.join(session, folder), number)
@@ -141,7 +140,7 @@ def case_refused(rounds):
                     )
                     check(True, f"{name}: {notes(session)[:160]}")
                 else:
-                    time.sleep(1.5)  # so long it lasts: where nothing can be written, nothing can be seen to happen
+                    time.sleep(1.5)  # a fixed time: no event can be seen where nothing can be written
                 check(live.poll() is None, f"{name}: the launcher goes on")
                 check(not half_written(session), f"{name}: nothing half-written {half_written(session)[:2]}")
                 fault.off()
@@ -153,7 +152,7 @@ def case_refused(rounds):
 
 
 def case_folder(rounds):
-    """A product folder is moved away and put back; closed to writing and opened; and deleted for good."""
+    """Moves a product folder away and back, closes and opens it for writing, and deletes it for good."""
     with Work("folder") as work:
         session = work("session")
         with Fed(work, session, 4) as live:
@@ -169,7 +168,7 @@ def case_folder(rounds):
                 os.rename(work("away"), work("session", stage))
                 live.settle()
             live.end_calmly("moved away and put back")
-        if os.geteuid() != 0:  # whom nothing is closed to
+        if os.geteuid() != 0:  # permissions do not stop root
             session = work("closed")
             with Fed(work, session, 2) as live:
                 live.send()
@@ -183,7 +182,7 @@ def case_folder(rounds):
         with Fed(work, session, 3) as live:
             live.send()
             live.settle()
-            os.rename(work("deleted", "lowpass-picker"), work("dust"))  # or files come while it is emptied
+            os.rename(work("deleted", "lowpass-picker"), work("dust"))  # or files appear while rmtree empties it
             shutil.rmtree(work("dust"))
             live.send()
             wait_until(lambda: "gone" in notes(session), 60, "that the folder was deleted is said", live)
@@ -202,7 +201,7 @@ def case_folder(rounds):
 
 
 def fill(path):
-    """To the last byte."""
+    """Fills the disk to the last byte."""
     with open(path, "wb", buffering=0) as file:
         try:
             while True:
@@ -212,7 +211,7 @@ def fill(path):
 
 
 def case_full(rounds):
-    """A real file system of a few MB that is full, in a name space of its own."""
+    """Fills a real file system of a few MB, in a separate mount namespace."""
     if os.environ.get("ICESTREAM_IN_NAMESPACE") is None:
         probe = ["unshare", "-Urm", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"]
         if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True).returncode != 0:
@@ -236,7 +235,7 @@ def case_full(rounds):
                 )
                 check(True, notes(session)[:160])
                 check(not half_written(session), "nothing half-written")
-                if i == rounds - 1:  # a stage that dies meanwhile comes back
+                if i == rounds - 1:  # a stage that died meanwhile starts again
                     os.kill(pids(session)["extractor.0"], signal.SIGKILL)
                     wait_until(
                         lambda: live.says("starting it again") or live.says("trying again until it works"),
@@ -252,7 +251,8 @@ def case_full(rounds):
 
 
 def case_memory(rounds):
-    """Too little memory for the stages from the beginning, and later no more than they have: lifted, all goes on."""
+    """Gives the stages too little memory from the start, and later no more than they already have. The run must
+    continue when the limit is lifted."""
 
     def limit(pid, size):
         resource.prlimit(pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
@@ -294,7 +294,7 @@ def case_memory(rounds):
 
 
 def case_snapshot(rounds):
-    """A stage that keeps its own state cannot write its snapshots for a while: none is missing, and none is half."""
+    """A stage with its own state cannot write snapshots for a while: no snapshot may be missing or half."""
     with Work("snapshot") as work:
         fault, session = Fault(work("fault")), work("session")
         more = "  classifier: {from: extractor, classes: 3, diameter: 150, snapshot_interval: 0}\n"
@@ -316,8 +316,8 @@ def case_snapshot(rounds):
 
 
 def case_begin(rounds):
-    """A session that comes back while nothing can be written to it, as after a reboot with a full disk, waits; a new
-    one says so and ends."""
+    """Resumes a session that cannot write, as after a reboot with a full disk: it must wait. A new session must print
+    the reason and end."""
     with Work("begin") as work:
         fault, session = Fault(work("fault")), work("session")
         with Fed(work, session, 2) as live:
@@ -343,7 +343,7 @@ def case_begin(rounds):
 
 
 def case_still(rounds):
-    """A disk that stands still while a replica writes its ledger: both are silent, and nobody is killed for it."""
+    """A disk stops while a replica writes its ledger. Both replicas are silent, and neither may be killed for it."""
     with Work("still") as work:
         fault, session, folder = Fault(work("fault")), work("session"), work("in")
         everything = names()
@@ -379,8 +379,8 @@ stages:
 
 
 def case_maps(rounds):
-    """A refiner whose folder is full in the middle of a refinement: an iteration goes on beside the files of the one
-    before, and waits for them; none is lost or half written."""
+    """Fills the refiner's folder in the middle of a refinement. The next iteration is computed while the previous files
+    wait for space. No file may be lost or half written."""
     with Work("maps") as work:
         simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
         fault, session = Fault(work("fault")), work("session")
@@ -394,7 +394,7 @@ def case_maps(rounds):
             )
             before = history(session, "refiner")
             last = before[-1]["iteration"]
-            time.sleep(3)  # so long it lasts: the next iteration is done meanwhile
+            time.sleep(3)  # a fixed time, in which the next iteration is done
             check(history(session, "refiner") == before, "no iteration is told of that is not written")
             optimisers = glob.glob(f"{folder}/run_it*_optimiser.star")
             check(len(optimisers) == min(last, 3), f"nor has an optimiser file: {len(optimisers)}")

@@ -1,13 +1,12 @@
-"""What the fault tests share, on top of the pipeline tests' session.py: 200 small micrographs, a session that nothing
-disturbed, and the comparison with it.
+"""Helpers of the fault tests, on top of the pipeline tests' session.py: 200 small micrographs, an undisturbed session,
+and the comparison with it.
 
     with Work("my-fault") as work, Run(graph(work.path), work("session"), "--until-idle", "1") as live:
         wait_until(lambda: done(work("session"), "extractor") >= 50, 60, "50 extracted", live)
         os.kill(pids(work("session"))["lowpass-picker.0"], signal.SIGKILL)
         live.finish(0)
-        same(calm(), outcome(work("session")))
-        finish()
-"""
+    same(calm(), outcome(work("session")))
+    finish()"""
 
 import contextlib
 import glob
@@ -23,7 +22,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pipelines"))
-from session import (  # noqa: E402,F401 (the scripts beside this one take them from here)
+from session import (  # noqa: E402,F401 (the scripts beside this one import them from here)
     BIN,
     SKIP,
     Work,
@@ -55,8 +54,8 @@ stages:
 
 
 def graph(folder, name="graph.yaml", micrographs=MICROGRAPHS, watcher="", picker="", extractor="", more="", session=""):
-    """Writes a graph and returns its path. watcher, picker, extractor: more of their keys (`replicas: 3, lanes: 1`);
-    more: more lines (stages); session: more keys of the session."""
+    """Writes a graph and returns its path. watcher, picker, extractor: additional keys of these stages (`replicas: 3,
+    lanes: 1`). more: additional lines (stages). session: additional keys of the session."""
     text = GRAPH.replace("6.0}", "6.0, " + session + "}" if session else "6.0}").replace("MICROGRAPHS", micrographs)
     for word, keys in (("WATCHER", watcher), ("PICKER", picker), ("EXTRACTOR", extractor)):
         text = text.replace(word, ", " + keys if keys else "")
@@ -64,12 +63,12 @@ def graph(folder, name="graph.yaml", micrographs=MICROGRAPHS, watcher="", picker
 
 
 def names():
-    """The micrographs' file names, in order."""
+    """Returns the micrographs' file names, in order."""
     return sorted(os.listdir(MICROGRAPHS))
 
 
 def arrive(some, folder):
-    """Micrographs appear in a watched folder, whole, each under a name of its own."""
+    """Makes whole micrographs appear in a watched folder, each under its own name."""
     os.makedirs(folder, exist_ok=True)
     for name in some:
         hidden = os.path.join(folder, f".{name}.coming")
@@ -78,14 +77,14 @@ def arrive(some, folder):
 
 
 def seeded(argument=None):
-    """A random generator whose seed is printed; ICESTREAM_SEED, or an argument, sets it."""
+    """Returns a random generator and prints its seed, which ICESTREAM_SEED or an argument sets."""
     seed = int(argument or os.environ.get("ICESTREAM_SEED") or time.time_ns() % 1000000)
     print(f"ICESTREAM_SEED={seed} repeats the choices of this test", flush=True)
     return random.Random(seed)
 
 
 class Run:
-    """`icestream run`, its output in a file; ends with the block, whatever happens in it."""
+    """Runs `icestream run` with its output in a file. It ends with the block, whatever happens inside."""
 
     def __init__(self, graph_path, session, *options, **popen):
         self.session, self.log = session, f"{session}.out"
@@ -113,7 +112,7 @@ class Run:
         return self.process.returncode
 
     def output(self):
-        """What this run has said so far."""
+        """Returns the output of this run so far."""
         with open(self.log, errors="replace") as log:
             log.seek(self.at)
             return log.read()
@@ -125,14 +124,13 @@ class Run:
         self.process.send_signal(number)
 
     def kill(self):
-        """The launcher and, since the kernel kills them with it, its stages: returns when all are gone."""
+        """Kills the launcher. The kernel kills its stages with it. Returns when all are gone."""
         self.process.kill()
         self.process.wait()
         wait_until(lambda: not pids(self.session), 30, "no stage outlives a killed launcher")
 
     def drain(self, seconds=100):
-        """Ends the run when what there is is done. --until-idle would end it in the middle of a test that is held
-        up."""
+        """Ends the run when all items are done. --until-idle could end it in the middle of a test that is slow."""
         wait_until(
             lambda: pids(self.session), 60, "the launcher, which takes signals before it starts a stage, listens", self
         )
@@ -140,7 +138,7 @@ class Run:
         return self.finish(0, seconds)
 
     def finish(self, expected=0, seconds=100):  # noqa: F811 (a method, not the function of session)
-        """Waits for the end; returns what was said."""
+        """Waits for the end and returns the output."""
         code = self.process.wait(seconds)
         if code != expected:
             raise AssertionError(f"the run ended with {code}, not {expected}:\n{self.output()[-4000:]}")
@@ -148,7 +146,7 @@ class Run:
 
 
 def pids(session, stage=None):
-    """{"lowpass-picker.0": pid} of the stages that run for a session; of one stage where it is named."""
+    """Returns {"lowpass-picker.0": pid} of a session's running stages, or of one named stage."""
     found, folder = {}, os.path.join(os.path.realpath(session), "log") + "/"
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -165,7 +163,7 @@ def pids(session, stage=None):
 
 
 def ledger(session, stage, query, *values):
-    """Rows of a stage's ledger; [] while there is none."""
+    """Returns rows of a stage's ledger; [] while there is no ledger."""
     path = os.path.join(session, "ledger", f"{stage}.sqlite")
     if not os.path.exists(path):
         return []
@@ -179,7 +177,7 @@ def ledger(session, stage, query, *values):
 
 
 def done(session, stage):
-    """How many items a stage has finished well, from its ledger: cheaper than status."""
+    """Returns how many items a stage has done, from its ledger: cheaper than status."""
     rows = ledger(session, stage, "SELECT COUNT(*) FROM items WHERE state = 1")
     return rows[0][0] if rows else 0
 
@@ -190,7 +188,7 @@ def counts(session):
 
 
 def read_products(session, stage, ending, folder):
-    """{path: digest} of a stage's products; the watched folder's path in them counts for nothing."""
+    """Returns {path: digest} of a stage's products. The watched folder's path inside them is ignored."""
     root, found = os.path.join(session, stage), {}
     for path in glob.glob(f"{glob.escape(root)}/**/*{ending}", recursive=True):
         content = open(path, "rb").read()
@@ -201,7 +199,7 @@ def read_products(session, stage, ending, folder):
 
 
 def outcome(session, folder=MICROGRAPHS):
-    """What a session has come to. folder: the one it watched."""
+    """Returns the outcome of a session. folder: the folder it watched."""
     folder = os.path.realpath(folder)
     rows = star(f"{session}/extractor/particles.star")["particles"]
     totals = counts(session)
@@ -215,7 +213,7 @@ def outcome(session, folder=MICROGRAPHS):
 
 
 def calm():
-    """The outcome that nothing disturbed."""
+    """Returns the outcome of the undisturbed session."""
     session = os.path.join(DATA, "calm")
     if not os.path.isdir(session):
         sys.exit(f"{session} is not there: run prepare.py, or ctest, which does")
@@ -230,7 +228,7 @@ def difference(a, b):
 
 
 def same(undisturbed, disturbed, what=""):
-    """Checks that two outcomes are one."""
+    """Checks that two outcomes are equal."""
     what = what + ": " if what else ""
     for key, before in undisturbed.items():
         equal = disturbed[key] == before
@@ -240,8 +238,8 @@ def same(undisturbed, disturbed, what=""):
 
 
 def whole(session, what=""):
-    """Checks that products and ledgers tell one story: each item that is done has its products, no product is without
-    its item, each thing was sent once and is acknowledged, and nothing half-written lies about."""
+    """Checks that products and ledgers agree. Each done item has its products, and each product has its item. Each
+    message was sent once and is acknowledged. No half-written file remains."""
     what = what + ": " if what else ""
     for stage, ending in (("lowpass-picker", "_autopick.star"), ("extractor", ".mrcs"), ("extractor", "_extract.star")):
         items = {row[0] for row in ledger(session, stage, "SELECT id FROM items WHERE state = 1")}

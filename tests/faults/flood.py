@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""More files than can be dealt with: `flood.py start [COUNT]`, thousands that are there at the start; `flood.py faster
-ORDER [SECONDS] [blind]`, files that come faster than they can be processed for the whole run."""
+"""Feeds more files than a session can process.
+
+flood.py start [COUNT]                       thousands are there at the start
+flood.py faster ORDER [SECONDS] [blind]      files come faster than the stages process them, for the whole run"""
 
 import os
 import signal
@@ -12,11 +14,11 @@ from alone import environment, now, put, relays, resident, start
 from faults import Work, check, counts, done, finish, ledger, pids, seeded, wait_until
 
 WINDOW_MOST = 64
-LATE = 40  # sends
+LATE = 40  # number of sends
 
 
 def emitted(session):
-    """Names in the order in which the watcher sent them, with the time of each."""
+    """Returns names in the order in which the watcher sent them, with the time of each."""
     return ledger(session, "watcher", "SELECT id, time_seen FROM items ORDER BY number")
 
 
@@ -60,7 +62,7 @@ def there_at_the_start(work, count, choice):
 
 
 class Feed(threading.Thread):
-    """Files at a steady pace until told to stop; when each came."""
+    """Writes files at a steady pace until stopped. Records when each came."""
 
     def __init__(self, folder, pace):
         super().__init__(daemon=True)
@@ -76,9 +78,9 @@ class Feed(threading.Thread):
 
 
 def out_of_order(sent, came, order, late):
-    """How many were sent although an older (newer) one had been there while `late` others were sent, which is more
-    than a file that has been chosen, or the next sweep, can take. Sends are the clock: they are as slow as the
-    machine."""
+    """Counts files that were sent although an older (newer) file had been there while `late` others were sent. So many
+    sends are more than a file that is already chosen, or the next sweep, can need. The test counts sends instead of
+    seconds, because sends are as slow as the machine."""
     wrong, waiting, arrived, gone = 0, [], 0, set()
     for place, (name, _) in enumerate(sent):
         number = int(name.split("_")[1])
@@ -125,7 +127,7 @@ def faster(work, order, seconds, blind):
     check(finished < len(feed.came) / 2, "files came faster than they were processed")
     check(most_waiting <= WINDOW_MOST, "the window holds the watcher back")
     for name, size in most.items():
-        # The watcher remembers the name of each file that came, and nothing else of it.
+        # The watcher remembers the name of each file that came, and nothing else about it.
         allowed = 8000 + (0.3 * len(feed.came) if name.startswith("watcher") else 0)
         check(size < first[name] + allowed, f"{name}: memory is bounded ({first[name]} to {size} KiB)")
     wrong = out_of_order(emitted(session), feed.came, order, LATE)

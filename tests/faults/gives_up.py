@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A process that dies again and again is started after ever longer pauses, and after so many deaths with nothing done
-between them the run gives up and says why; the next run goes on from there."""
+"""Kills a process again and again. The launcher starts it after ever longer pauses. After a number of deaths with no
+item done between them, the run gives up and prints why. The next run continues."""
 
 import os
 import signal
@@ -28,7 +28,8 @@ RESTARTS, BACKOFF = 3, 0.2
 
 
 def kill_at_every_start(live, session, instance):
-    """Returns when it was killed, and when it was there again, until it is started no more."""
+    """Kills the instance at every start until it is not started any more. Returns the times of the kills and of the
+    starts."""
     killed, seen, last = [], [], None
     while live.poll() is None:
         pid = pids(session).get(instance)
@@ -46,7 +47,7 @@ with Work("gives-up") as work:
     arrive(names()[: COUNT // 2], incoming)
     path = graph(work.path, micrographs=incoming, picker="replicas: 2")
     options = ("--restarts", RESTARTS, "--backoff", BACKOFF)
-    # Without the watcher nothing new comes, so that at some time nothing is finished between two deaths.
+    # Without the watcher no new item comes, so at some time nothing is done between two deaths.
     with Run(path, session, *options) as live:
         wait_until(lambda: done(session, "extractor") >= 10, 60, "ten items are done", live)
         killed, seen = kill_at_every_start(live, session, "watcher.0")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""SIGSTOP of a stage: noticed, reported in `run` and `status`, its items go to another replica; what it says when it
-wakes does no harm. The only replica of a stage is killed and started again.
+"""Stops a stage with SIGSTOP. The launcher must notice, and report it in `run` and `status`. The stage's items go to
+another replica; its messages do no harm when it wakes. The only replica of a stage is killed and started again.
 
-hang.py [SECONDS]: so long it is stopped at least, with the launcher's own limits; without, with shorter ones"""
+hang.py [SECONDS]: stops for at least this long, with the launcher's own limits. Without SECONDS the limits are shorter.
+"""
 
 import contextlib
 import json
@@ -35,9 +36,9 @@ from faults import (
 )
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 0
-LIMITS = () if SECONDS else ("--hang-report", "4")  # longer than a busy machine holds up a heartbeat
+LIMITS = () if SECONDS else ("--hang-report", "4")  # longer than a busy machine delays a heartbeat
 HALF = COUNT // 2
-# Commits take a while, so that there are moments within them.
+# Makes commits slow, so that a stop can hit the middle of one.
 SLOW = {**os.environ, "LD_PRELOAD": os.path.join(BIN, "../tests/preload_disk.so"), "ICESTREAM_DISK_SLOW": "1"}
 
 
@@ -46,7 +47,7 @@ def held(session, stage, replica):
 
 
 def is_locked(session, stage):
-    """Whether somebody keeps the ledger from all others, for longer than a commit takes."""
+    """Tells whether a process has locked the ledger for longer than a commit takes."""
     path = f"{session}/ledger/{stage}.sqlite"
     with contextlib.closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as connection:
         try:
@@ -58,13 +59,13 @@ def is_locked(session, stage):
 
 
 def stop_with_items(session, instance, incoming, chance, locking):
-    """Stops an instance at a moment when it has items in its hands, and when it does, or does not, write to the ledger;
-    returns the items."""
+    """Stops an instance while it holds items. locking: whether it must be writing to the ledger at that moment. Returns
+    the items."""
     stage, replica = instance.rsplit(".", 1)
     waiting = names()[HALF:]
     for count in range(HALF):
         arrive([waiting[count]], incoming)
-        time.sleep(chance.uniform(0, 0.02))  # the moment of a fault, not a wait for anything
+        time.sleep(chance.uniform(0, 0.02))  # the moment of a fault; the test waits for nothing here
         pid = pids(session)[instance]
         os.kill(pid, signal.SIGSTOP)
         wait_until(lambda: open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T", 60, "it is stopped")
@@ -119,7 +120,7 @@ def one_of_two(work, instance, chance):
 
 
 def with_the_ledger(work, instance, chance):
-    """One that is stopped while it writes to the ledger keeps the others from it: there is no way but to kill it."""
+    """A replica that is stopped while it writes to the ledger locks out the others. The only way is to kill it."""
     stage = instance.rsplit(".", 1)[0]
     keys = {"picker": "replicas: 2", "extractor": "replicas: 2"}
     incoming, session, live = begin(work, f"locked-{stage}", "--hang-kill", "1000", **keys)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is let in all the same: items that name what is none of theirs fail, and no program is started that the graph
+"""Tests hostile input that the edges let in. Items that name foreign files fail, and no program starts that the graph
 does not name.
 
 hostile.py paths|programs"""
@@ -58,7 +58,7 @@ stages:
 
 
 def paths():
-    """Items come from a source of a stranger's making; each stage after it takes what it may and fails the rest."""
+    """Sends items from a hostile source. Each stage after it processes what it may and fails the rest."""
     with Work("paths") as work:
         some, session, outside, place = names()[:6], work("session"), work("outside"), work("input")
         arrive(some, place)
@@ -168,7 +168,7 @@ def paths():
 
 
 def programs():
-    """What a run starts, all that it starts: the launcher its stages, and they nothing; no shell."""
+    """Checks all processes of a run: the launcher starts only its stages, and stages start nothing. No shell runs."""
     if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True).returncode:
         print("skipped: processes cannot be traced here (strace)")
         sys.exit(SKIP)

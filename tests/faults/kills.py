@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""kill -9 of every stage, of one of several replicas, of all at once and of the launcher, at random times of one run:
-it ends as if nothing had been, and what was acknowledged is never touched again.
+"""Sends kill -9 to every stage, to one of several replicas, to all at once and to the launcher, at random times of one
+run. The run must end like an undisturbed one. Acknowledged items must never be touched again.
 
-kills.py [ROUNDS [SEED]]: so many runs of 50 kills"""
+kills.py [ROUNDS [SEED]]: this many runs of 50 kills"""
 
 import glob
 import os
@@ -51,7 +51,7 @@ OPTIONS = ("--restarts", "1000", "--backoff", "0.05")
 
 
 def fingerprint(session, stage, item):
-    """Changes when a product is written again, be it with the same bytes."""
+    """Returns a value that changes when a product is written again, even with the same bytes."""
     path = f"{session}/{stage}/{item}{PRODUCTS.get(stage)}"
     if not os.path.exists(path):  # a micrograph without picks has no particles
         return None
@@ -60,7 +60,8 @@ def fingerprint(session, stage, item):
 
 
 def remember(session, acknowledged):
-    """Adds what is acknowledged by now: how often it had been taken up, when it changed last, and its product."""
+    """Adds the items that are acknowledged by now: number of attempts, time of the last change, and the product's
+    fingerprint."""
     for sender, stage in zip(CHAIN, CHAIN[1:]):
         told = {row[0] for row in ledger(session, sender, "SELECT id FROM outbox WHERE acknowledged IS NOT NULL")}
         rows = ledger(session, stage, "SELECT id, attempts, time_changed FROM items WHERE state = 1")
@@ -70,7 +71,7 @@ def remember(session, acknowledged):
 
 
 def touched(session, acknowledged):
-    """Those of them that were taken up, changed or written again since."""
+    """Returns the remembered items that were attempted, changed or written again since."""
     now = {}
     for stage in CHAIN[1:]:
         for item, attempts, changed in ledger(session, stage, "SELECT id, attempts, time_changed FROM items"):
@@ -79,7 +80,7 @@ def touched(session, acknowledged):
 
 
 def strike(live, session, victim):
-    """Kills; returns whether there was something to kill."""
+    """Kills. Returns whether there was a process to kill."""
     if victim == "launcher":
         live.kill()
         return True
@@ -91,7 +92,7 @@ def strike(live, session, victim):
 
 
 def classified(session):
-    """Checks that a stage which gathers what comes has each particle, once."""
+    """Checks that a cumulative stage has each particle once."""
     newest = max(glob.glob(f"{session}/classifier/run_it*_data.star"))
     extracted, there = (
         [row["rlnImageName"] for row in star(path)["particles"]]
@@ -111,14 +112,14 @@ def one_round(work, chance, number):
         for kill in range(KILLS):
             more = COUNT * (kill + 1) // KILLS - COUNT * kill // KILLS
             arrive([waiting.pop(0) for _ in range(more)], incoming)
-            # Somewhere in the middle of work: a few items later, and a moment after that.
+            # Waits for some point in the middle of the work: a few items later, and a moment more.
             target = min(COUNT - len(waiting), done(session, "extractor") + chance.randrange(4))
             wait_until(
                 lambda: done(session, "extractor") >= target, 60, f"{target} items done before kill {kill}", live
             )
-            time.sleep(chance.uniform(0, 0.05))  # the moment of a fault, not a wait for anything
+            time.sleep(chance.uniform(0, 0.05))  # the moment of a fault; the test waits for nothing here
             remember(session, acknowledged)
-            # Each in turn, so that all have been, then by chance.
+            # First each kind of kill in turn, so that all occur, then random ones.
             victim = VICTIMS[kill] if kill < len(VICTIMS) else chance.choice(VICTIMS)
             wait_until(lambda: strike(live, session, victim), 60, f"{victim} runs, to be killed")
             struck[victim] += 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Logs are renamed at their size while stages and what they have started write to them: no line is lost or torn, and
-what reads them goes on."""
+"""Renames logs at their size limit while stages and their child processes write to them. No line may be lost or torn,
+and readers of the log continue."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from faults import Work, check, counts, done, finish, wait_until, write
 
 MANY, SIZE, KEPT = 600, 0.04, 4  # MiB
 
-# Standard error of the stage, from a process that knows nothing of logs.
+# A child process that knows nothing of logs writes to the stage's standard error.
 CHATTY = """\
 #!/bin/sh
 if [ "$1" = --instance ]; then

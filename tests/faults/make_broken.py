@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py, broken_tilts.py) into
-DIR, anew, and DIR/table.tsv: what reads each file, the status that it must give ("-": any), and what the message must
-hold. The same bytes each time."""
+"""make_broken.py DIR: writes the corpus of broken files (broken_images.py, broken_texts.py, broken_tilts.py) into DIR,
+which is emptied first. Also writes DIR/table.tsv: the reader of each file, the status it must give ("-": any), and text
+that the message must hold. The bytes are the same each time."""
 
 import shutil
 import sys

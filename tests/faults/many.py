@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Many items through stages that do nothing, run by the launcher: the counts reconcile, nothing is done twice, no
+"""Sends many items through stages that do nothing, run by the launcher. The counts reconcile, nothing is done twice, no
 process grows with the number of items, and replicas share the work.
 
-usage: many.py five ITEMS        a source and four stages in a row
-       many.py replicas ITEMS N  a source, a stage of N replicas that each take a few milliseconds, a stage that joins
+many.py five ITEMS        a source and four stages in a row
+many.py replicas ITEMS N  a source, a stage of N replicas that each take a few milliseconds, a stage that joins
 
-With the numbers of CI it is a test; with 100000 items it is the measurement of which tests/benchmarks/RESULTS.md tells.
-How long something takes never decides."""
+CI runs it as a test with small numbers. With 100000 items it is the measurement in tests/benchmarks/RESULTS.md. Passing
+never depends on time."""
 
 import os
 import re
@@ -17,8 +17,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../pipelines"))
 from session import BIN, Work, check, finish, launch, run, status, stop, wait_until, write  # noqa: E402
 
-WARM = 10000  # items after which no process may grow any more
-SLACK = 2048  # KiB: what an allocator and its arenas come and go by
+WARM = 10000  # after this many items no process may grow any more
+SLACK = 2048  # KiB that an allocator and its arenas may gain and lose
 SOURCE, STAGE = (os.path.abspath(os.path.join(BIN, "../tests", name)) for name in ("null-source", "null-stage"))
 
 
@@ -32,12 +32,12 @@ def graph(items, stages):
 
 
 def anonymous_kib(pid):
-    """Memory of a process that is not files."""
+    """Returns the memory of a process without mapped files."""
     try:
         with open(f"/proc/{pid}/status") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
     except (OSError, StopIteration):
-        return None  # it has ended
+        return None  # the process has ended
 
 
 def family(launcher):
@@ -64,11 +64,11 @@ def done(session, stage):
     try:
         return query(session, stage, "SELECT COUNT(*) FROM items WHERE state = 1")[0][0]
     except sqlite3.OperationalError:
-        return 0  # not made yet
+        return 0  # the file does not exist yet
 
 
 class Memory:
-    """The most that each process holds up to WARM items, and after."""
+    """Records the largest memory of each process up to WARM items, and after."""
 
     def __init__(self):
         self.before, self.after, self.descriptors = {}, {}, {}
@@ -96,7 +96,7 @@ class Memory:
 
 
 def carry(work, text, items, last):
-    """Runs the graph to its end; returns the session, the memory and the seconds."""
+    """Runs the graph to its end. Returns the session, the memory and the seconds."""
     session, memory = work("session"), Memory()
     begin = time.monotonic()
     live = launch("run", write(work("graph.yaml"), text), "--session", session)
@@ -114,7 +114,7 @@ def carry(work, text, items, last):
 
 
 def silences(session):
-    """Stages that the launcher has found silent."""
+    """Returns stages that the launcher has found silent."""
     with open(f"{session}/log/icestream.log") as log:
         return {found.group(1) for found in re.finditer(r"(\S+)\.\d+ (?:has not answered|does not answer)", log.read())}
 
@@ -131,7 +131,7 @@ def check_counts(session, stages, items):
         check((state["seen"], state["done"]) == (items, items), f"{name}: {state['done']} of {state['seen']} done")
         check(f"{name:20} {items:8} {items:8}" in text, f"{name}: the table says so too")
         (attempts,) = query(session, name, "SELECT COUNT(*) FROM items WHERE attempts > 1")[0]
-        # Where the machine's disk stood still for longer than --hang-report, items of the silent ones go to others.
+        # If the machine's disk stopped for longer than --hang-report, items of silent stages go to other replicas.
         silent = name in silences(session)
         check(
             attempts == 0 or silent, f"{name}: {attempts} items were begun twice{' after a silence' if silent else ''}"
@@ -158,7 +158,7 @@ def five(work, items):
 
 def replicas(work, items, count):
     stages = ["wide", "joined"]
-    # The source goes on until all have had work, so that it does not matter how long it takes to start them.
+    # The source continues until all replicas have had work, so the time to start them does not matter.
     text = graph(
         f"{items}, meet: {count}", [("wide", f", replicas: {count}, meet: {count}, work: 0.005"), ("joined", "")]
     )

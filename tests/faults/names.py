@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Odd names of micrographs go from the watcher to the extractor, quoted so that others can read them; names that no
-STAR file can hold fail with a reason; and nothing holds up the rest."""
+"""Passes micrographs with odd names from the watcher to the extractor. The names are quoted so that other programs can
+read them. Names that no STAR file can hold fail with a reason. Nothing delays the other files."""
 
 import os
 import re
@@ -77,18 +77,19 @@ BAD = {
 
 
 def micrograph():
-    """The bytes of a simulated one."""
+    """Returns the bytes of a simulated micrograph."""
     with open(os.path.join(MICROGRAPHS, names()[0]), "rb") as file:
         return file.read()
 
 
 def words(line):
-    """A row of a STAR file: words with blanks between, or in quotes that end at the first of their kind."""
+    """Splits a row of a STAR file: words with blanks between them, or in quotes that end at the first quote of their
+    kind."""
     return [a or b or c for a, b, c in re.findall(r'"([^"]*)"|\'([^\']*)\'|(\S+)', line)]
 
 
 def column(path, table, label):
-    """One column of a loop."""
+    """Returns one column of a loop."""
     found, columns, inside = [], [], False
     for line in open(path, newline="\n").read().split("\n"):
         if line.startswith("data_"):
@@ -109,7 +110,7 @@ with Work("names") as work:
         if len(name) < 1000:
             put(work("raw"), name + b".mrc", micrograph())
     deep = os.fsencode(work("raw"))
-    for part in [b"z" * 250] * 4:  # step by step: the whole path is longer than most tools make at once
+    for part in [b"z" * 250] * 4:  # in steps: the whole path is longer than most tools can make at once
         deep = os.path.join(deep, part)
         os.mkdir(deep)
     put(deep, b"z" * 250 + b".mrc", micrograph())
@@ -162,7 +163,8 @@ with Work("names") as work:
             capture_output=True,
         )
         handled = column(f"{session}/handled.star", "particles", "rlnImageName")
-        # What it cannot do itself: it makes one blank of two, and puts double quotation marks around what holds one.
+        # relion_star_handler has two limits: it makes one blank of two, and puts double quotation marks around words
+        # with blanks.
         lost = {a for a, b in zip(images, handled) if a != b and not ("  " in a or (" " in a and '"' in a))}
         check(len(handled) == len(images) and not lost, f"relion_star_handler reads and writes each name but {lost}")
     else:

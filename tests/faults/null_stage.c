@@ -1,8 +1,8 @@
-/* Stages that do nothing, to load edges, ledgers and the launcher with many items:
- *   null-source   emits `count` items as fast as they are taken, or one every `pause` s; before these others, until
- *                 `meet` replicas of the stage "wide" have had one
- *   null-stage    passes them on, each after `work` s
- * Both are this file; which one it is says the program's name. */
+/* Stages that do nothing. They load edges, ledgers and the launcher with many items:
+ *   null-source   emits `count` items as fast as the edges accept them, or one every `pause` s. First it emits others,
+ *                 until `meet` replicas of the stage "wide" have had one
+ *   null-stage    passes items on, each after `work` s
+ * Both programs are this file; the program's name selects one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const struct param table[] = {
     {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 60, NULL, 0, false, "of a stage, on each item"},
 };
 
-/* As large as an item of a real session: a micrograph with its optics and CTF values. */
+/* Makes an item as large as in a real session: a micrograph with its optics and CTF values. */
 static enum status fill(struct item *item, int number, struct err *err) {
     char path[64];
     snprintf(path, sizeof path, "grid1/Micrographs/mic_%07d.mrc", number);
@@ -55,7 +55,7 @@ static void had_path(const struct stage *stage, const char *name, int instance, 
     snprintf(path, PATH_SIZE, "%.4000s/../%s/had_%d", stage_folder(stage), name, instance);
 }
 
-/* Whether that many replicas have had an item. */
+/* Returns whether `meet` replicas have had an item. */
 static bool have_met(const struct stage *stage, int count) {
     char path[PATH_SIZE];
     for (int i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     for (int i = 0; i < before + parameters->count && !stage_stopping(stage); i++) {
         if (i == before && !have_met(stage, parameters->meet)) before++;
         TRY(emit(stage, i, err));
-        /* Acknowledgements wake it too, so it waits for the rest once more. */
+        /* Acknowledgements also wake the stage, so wait for the rest of the pause. */
         for (double end = clock_monotonic() + parameters->pause, now; (now = clock_monotonic()) < end;)
             stage_wait(stage, end - now);
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An item that brings its stage down, while it is read or while its products are written and others are in work, is set
-aside after three attempts, it and no other; `retry` takes it again."""
+"""Tests an item that crashes its stage, while it is read or while its products are written and other items are in work.
+This item alone is set aside after three attempts; `retry` sends it again."""
 
 import json
 import os
@@ -11,7 +11,7 @@ LIBRARY = os.path.join(os.path.dirname(program("icestream")), "../tests/preload_
 
 
 def without(undisturbed, item, stage):
-    """The outcome when an item gets no further than to a stage."""
+    """Returns the outcome when an item does not get past a stage."""
     image = f"{item}.mrcs"
     expected = {
         key: {name: value for name, value in undisturbed[key].items() if not name.startswith(f"{item}_")}

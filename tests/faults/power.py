@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Power cuts: a session is resumed from what was on the disk at a random instant, and ends as one that nothing
-disturbed.
+"""Simulates power cuts. A session resumes from the content of the disk at a random instant, and must end like an
+undisturbed one.
 
 power.py copy [INSTANTS]     the session's folder as it is at an instant
-power.py synced [INSTANTS]   only what was synced by then (preload_power.c): files' contents and folders' entries
-power.py mixed [INSTANTS]    for each file and entry either that, or what was written last, or a part of it"""
+power.py synced [INSTANTS]   only files' contents and folders' entries that were synced by then (preload_power.c)
+power.py mixed [INSTANTS]    for each file and entry either the synced state, or the last write, or a part of it"""
 
 import glob
 import os
@@ -36,7 +36,7 @@ PRELOAD = os.path.join(BIN, "../tests/preload_power.so")
 
 
 def resume(work, session, undisturbed, what):
-    """From a copy elsewhere to the end."""
+    """Resumes a copy of the session elsewhere, to the end."""
     with Run(graph(work.path), session, "--until-idle", "0.5") as live:
         live.finish(0)
     now = outcome(session)
@@ -48,7 +48,7 @@ def resume(work, session, undisturbed, what):
 
 
 def is_stopped(pid):
-    """All its threads: one that waits for the disk stops only then."""
+    """Returns whether all threads are stopped. A thread that waits for the disk stops only after the wait."""
     states = (open(path).read().rsplit(")", 1)[1].split()[0] for path in glob.glob(f"/proc/{pid}/task/*/stat"))
     return all(state == "T" for state in states)
 
@@ -59,7 +59,7 @@ def case_copy(instants, work, chosen, undisturbed):
     with Run(graph(work.path), session) as live:
         for i, target in enumerate(targets):
             wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
-            time.sleep(0.05 * chosen.random())  # not a synchronisation: a random instant
+            time.sleep(0.05 * chosen.random())  # a random instant; the test does not wait for anything here
             all_of_them = [live.pid, *pids(session).values()]
             for pid in all_of_them:
                 os.kill(pid, signal.SIGSTOP)
@@ -75,7 +75,8 @@ def case_copy(instants, work, chosen, undisturbed):
 
 
 class Disk:
-    """What is left of a disk: from what the library kept (shadow) and, where `choose` says so, from what there was."""
+    """Rebuilds the disk after a cut from the library's copies (shadow). In mixed mode, some entries come from the last
+    state instead."""
 
     def __init__(self, shadow, chosen, mixed):
         self.shadow, self.chosen, self.mixed = shadow, chosen, mixed
@@ -88,7 +89,7 @@ class Disk:
         return self.mixed and self.chosen.random() < 0.5
 
     def folder(self, identity, real, target):
-        """Entries as they were synced; `real` is the folder as it was in memory, or None."""
+        """Rebuilds a folder from its synced entries. real: the folder as it was in memory, or None."""
         os.makedirs(target)
         listing, path = {}, self.kept("folders", identity)
         for line in open(path) if path else ():
@@ -104,7 +105,7 @@ class Disk:
                     self.memory(own, os.path.join(target, name))
                 continue
             if name not in there and self.flip():
-                continue  # its removal was written
+                continue  # its removal reached the disk
             kind, entry = listing[name]
             if kind == "d":
                 self.folder(entry, own, os.path.join(target, name))
@@ -118,10 +119,10 @@ class Disk:
         elif path:
             shutil.copyfile(path, target)
         else:
-            open(target, "w").close()  # a name whose content never came
+            open(target, "w").close()  # the name reached the disk, its content did not
 
     def memory(self, own, target):
-        """What was in memory; of what came after the last sync perhaps only a part."""
+        """Returns the content that was in memory. Data after the last sync may be incomplete."""
         if os.path.isdir(own):
             os.makedirs(target)
             return
@@ -146,7 +147,7 @@ def case_synced(instants, work, chosen, undisturbed, mixed=False):
         }
         with Run(graph(work.path), session, "--until-idle", "2", env=environment) as live:
             wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
-            time.sleep(0.05 * chosen.random())  # not a synchronisation: a random instant
+            time.sleep(0.05 * chosen.random())  # a random instant; the test does not wait for anything here
             for pid in (live.pid, *pids(session).values()):
                 os.kill(pid, signal.SIGKILL)
             live.kill()

@@ -1,7 +1,6 @@
-/* The clock on the wall is set while programs run; the steady one goes on. The file that ICESTREAM_FAULT_CLOCK names holds
- * numbers of 64 bits: how often it has been set, and for each time when that was (ns since 1970, true time) and by how
- * much the clock has been wrong since then (ns). Times of files change with it, as if they had been written by that clock.
- */
+/* Changes the wall clock while programs run; the monotonic clock is unaffected. ICESTREAM_FAULT_CLOCK names a file of
+ * 64-bit numbers. The first is the number of changes. For each change follow its time (ns since 1970, true time) and
+ * the clock's error since then (ns). Times of files are shifted too, as if that clock had written them. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -37,7 +36,7 @@ static void open_control(void) {
     if (memory != MAP_FAILED) control = memory;
 }
 
-/* By how much the clock was wrong at a true time. */
+/* Returns the clock's error at a true time. */
 static int64_t shift_at(int64_t time) {
     pthread_once(&once, open_control);
     int64_t count = control != NULL ? atomic_load(&control->count) : 0, shift = 0;

@@ -1,10 +1,9 @@
-/* A disk that fails: while the file ICESTREAM_DISK_FAULT exists, what is written below the folder that its first line
- * names is refused with the error whose number its second line holds; where that is -1, it stands still instead: whoever
- * syncs there waits until the file is gone. With ICESTREAM_DISK_SLOW each sync takes 10 ms at least. For tests that have
- * no right to mount anything.
- *
- * Streams of the C library write past this library, so a file is found wanting when it is flushed or synced; half of what
- * was written to it is then taken away, as a disk does that was full half way. */
+/* Simulates a disk that fails, for tests without the right to mount anything. The fault is on while the file
+ * ICESTREAM_DISK_FAULT exists. The first line of the file names a folder, the second holds an error number. Writes
+ * below the folder then fail with this error. With the number -1 the disk stops instead: a process that syncs there
+ * waits until the file is gone. With ICESTREAM_DISK_SLOW each sync takes at least 10 ms.
+ * Streams of the C library write past this library, so a file fails when it is flushed or synced. Half of the data that
+ * was written to it is then removed, like on a disk that filled up half way. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +23,7 @@
 
 enum { STILL = -1 };
 
-/* The error that holds for a path now, 0, or STILL. */
+/* Returns the error that holds for a path now, 0, or STILL. */
 static int control_of(const char *path) {
     const char *control = getenv("ICESTREAM_DISK_FAULT");
     char text[PATH_MAX + 32];
@@ -62,7 +61,8 @@ static int fault_of_descriptor(int descriptor) {
     return fault != STILL ? fault : 0;
 }
 
-/* As a disk that does not answer: the state of a process that waits for one is another, but it is not stopped either. */
+/* Waits like for a disk that does not answer. The kernel shows another process state in that case, but such a process
+ * is not stopped either. */
 static void wait_for_disk(int descriptor) {
     const struct timespec pause = {.tv_nsec = 10000000};
     if (getenv("ICESTREAM_DISK_SLOW") != NULL) nanosleep(&pause, NULL);
@@ -76,7 +76,7 @@ static bool refused(int fault) {
 }
 
 static int open_checked(const char *path, int flags, mode_t mode) {
-    /* Opening what is there goes well on a full disk; on a closed one nothing opens that is to be written. */
+    /* On a full disk an existing file can be opened. On a read-only disk no file can be opened for writing. */
     int fault = (flags & O_ACCMODE) != O_RDONLY ? fault_of(path) : 0;
     if (fault == ENOSPC && ((flags & O_CREAT) == 0 || access(path, F_OK) == 0)) fault = 0;
     return refused(fault) ? -1 : REAL(open)(path, flags, mode);
@@ -140,7 +140,7 @@ int fdatasync(int descriptor) {
 int ftruncate(int descriptor, off_t length) {
     int fault = fault_of_descriptor(descriptor);
     struct stat info;
-    /* What becomes shorter needs no room. */
+    /* A file that shrinks needs no space. */
     if (fault == ENOSPC && fstat(descriptor, &info) == 0 && info.st_size >= length) fault = 0;
     return refused(fault) ? -1 : REAL(ftruncate)(descriptor, length);
 }

@@ -1,5 +1,5 @@
-/* Systems and file systems on which inotify is of no use. ICESTREAM_FAULT_INOTIFY: "init:N" and "watch:N" let that call
- * fail with error number N; with "deaf" all succeeds, and nothing is ever told. */
+/* Simulates systems and file systems without working inotify. ICESTREAM_FAULT_INOTIFY is "init:N" or "watch:N": this
+ * call fails with error number N. With "deaf" all calls succeed, but no event is ever reported. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* A file that brings a program down: ICESTREAM_FAULT_POISON is "PROGRAM:NAME", and the thread of PROGRAM that opens a
- * file of that name dies of SIGSEGV. */
+/* Makes a file crash a program. ICESTREAM_FAULT_POISON is "PROGRAM:NAME": a thread of PROGRAM that opens a file called
+ * NAME dies of SIGSEGV. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-/* What a power cut leaves: of all that lies below the folder ICESTREAM_POWER_DISK, the content of a file as it was when it
- * was last synced, and the entries of a folder as they were when that was last synced. Nothing else is kept, below
- * ICESTREAM_POWER_SHADOW: files/ID holds contents, folders/ID lines of "type ID name". ID is inode and time of birth, so
- * that an inode that is used again is another file. The disk itself is not asked to sync anything. */
+/* Records what a power cut would leave of the folder ICESTREAM_POWER_DISK. A file keeps the content of its last sync, a
+ * folder the entries of its last sync. The records are below ICESTREAM_POWER_SHADOW: files/ID holds contents,
+ * folders/ID holds lines of "type ID name". ID is inode and time of birth, so a reused inode is another file. The disk
+ * itself is never synced. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,14 +51,14 @@ static bool copy_entries(int from, int to) {
         char id[ID_SIZE];
         mode_t mode;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (!identify(from, entry->d_name, 0, id, &mode)) continue; /* it has just gone */
+        if (!identify(from, entry->d_name, 0, id, &mode)) continue; /* the file has just been removed */
         well = dprintf(to, "%c %s %s\n", S_ISDIR(mode) ? 'd' : 'f', id, entry->d_name) > 0;
     }
     if (folder != NULL) closedir(folder);
     return well;
 }
 
-/* The newest content wins: those who sync one file at a time take turns. */
+/* The newest content wins. Processes that sync the same file take turns. */
 static int keep(int descriptor, const char *kind, const char *id, bool (*copy)(int from, int to)) {
     char lock[PATH_MAX], partial[PATH_MAX + 8];
     snprintf(lock, sizeof lock, "%s/%s/%s", getenv("ICESTREAM_POWER_SHADOW"), "locks", id);

@@ -1,4 +1,5 @@
-/* A disk with as many free bytes as the file says that ICESTREAM_FAULT_SPACE names; without one, as many as there are. */
+/* Simulates free space on a disk. The file that ICESTREAM_FAULT_SPACE names holds the number of free bytes. Without the
+ * file, the real number counts. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

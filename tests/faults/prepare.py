@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The micrographs of the fault tests, and the session that nothing disturbed: made once, made anew with a new
-program."""
+"""Makes the micrographs of the fault tests and the undisturbed session. They are made once, and again when the program
+changes."""
 
 import os
 import shutil

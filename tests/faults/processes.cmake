@@ -1,4 +1,4 @@
-# Processes that die, hang or are brought down by an item.
+# Processes that die, hang or are crashed by an item.
 icestream_add_fault_test(kills kills.py)
 icestream_add_fault_test(kills_long kills.py 20 LABELS long TIMEOUT 1800)
 icestream_add_fault_test(gives_up gives_up.py)

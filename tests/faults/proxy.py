@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A bad wire between the stages: messages and answers are dropped, doubled, cut short, held back and overtaken,
-nonsense of every kind comes in between, strangers knock at the sockets, a stage connects late. All items come through
-once, all nonsense is counted and told of, and memory stays bounded.
+"""Damages the traffic between stages. Messages and answers are dropped, doubled, cut short, delayed and overtaken.
+Nonsense of every kind comes in between, strangers connect to the sockets, and a stage connects late. All items must
+arrive once, all nonsense must be counted and reported, and memory must stay bounded.
 
-proxy.py [SEED [PARTS]]    PARTS: how many of a hundred messages each fault befalls (5)"""
+proxy.py [SEED [PARTS]]    PARTS: how many of a hundred messages each fault hits (5)"""
 
 import json
 import os
@@ -17,14 +17,14 @@ from faults import Run, Work, calm, check, done, finish, graph, outcome, pids, s
 from wire import bend, dropped, log_lines, nonsense, peak_kib, stray_answers, zmq
 
 RESEND = 0.3
-LONG = [[b"[" + b"0," * 600000 + b"0]"], [b'{"v":1,"kind":"' + b"x" * 1500000 + b'"}']]  # more than a message may have
+LONG = [[b"[" + b"0," * 600000 + b"0]"], [b'{"v":1,"kind":"' + b"x" * 1500000 + b'"}']]  # longer than a message may be
 HUGE = b"\x7b" * (100 << 20)
 PEAK_MIB, KNOCKED = 160, 100
 
 
 class Proxy(threading.Thread):
-    """Stands in one edge. sent[direction]: how many messages went that way which the receiver must drop; certain: those
-    that went before the last word on that way."""
+    """Stands between the two ends of an edge. sent[direction]: number of bad messages that the receiver must drop.
+    certain[direction]: the number of them that had gone before the end message in this direction."""
 
     def __init__(self, place, parts, seed):
         super().__init__(daemon=True)
@@ -37,7 +37,7 @@ class Proxy(threading.Thread):
     def run(self):
         try:
             self.serve()
-        except Exception as error:  # told by the test
+        except Exception as error:  # the test reports it
             self.error = error
 
     def serve(self):
@@ -75,7 +75,7 @@ class Proxy(threading.Thread):
         context.destroy(linger=0)
 
     def huge(self, target):
-        """Comes first, on a connection that nothing else is lost with."""
+        """Sends HUGE first, on a connection of its own: no other message is lost when the receiver cuts it."""
         monitor, sent = target.get_monitor_socket(zmq.EVENT_DISCONNECTED), False
         while not self.stop.is_set() and not (sent and monitor.poll(0)):
             try:
@@ -99,7 +99,7 @@ class Proxy(threading.Thread):
         return True
 
     def mangle(self, way, frames, held):
-        """What comes out of one message, now; what comes later goes to held."""
+        """Returns the messages that leave now in place of one message. Delayed messages are added to held."""
         out = []
         if self.happens():
             edge = self.edge["edge"]
@@ -131,8 +131,8 @@ class Bad(list):
 
 
 def knock(endpoint, rng):
-    """Strangers at a socket that a stage has bound: raw bytes, half a greeting, another kind of socket, 100 MB. libzmq
-    takes some raw bytes for messages of its first version, so a few of them may be counted."""
+    """Connects strangers to a socket that a stage has bound: raw bytes, half a greeting, another kind of socket, 100
+    MB. libzmq accepts some raw bytes as messages of its first version, so a few of them may be counted."""
     path = endpoint[len("ipc://") :]
     greeting = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
     for text in (
@@ -157,7 +157,7 @@ def knock(endpoint, rng):
     push.connect(endpoint)
     try:
         push.send(HUGE, zmq.DONTWAIT)
-    except zmq.Again:  # turned away already
+    except zmq.Again:  # already turned away
         pass
     return context
 
@@ -210,7 +210,7 @@ with Work("proxy") as work:
     check(peaks and max(peaks.values()) < PEAK_MIB, f"no stage has held more than {PEAK_MIB} MiB")
     same(calm(), outcome(session))
     whole(session)
-    # What comes up the wire to a stage, and down to it.
+    # Bad messages that go up the wire to a stage, and down to it.
     picker, extractor = proxies["lowpass-picker"], proxies["extractor"]
     for name, ways in (
         ("watcher.0", [(picker, "up")]),

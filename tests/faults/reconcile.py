@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`icestream status` reconciles: at any moment of a run the counts add up, within each stage and across each edge, and
-where somebody has been at a ledger it says so, with exit code 4."""
+"""Checks that `icestream status` reconciles. At any moment of a run the counts must add up, within each stage and
+across each edge. If a ledger was changed by hand, status must report it and exit with 4."""
 
 import contextlib
 import json
@@ -79,7 +79,7 @@ with Work("reconcile") as work:
         check(text.returncode == 4 and data.returncode == 4, f"{statement}: exit 4")
         check(f"the counts do not add up: {why}" in text.stderr and why in text.stdout, f"says {why}")
         check(json.loads(data.stdout)["miscount"] == why, "so does the JSON")
-    # A stage is in the middle of something whenever it is asked: that must not look like a miscount.
+    # A stage is always in the middle of some work when status asks. This must not look like a miscount.
     incoming, session, asked = work("incoming"), work("session"), 0
     path = graph(work.path, micrographs=incoming, picker="replicas: 2", extractor="replicas: 2")
     with Run(path, session) as live:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a disk has lost between two runs of a session: a particle table of an item that was done, the classifier's last
-snapshot, and then all of them. The session goes on with what there is, tells of the rest, and is whole again when the
-table is mended and retried."""
+"""Deletes files between two runs of a session: the particle table of a done item, the classifier's last snapshot, and
+then all snapshots. The session must continue with the rest and report the loss. It must be whole again when the table
+is repaired and retried."""
 
 import glob
 import os
@@ -19,7 +19,7 @@ def go(path, session, *options):
 
 
 def classified(session):
-    """Names of the particles of the newest snapshot."""
+    """Returns names of the particles in the newest snapshot."""
     newest = max(glob.glob(f"{session}/classifier/run_it*_data.star"))
     return sorted(row["rlnImageName"] for row in star(newest)["particles"])
 
@@ -30,7 +30,7 @@ def log(session, stage="classifier"):
 
 
 def joined(session):
-    """Names of the particles of the extractor's joined table."""
+    """Returns names of the particles in the extractor's joined table."""
     return sorted(row["rlnImageName"] for row in star(f"{session}/extractor/particles.star")["particles"])
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A session for many minutes: `soak.py [MINUTES [PER_SECOND]]`. Micrographs come at a steady pace; in the second half
-stages, and the launcher, are killed at random. Memory and descriptors of every process, the ledgers and what lies in
-the session are written down as they grow, and must not where they need not."""
+"""Runs a session for many minutes: `soak.py [MINUTES [PER_SECOND]]`. Micrographs come at a steady pace. In the second
+half, stages and the launcher are killed at random. The script records memory and descriptors of every process, the
+ledgers and the files of the session. They must not grow without need."""
 
 import glob
 import json
@@ -15,7 +15,7 @@ from faults import MICROGRAPHS, Run, Work, check, counts, done, finish, graph, n
 
 MINUTES = float(sys.argv[1]) if len(sys.argv) > 1 else 0.5
 PACE = float(sys.argv[2]) if len(sys.argv) > 2 else 10
-STEP = min(10, MINUTES * 60 / 20)  # s between looks
+STEP = min(10, MINUTES * 60 / 20)  # s between samples
 
 
 def descriptors(pid):
@@ -38,7 +38,7 @@ class Soak:
         self.live = Run(self.graph, self.session, "--restarts", 20, "--log-size", 0.25)
 
     def feed(self, until):
-        """Micrographs at the pace, until a time; a look now and then."""
+        """Feeds micrographs at the pace until a time, and samples at intervals."""
         begin, first, look = now(), self.fed, now() + STEP
         while now() < until:
             put(self.work("raw"), f"mic_{self.fed:07d}.mrc", self.content)
@@ -78,7 +78,7 @@ class Soak:
 
 
 def compare(soak, calm):
-    """From the end of the first third to the end of the part that nothing disturbed."""
+    """Returns samples from the end of the first third to the end of the undisturbed part."""
     first, last = calm[len(calm) // 3], calm[-1]
     items = last["done"] - first["done"]
     for name in ("watcher.0", "lowpass-picker.0", "extractor.0", "icestream"):

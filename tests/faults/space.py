@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Intake pauses while the disk is nearly full, says so once, goes on when there is space; and ends when it is told
-to."""
+"""Fills the disk nearly. Intake must pause, log this once, and continue when there is space. It must also end when
+asked to."""
 
 import json
 
@@ -39,7 +39,7 @@ def resumes(work, session, space, graph):
         wait_until(
             lambda: live.says("paused: 1.5 GB are free, min_free is 2 GB"), 60, "run says that it is paused", live
         )
-        # Longer than until_idle: what waits for space is not nothing.
+        # Longer than until_idle: a run that waits for space is not idle.
         begin = beat()
         wait_until(lambda: beat() > begin + 3, 60, "three seconds pass", live)
         check(counts(session)["watcher"]["seen"] == 5, "nothing was taken in meanwhile")

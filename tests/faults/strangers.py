@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Strangers: whoever has not the session's keys, or is another user, gets nothing and changes nothing; nothing
-listens on a network unasked.
+"""Tests strangers: a process without the session's keys, or of another user, gets nothing and changes nothing. No
+socket listens on a network unless the graph says so.
 
 strangers.py network|listen|closed"""
 
@@ -39,7 +39,7 @@ from wire import dropped, instances, log_lines, zmq
 
 
 def endpoints(session):
-    """{endpoint: (what is bound there, edge)}"""
+    """Returns {endpoint: (kind of socket bound there, edge)}."""
     return {
         edge[key]: (key, edge["edge"])
         for orders in instances(session).values()
@@ -49,7 +49,7 @@ def endpoints(session):
 
 
 def listeners(processes):
-    """Addresses at which processes listen: {"127.0.0.1:4242"}; of IPv6, and of UDP too."""
+    """Returns addresses at which processes listen: {"127.0.0.1:4242"}, including IPv6 and UDP."""
     inodes, found = set(), set()
     for pid in processes:
         for name in os.listdir(f"/proc/{pid}/fd"):
@@ -68,13 +68,13 @@ def listeners(processes):
 
 
 def refused(session, instance):
-    """How many peers an instance says it has turned away."""
+    """Returns how many peers an instance reports as turned away."""
     lines = log_lines(session, instance, "refused")
     return int(re.search(r"\((\d+) so far\)", lines[-1])[1]) if lines else 0
 
 
 def evil(key, edge):
-    """What a stranger would like a stage to believe."""
+    """Returns false messages that a stranger would send to a stage."""
     back = {"v": 1, "edge": edge, "instance": 0, "token": "t", "verdict": "done"}
     ids = [name.rsplit(".", 1)[0] for name in names()]
     if key == "ack":
@@ -85,11 +85,11 @@ def evil(key, edge):
     ]
 
 
-kept = []  # see the end
+kept = []  # never destroyed: see the end
 
 
 class Stranger:
-    """Comes to each endpoint with some keys, or none; tells lies up and listens down."""
+    """Connects to each endpoint with some keys, or none. Sends false messages up and listens down."""
 
     def __init__(self, session, public=None, secret=None, server=None):
         self.context, self.listening = zmq.Context(), []
@@ -163,7 +163,7 @@ def network():
                 (counts(session), ledger(session, "watcher", "SELECT * FROM outbox ORDER BY seq")) == before,
                 "nothing has changed",
             )
-            # A peer with the keys is heard: what the others could have done.
+            # A peer with the keys is heard. This shows what the others could have done.
             friend = zmq.Context()
             mouth = friend.socket(zmq.PUSH)
             mouth.curve_publickey = mouth.curve_serverkey = ours
@@ -185,7 +185,7 @@ def network():
 
 
 def listen():
-    """Another address of this host, when the graph says so; and none otherwise."""
+    """The graph may set another address of this host. Without it no socket listens there."""
     with Work("listen") as work:
         folder = work("few")
         arrive(names()[:3], folder)
@@ -222,7 +222,8 @@ def listen():
 
 
 def closed():
-    """Sockets of this host lie in a folder that only their user can enter, whatever the umask and the folder before."""
+    """Sockets of this host lie in a folder that only their user can enter, whatever the umask is and whatever the
+    folder was."""
     with Work("closed") as work:
         folder, session = work("few"), work("session")
         arrive(names()[:3], folder)
@@ -253,7 +254,7 @@ def closed():
             live.signal(2)
             live.finish(0)
         check(os.listdir(work("sticky")) == [], "no socket is left behind")
-        # A stage opens no socket where others could come.
+        # A stage opens no socket where others could connect.
         orders = json.load(open(f"{session}/log/watcher.0.instance.json"))
         os.chmod(work("open"), 0o755)
         orders["run"] += 1
@@ -270,4 +271,4 @@ if len(sys.argv) != 2 or sys.argv[1] not in cases:
 cases[sys.argv[1]]()
 finish()
 sys.stdout.flush()
-os._exit(0)  # contexts whose peers were turned away again and again may wait for ever to be destroyed (libzmq 4.3.4)
+os._exit(0)  # contexts whose peers were often turned away may wait for ever when they are destroyed (libzmq 4.3.4)

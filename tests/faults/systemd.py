@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The units for systemd: what they start resumes a session, and the exit codes mean to systemd what they mean to us."""
+"""Tests the units for systemd. They must resume a session, and systemd must treat the exit codes as icestream means
+them."""
 
 import configparser
 import os
@@ -12,7 +13,7 @@ import sys
 from faults import BIN, SKIP, Run, Work, arrive, check, counts, done, finish, graph, names, pids, wait_until, write
 
 COUNT = 40
-# What a system's manager gives to a service.
+# The environment that systemd gives to a system service.
 BARE = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "LANG": "C.UTF-8"}
 
 
@@ -41,7 +42,7 @@ def verify(work, path, kind):
 
 
 class Service(Run):
-    """What ExecStart starts, from the top folder and with next to no environment."""
+    """Runs the program of ExecStart, from the top folder and with nearly no environment."""
 
     def __init__(self, unit, session):
         self.session, self.log, self.at = session, f"{session}.out", os.path.getsize(f"{session}.out")
@@ -79,7 +80,7 @@ with Work("systemd") as work:
     first = graph(work.path, micrographs=work("raw"))
     with Run(first, session, "--set", "lowpass-picker.lowpass=45", "--set", "extractor.replicas=2") as live:
         wait_until(lambda: done(session, "extractor") >= 3, 60, "three are extracted", live)
-        live.kill()  # the machine goes down
+        live.kill()  # the machine shuts down
     os.rename(first, work("gone.yaml"))
     with Service(unit, session) as live:
         wait_until(
@@ -89,13 +90,13 @@ with Work("systemd") as work:
             live,
         )
         live.signal(signal.SIGTERM)
-        live.finish(1, float(unit["Service"]["TimeoutStopSec"]))  # one of SuccessExitStatus
+        live.finish(1, float(unit["Service"]["TimeoutStopSec"]))  # a code in SuccessExitStatus
         check(not pids(session), "nothing is left running")
     arrive(names()[COUNT // 2 : COUNT], work("raw"))
     with Service(unit, session) as live:
         wait_until(lambda: done(session, "extractor") >= COUNT // 2 + 3, 60, "it goes on", live)
         live.signal(signal.SIGINT)
-        live.finish(0)  # one of RestartPreventExitStatus
+        live.finish(0)  # a code in RestartPreventExitStatus
     with Service(unit, session) as live:
         wait_until(
             lambda: pids(session) and done(session, "extractor") == COUNT, 60, "and finds what came meanwhile", live
@@ -107,5 +108,5 @@ with Work("systemd") as work:
 
     write(session + "/graph.yaml", "session: {}\nstages: {no-such-stage: {}}\n")
     with Service(unit, session) as live:
-        live.finish(2)  # one of RestartPreventExitStatus
+        live.finish(2)  # a code in RestartPreventExitStatus
     finish()

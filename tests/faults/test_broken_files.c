@@ -1,5 +1,5 @@
-/* The corpus of broken files through the readers themselves: each gives the status and the message of its table, names
- * its file, and leaves what it was to fill as it was. ICESTREAM_BROKEN is the folder that make_broken.py has written. */
+/* Gives the corpus of broken files to the readers. Each reader must give the status and the message of the table, name
+ * the file, and leave its outputs unchanged. ICESTREAM_BROKEN is the folder that make_broken.py has written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +65,7 @@ static int check_star(const struct line *line) {
     return !good;
 }
 
-/* Angles, transforms, or what SerialEM wrote, as its ending says. */
+/* Reads angles, transforms, or an .mdoc, as the ending says. */
 static int check_tilts(const struct line *line) {
     _cleanup_(mem_free) double *angles = NULL;
     _cleanup_(mem_free) struct tilt_transform *transforms = NULL;
@@ -99,7 +99,8 @@ static int check_graph(const struct line *line) {
     return !good;
 }
 
-/* Whatever JSON it was meant to be: as an item, as a message and as a program's answer it is refused or taken whole. */
+/* Reads JSON of any intent as an item, as a message and as a program's answer. Each reader must refuse it or accept it
+ * whole. */
 static int check_json(const struct line *line) {
     _cleanup_(mem_free) char *text = NULL;
     size_t length = 0;

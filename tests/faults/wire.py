@@ -1,5 +1,5 @@
-"""Between the stages of a session: their endpoints, taken over from the launcher by a program that the graph lists, and
-messages that no stage should send. On top of faults.py; needs pyzmq."""
+"""Helpers for the wires between the stages of a session: endpoints that a program listed in the graph takes over from
+the launcher, and messages that no stage should send. On top of faults.py; needs pyzmq."""
 
 import glob
 import json
@@ -40,8 +40,8 @@ os.execv(program, [program, *sys.argv[1:]])
 
 
 def bend(folder, stage, resend, bent=True):
-    """A program in the stage's place; returns its path, for `program:` and `programs:`. Its inputs go by
-    FOLDER/STAGE.N.d and .a instead (bent), its outputs send again after `resend` seconds. It waits while
+    """Writes a program that runs in the stage's place. Returns its path, for `program:` and `programs:`. Its inputs go
+    through FOLDER/STAGE.N.d and .a instead (bent). Its outputs send again after `resend` seconds. It waits while
     FOLDER/STAGE.wait exists."""
     path = os.path.join(folder, f"bent-{stage}")
     text = REWIRE
@@ -60,7 +60,7 @@ def bend(folder, stage, resend, bent=True):
 
 
 def instances(session):
-    """What the launcher has told each instance: {"watcher.0": {…}}."""
+    """Returns the launcher's settings for each instance: {"watcher.0": {…}}."""
     found = {}
     for path in glob.glob(f"{session}/log/*.instance.json"):
         if ".bent." not in path:
@@ -69,7 +69,7 @@ def instances(session):
 
 
 def dropped(session, instance):
-    """How many messages an instance has dropped, as its heartbeat says."""
+    """Returns how many messages an instance has dropped, from its heartbeat."""
     with open(f"{session}/log/{instance}.heartbeat.json") as beat:
         return json.load(beat)["dropped"]
 
@@ -80,8 +80,8 @@ def log_lines(session, instance, word):
 
 
 def nonsense(edge, rng):
-    """Messages for a live edge that must change nothing there: [frames, …]. Each is dropped and counted; none is so
-    long (64 KiB) that it would be cut off on the way up."""
+    """Returns messages that must change nothing on a live edge: [frames, …]. Each is dropped and counted. Each is
+    shorter than 64 KiB, so that it is not cut off on the way up."""
     item = {"v": 1, "id": "stranger", "kind": "micrograph", "micrograph": {"path": "x.mrc"}}
 
     def message(**changed):
@@ -165,7 +165,7 @@ def nonsense(edge, rng):
 
 
 def stray_answers(edge, rng):
-    """Answers about what was never sent."""
+    """Returns answers about messages that were never sent."""
     back = {"v": 1, "kind": "ack", "edge": edge, "instance": 0, "token": "t", "verdict": "done"}
     numbers = [10**6, 2**62, 2**63 - 1, rng.randrange(10**6, 10**12)]
     return [[json.dumps({**back, "seq": number}).encode()] for number in numbers] + [
@@ -174,7 +174,7 @@ def stray_answers(edge, rng):
 
 
 def peak_kib(pid):
-    """The most memory that a process has held so far."""
+    """Returns the peak memory of a process so far."""
     for line in open(f"/proc/{pid}/status"):
         if line.startswith("VmHWM:"):
             return int(line.split()[1])

@@ -1,4 +1,4 @@
-# Bad wires and strangers (need pyzmq).
+# Bad wires and strangers (these tests need pyzmq).
 icestream_add_fault_test(proxy proxy.py)
 icestream_add_fault_test(proxy_long proxy.py 0 15 LABELS long TIMEOUT 600)
 foreach(case network listen closed)

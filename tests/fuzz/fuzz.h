@@ -1,4 +1,4 @@
-/* What the fuzz targets share: the input as a file, without a disk. */
+/* Helpers of the fuzz targets: they give the input as a file, without a disk. */
 #ifndef ICESTREAM_TESTS_FUZZ_FUZZ_H
 #define ICESTREAM_TESTS_FUZZ_FUZZ_H
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
-/* Stops with a report that libFuzzer keeps the input of. */
+/* Aborts if the condition is false; libFuzzer then keeps the input. */
 #define FUZZ_CHECK(condition)                                                                                          \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
         }                                                                                                              \
     } while (0)
 
-/* A file in memory that holds the bytes; `path` gets the name under which it can be opened. Closed by the caller. */
+/* Makes a file in memory with these bytes. `path` gets the name under which it can be opened. The caller closes the
+ * returned descriptor. */
 static inline int fuzz_file(const uint8_t *bytes, size_t length, char path[64]) {
     int descriptor = memfd_create("fuzz", MFD_CLOEXEC);
     FUZZ_CHECK(descriptor >= 0);
@@ -29,7 +30,8 @@ static inline int fuzz_file(const uint8_t *bytes, size_t length, char path[64]) 
     return descriptor;
 }
 
-/* A name for a file that a target writes, where writing and syncing cost nothing if there is such a place. */
+/* Makes a name for a file that a target writes: in memory if /dev/shm is writable, so that writing and syncing cost
+ * nothing. */
 static inline void fuzz_scratch(const char *name, char path[64]) {
     snprintf(path, 64, "%s/icestream-fuzz-%d-%s", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid(),
              name);

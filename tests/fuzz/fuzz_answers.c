@@ -1,5 +1,5 @@
-/* JSON that the launcher is given: what a program answers to --describe, heartbeats, the plan of a session. The first byte
- * says which. */
+/* Fuzzes JSON that the launcher reads: answers of programs to --describe, heartbeats, the plan of a session. The first
+ * byte selects one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 static const uint8_t *answer;
 static size_t answer_length;
 
-/* In the place of pipelines/launcher/program.c, which would start programs. */
+/* Replaces pipelines/launcher/program.c, which would start programs. */
 enum status program_find(const char *name, char **ret_path, struct err *err) {
     (void)name;
     *ret_path = strdup("/bin/true");
@@ -63,7 +63,7 @@ static void try_describe(void) {
     graph_destroy(&graph);
 }
 
-/* A session's folder with that file in log/. */
+/* Makes a session's folder with this file in log/. */
 static void put(struct session *session, const char *name) {
     char path[PATH_SIZE], scratch[64];
     fuzz_scratch("session", scratch);

@@ -1,5 +1,5 @@
-/* What the crystal scorer reads: labels, the scores of an image, models, and names of time series. The first byte says
- * which. */
+/* Fuzzes files that the crystal scorer reads: labels, the scores of an image, models, and names of time series. The
+ * first byte selects one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>
@@ -64,7 +64,7 @@ static void try_model(const char *bytes, size_t length) {
         FUZZ_CHECK(seen[i] >= 0 && seen[i] <= 1);
 }
 
-/* A pattern, a line end, a name. */
+/* The text is a pattern, a line end, and a name. */
 static void try_series(const char *text) {
     char pattern[512];
     struct series_name name;

@@ -1,4 +1,5 @@
-/* YAML graphs: any text is read without harm, and what could be read is the same after it was kept in a session. */
+/* Fuzzes YAML graphs. Any text must be read without harm. A graph that can be read must be the same after a session has
+ * kept it. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

@@ -8,14 +8,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     char path[64], name[80];
     int descriptor = fuzz_file(bytes, length, path);
     struct image_info info = {0};
-    /* Not kept from input to input, so that its end is guarded. */
+    /* A new image for each input, so that the sanitizer guards its end. */
     struct image image = {0};
     struct err err = {0};
     enum status probed = image_probe(path, &info, &err);
     FUZZ_CHECK(probed == STATUS_OK || strstr(err.message, path) != NULL);
     enum status read = image_read(path, &image, &err);
     FUZZ_CHECK(read == STATUS_OK || strstr(err.message, path) != NULL);
-    /* What cannot be probed cannot be read; the other way round there may be rubbish in the pixels. */
+    /* An image that fails the probe must also fail to read. The reverse may happen, because pixels may be rubbish. */
     FUZZ_CHECK(read != STATUS_OK || probed == STATUS_OK);
     if (read == STATUS_OK) {
         FUZZ_CHECK(image.nx == info.nx && image.ny == info.ny && image.nz == info.nz);

@@ -1,4 +1,4 @@
-/* Instance files: any bytes; what is taken fills a stage and its edges within their limits. */
+/* Fuzzes instance files with any bytes. Accepted values must fill a stage and its edges within their limits. */
 #include "tests/fuzz/fuzz.h"
 
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void check_edges(const struct stage_edge *edges, int count) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
-    /* Large, and the same each time: only what is read from it may differ. */
+    /* Static, because they are large. Only values read from the input differ between runs. */
     static struct instance instance;
     static struct stage stage;
     struct options options = {0};

@@ -4,7 +4,8 @@
 
 #include "common/edges/item.h"
 
-/* What a stage may be sent. An item that can be parsed is the same after it has been printed and parsed again. */
+/* Fuzzes items that a stage may receive. An item that can be parsed must be the same after it is printed and parsed
+ * again. */
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     struct item *item = NULL, *again = NULL;
     struct err err = {0};
@@ -16,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     char *text = item_print(item);
     FUZZ_CHECK(text != NULL);
     FUZZ_CHECK(item_parse(text, strlen(text), &again, &err) == STATUS_OK);
-    /* Printing rounds numbers to 15 digits, once. */
+    /* Printing rounds numbers to 15 digits, but a second time must change nothing. */
     char *same = item_print(again);
     FUZZ_CHECK(same != NULL && strcmp(text, same) == 0);
     free(same);

@@ -1,4 +1,5 @@
-/* Messages and the items in them: any bytes; what is understood is the same after it was written and read again. */
+/* Fuzzes messages and the items in them with any bytes. A message that can be decoded must be the same after it is
+ * written and read again. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     }
     char *text = NULL;
     size_t size = 0;
-    /* Printed numbers may be longer than what was read, so a message near the limit can grow over it. */
+    /* Printed numbers may be longer than in the input, so a message near the size limit can exceed it. */
     if (message_encode(&message, NULL, &text, &size, &err) == STATUS_OK) {
         FUZZ_CHECK(message_decode(text, size, &again, &err) == STATUS_OK);
         FUZZ_CHECK(again.kind == message.kind && again.seq == message.seq && strcmp(again.edge, message.edge) == 0);

@@ -4,7 +4,7 @@
 
 #include "common/formats/mrc.h"
 
-/* What can be read can be written, and is the same when it is read again. */
+/* Fuzzes MRC files. A file that can be read can be written, and is the same when it is read again. */
 static void check_round_trip(const struct image *image, const struct mrc_header *header) {
     static struct image again;
     char path[64];
@@ -17,7 +17,7 @@ static void check_round_trip(const struct image *image, const struct mrc_header 
     FUZZ_CHECK(image_count(&again) == image_count(image));
     for (size_t i = 0; i < image_count(image); i++) {
         float a = image->data[i], b = again.data[i];
-        bool infinite = a - a != 0; /* float16 clamps infinities, NaN stays NaN of some kind */
+        bool infinite = a - a != 0; /* float16 clamps infinities; NaN may become another NaN */
         FUZZ_CHECK(infinite || a == b);
     }
 }

@@ -1,6 +1,6 @@
-/* Files of particles as the refiner and the classifier take them in, two after the other, so that the second meets what
- * the first has left. The first byte says who takes them, and whether the second replaces the first; the second byte,
- * where the one file ends and the other begins. */
+/* Fuzzes files of particles as the refiner and the classifier read them. Two files come one after the other, so that
+ * the second meets what the first has left. The first byte selects the stage and whether the second file replaces the
+ * first. The second byte sets where the first file ends. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void check_set(const struct particle_set *set) {
     FUZZ_CHECK(present == 0 || (set->box >= BOX && set->box % 2 == 0 && set->pixel_size > 0));
 }
 
-/* What the refiner writes of the set must be read again as the same. */
+/* A set that the refiner writes must be the same when it is read again. */
 static void check_export(struct particle_set *set) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
@@ -87,7 +87,7 @@ static bool take_file(struct particle_set *set, const char *path, bool replace) 
     if (star_read(path, &file, &err) != STATUS_OK) return false;
     bool whole = particle_set_try(set, &file, path, &box, &pixel_size, &err) == STATUS_OK;
     FUZZ_CHECK(file != NULL && (whole || err.message[0] != '\0'));
-    /* As keep_arrival of the stage: what it takes can be merged. */
+    /* Like keep_arrival of the stage: a file that it accepts can be merged. */
     int common_box = set->box;
     double common_size = set->pixel_size;
     whole = whole && (box == 0 || particle_join_box(&common_box, box, path, &err) == STATUS_OK) &&

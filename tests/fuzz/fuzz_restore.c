@@ -1,5 +1,5 @@
-/* What the classifier and the refiner read back when they start again. One of the files of a good iteration is the
- * input, or is changed by it: the first byte says which file, and how. */
+/* Fuzzes files that the classifier and the refiner read when they start again. The input replaces or changes one of the
+ * files of a good iteration. The first byte selects the file and how. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "stages/classifier/snapshot_restore.h"
 #include "stages/refiner/files/kept_state.h"
 
-/* Iteration 7 is of the classifier and of a refinement, iteration 8 of a classification by the refiner. */
+/* Iteration 7 belongs to the classifier and to a refinement, iteration 8 to a classification by the refiner. */
 enum { BOX = 16, SHELLS = BOX / 2 + 1, SLICES = 5, CLASSES = 3, MAPS = 2, REFINED = 7, SORTED = 8, TEXT_MAX = 8192 };
 static const double PIXEL = 2;
 
@@ -52,7 +52,7 @@ enum {
     HISTORY,
     PARTS
 };
-/* By the first byte's lower half. */
+/* Indexed by the lower half of the first byte. */
 static const int PART_OF[16] = {
     MODEL, DATA,        CLASS_STACK,      HALF_MODEL,   HALF_MAP,   OPTIMISER,       HISTORY,     SAMPLING,
     DATA,  CLASS_STACK, SORTED_OPTIMISER, SORTED_MODEL, SORTED_MAP, SORTED_SAMPLING, SORTED_DATA, DATA};
@@ -84,7 +84,7 @@ static size_t noise(char *text, size_t at) {
     return at + (size_t)snprintf(text + at, TEXT_MAX - at, "\n");
 }
 
-/* Of a map, or of several. */
+/* Writes the model file of one map or of several. */
 static void put_model(const char *name, int classes) {
     static char text[TEXT_MAX];
     size_t at = (size_t)snprintf(text, sizeof text,
@@ -156,7 +156,7 @@ static void put_texts(void) {
     put("history.jsonl", history, strlen(history));
 }
 
-/* FOLDER holds the files of these iterations, and the particles; `parts` their bytes. */
+/* Fills FOLDER with the files of these iterations and the particles. `parts` gets their bytes. */
 static void prepare(void) {
     char path[PATH_SIZE];
     fuzz_scratch("restore", folder);
@@ -174,7 +174,7 @@ static void prepare(void) {
     }
 }
 
-/* As a disk may give it back: cut, and with other bytes here and there. */
+/* Changes a file as a bad disk would: cut, and with other bytes here and there. */
 static void put_changed(const struct part *part, const uint8_t *bytes, size_t length) {
     static uint8_t copy[1 << 16];
     size_t kept = part->length;
@@ -288,7 +288,7 @@ static bool refiner_goes_on(int iteration) {
     return true;
 }
 
-/* Whatever stands there, the line that is added is one by itself. */
+/* Whatever the file holds, an added line must be a line of its own. */
 static void history_goes_on(void) {
     static const char line[] = "{\"iteration\": 8}\n";
     char path[PATH_SIZE], *text = NULL;

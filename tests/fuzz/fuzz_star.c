@@ -18,7 +18,7 @@ static void check_same(struct star_file *a, struct star_file *b) {
     }
 }
 
-/* What can be read is the same after it has been written and read again. */
+/* A file that can be read must be the same after it is written and read again. */
 static void check_round_trip(struct star_file *file) {
     char path[64];
     struct err err = {0};
@@ -31,7 +31,7 @@ static void check_round_trip(struct star_file *file) {
     star_destroy(&again);
 }
 
-/* Every cell is asked for as a number, and then changed: neighbours must not notice. */
+/* Reads every cell as a number, then changes it. Neighbouring cells must not change. */
 static void change_all(struct star_table *table) {
     for (size_t r = 0; r < star_row_count(table); r++)
         for (int c = 0; c < (int)star_column_count(table); c++) {

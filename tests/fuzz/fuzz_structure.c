@@ -37,7 +37,7 @@ static void check_selection(const struct structure_model *model, size_t *indices
     }
 }
 
-/* What can be written is read again, atom for atom. */
+/* A model that can be written must be the same when it is read, atom for atom. */
 static void check_round_trip(const struct structure_model *model) {
     char *text = NULL;
     size_t length = 0, whole = 0;
@@ -49,7 +49,7 @@ static void check_round_trip(const struct structure_model *model) {
     fclose(out);
     for (size_t i = 0; i < model->count; i++)
         whole += !isnan(model->xyz[3 * i]) && !isnan(model->xyz[3 * i + 1]) && !isnan(model->xyz[3 * i + 2]);
-    /* A name of strange bytes may be one that a line ends with. */
+    /* A name may contain strange bytes, even a line end, so only plain text is compared. */
     bool plain = true;
     for (size_t i = 0; i < length; i++)
         plain = plain && (text[i] == '\n' || (text[i] >= ' ' && text[i] < 127));

@@ -1,5 +1,5 @@
-/* What is made of STAR files: items of stages on files, CTF values of micrographs, picks, particles; and the description of
- * kept maps. The first byte says which. */
+/* Fuzzes values made from STAR files: items of stages on files, CTF values of micrographs, picks, particles, and the
+ * description of kept maps. The first byte selects one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 static char folder[64];
 
-/* FOLDER holds a stack of three images, and the input by the name that is asked for. */
+/* FOLDER holds a stack of three images, and the input under the requested name. */
 static void put(const char *name, const uint8_t *bytes, size_t length, char path[PATH_SIZE]) {
     if (folder[0] == '\0') {
         char stack[PATH_SIZE];
@@ -80,7 +80,7 @@ static void try_ctf(const char *path) {
                                    .image = {.nx = 8, .ny = 8, .nz = 1, .pixel_size = 1.5f},
                                    .rows = rows,
                                    .row = row};
-    /* Whatever stands there, the micrograph goes on, with what can be understood of it. */
+    /* Whatever the CTF table holds, the micrograph continues with all values that can be read. */
     if (record_make(&source, &item, &err) == STATUS_OK) {
         check_item(item);
         item_destroy(&item);

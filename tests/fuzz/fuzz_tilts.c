@@ -1,4 +1,5 @@
-/* Files of a tilt series: angles, transforms, lists of views, .mdoc, patterns of names. The first byte says which. */
+/* Fuzzes files of a tilt series: angles, transforms, lists of views, .mdoc, patterns of names. The first byte selects
+ * one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>

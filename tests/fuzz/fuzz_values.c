@@ -1,5 +1,5 @@
-/* One-line texts from command lines, graphs and STAR files: parameters of every type, reject_if, keep, symmetries, globs,
- * faults of a replay. The first byte says which. */
+/* Fuzzes one-line texts from command lines, graphs and STAR files: parameters of every type, reject_if, keep,
+ * symmetries, globs, faults of a replay. The first byte selects one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ static void try_param(const char *key, const char *text) {
     FUZZ_CHECK(values.whole == INT32_MIN || (values.whole >= -5 && values.whole <= 100000));
     FUZZ_CHECK(isnan(values.number) || (values.number >= 0.5 && values.number <= 1e6));
     FUZZ_CHECK(values.choice >= 0 && values.choice < 3 && values.list.count <= PARAM_FLOATS_MAX);
-    /* The launcher, which knows the table as JSON only, says the same of it; it looks for paths at once. */
+    /* The launcher knows the table only as JSON and must agree. It also checks paths at once, so these may differ. */
     json_t *described = params_describe(table, COUNT);
     const struct param *param = params_find(table, COUNT, key);
     enum status there = params_check_json(described, key, text, "fuzz", NULL);
@@ -85,7 +85,7 @@ static void try_pattern(const char *text) {
     pattern_destroy(&pattern);
 }
 
-/* The folder of this program is as good as any. */
+/* Any folder will do: use this program's. */
 static void try_fault(const char *text) {
     struct replay replay = {0};
     const char *faults[] = {text, "corrupt:1"};

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Fuzzes for a given time of the processor, target by target in turns, and keeps what was found.
+"""Fuzzes for a given processor time, one target after the other, and keeps new inputs.
 
-    tests/fuzz/long.py --build build/cpu --work DIR [--minutes 20] [--at-once 1] [--until HH:MM] [TARGET...]
-    tests/fuzz/long.py --build build/cpu --work DIR --merge [TARGET...]
+  tests/fuzz/long.py --build build/cpu --work DIR [--minutes 20] [--at-once 1] [--until HH:MM] [TARGET...]
+  tests/fuzz/long.py --build build/cpu --work DIR --merge [TARGET...]
 
-Programs are copied to DIR first, so that the build may go on. A turn lasts two minutes of processor time; DIR/turns.tsv
-has a line for each: target, seconds, executions, edges covered, files in the corpus, exit status. A second start goes
-on from there. --at-once N is read again between turns from DIR/at-once, if there is such a file. A crash keeps its
-input in DIR/TARGET/ and ends the turns of its target. --merge writes the smallest set of inputs that covers as many
-edges to tests/fuzz/corpus/TARGET, the shortest first, up to 150 files and 200 KB."""
+Programs are copied to DIR first, so that builds can continue meanwhile. A turn lasts two minutes of processor time.
+DIR/turns.tsv has a line for each turn: target, seconds, executions, edges covered, files in the corpus, exit status. A
+second start continues there.
+--at-once N is read again between turns from DIR/at-once, if this file exists. A crash keeps its input in DIR/TARGET/
+and ends the turns of its target. --merge writes the smallest set of inputs that covers as many edges to
+tests/fuzz/corpus/TARGET: the shortest first, up to 150 files and 200 KB."""
 
 import argparse
 import os
@@ -51,7 +52,7 @@ def seeds(given, target):
 
 
 def spent(given):
-    """Seconds of processor time that each target has had; those that crashed have had enough."""
+    """Returns the processor time (s) that each target has had. Targets that crashed get no more turns."""
     times, table = {}, given.work / 'turns.tsv'
     for line in table.read_text().splitlines() if table.exists() else []:
         target, seconds, _, _, _, status = line.split('\t')
@@ -62,7 +63,7 @@ def spent(given):
 
 
 class Turn:
-    """One process of one target, until its share of processor time is used up."""
+    """Runs one process of one target until its share of processor time is used up."""
 
     def __init__(self, given, target, seconds):
         self.target, self.seconds, self.work = target, seconds, given.work
@@ -94,7 +95,7 @@ class Turn:
         )
 
     def over(self):
-        """True once the process has ended; asks it to when its time is up."""
+        """Returns True once the process has ended. Asks it to end when its time is up."""
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if pid == 0:
             fields = Path(f'/proc/{self.process.pid}/stat').read_text().rsplit(') ', 1)[1].split()
@@ -150,7 +151,7 @@ def merge(given):
         shutil.rmtree(least, ignore_errors=True)
         least.mkdir(parents=True)
         folders = seeds(given, target) + ([str(found)] if found.is_dir() else [])
-        # Edges alone, without how often each is passed: that is what fits into a repository.
+        # Compares edges only, not how often each is passed: otherwise the set is too large for a repository.
         subprocess.run(
             [
                 str(program),
@@ -175,7 +176,7 @@ def merge(given):
         folder = SOURCE / 'tests/fuzz/corpus' / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
-            if re.fullmatch('[0-9a-f]{40}', old.name):  # what an earlier merge left; seeds with names stay
+            if re.fullmatch('[0-9a-f]{40}', old.name):  # left by an earlier merge; seeds with names stay
                 old.unlink()
         for path in keep:
             shutil.copy(path, folder / path.name)

@@ -1,5 +1,5 @@
-/* Seeds for the fuzz targets: make-fuzz-seeds FOLDER writes FOLDER/mrc, FOLDER/image and FOLDER/structure, small valid files of many
- * kinds. */
+/* Makes seeds for the fuzz targets. make-fuzz-seeds FOLDER writes FOLDER/mrc, FOLDER/image and FOLDER/structure: small
+ * valid files of many kinds. */
 #include <stdio.h>
 #include <string.h>
 

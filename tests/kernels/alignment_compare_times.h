@@ -52,8 +52,8 @@ static int ascending_rows(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Lists `rows` rows of each particle: those near a random pose, or (sigma 0) from the whole grid; with `shifts` samples
- * each, all close together, as those that fit are. */
+/* Lists `rows` rows of each particle: rows near a random pose, or (sigma 0) from the whole grid. Each row has `shifts`
+ * samples, all close together, like real samples that fit. */
 static void make_busy_list(const struct setting *s, double sigma, int rows, int shifts, struct list *l) {
     struct err err = {0};
     struct sampling_subset near = {0};

@@ -38,7 +38,7 @@ struct outcome {
     struct alignment_result *results;
     float *power, *weights;
     struct accumulator *sums[REFERENCES];
-    float *maps[REFERENCES]; /* with symmetry: of sums over its operators */
+    float *maps[REFERENCES]; /* with symmetry: made from sums over all operators */
     double seconds;
 };
 

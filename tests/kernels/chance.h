@@ -1,4 +1,4 @@
-/* What tests of kernels share: random numbers from a seed, and what must not fail. */
+/* Helpers for tests of kernels: random numbers from a seed, and checks of calls that must not fail. */
 #ifndef ICESTREAM_TESTS_KERNELS_CHANCE_H
 #define ICESTREAM_TESTS_KERNELS_CHANCE_H
 
@@ -18,7 +18,7 @@
 
 static uint64_t seed;
 
-/* The one given, or another each time; printed. */
+/* Sets the given seed, or another one each time, and prints it. */
 static inline void choose_seed(const char *given_or_null) {
     seed = given_or_null != NULL ? strtoull(given_or_null, NULL, 10) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)seed);

@@ -1,6 +1,7 @@
-"""Projection, reconstruction, symmetry and post-processing against RELION's programs: fixes hand, origin and scale.
+"""Compares projection, reconstruction, symmetry and post-processing with RELION's programs: fixes hand, origin and
+scale.
 
-compare_relion.py VOLUME_TOOL. Exit 77 where RELION or the Python modules are missing."""
+compare_relion.py VOLUME_TOOL. Exits with 77 if RELION or the Python modules are missing."""
 
 import os
 import re
@@ -59,7 +60,7 @@ def raw(path, data=None):
 
 
 def phantom(rng, blobs=14):
-    """Blobs of several widths, without symmetry, well inside the box."""
+    """Returns blobs of several widths, without symmetry, well inside the box."""
     c = np.arange(BOX) - BOX // 2
     z, y, x = np.meshgrid(c, c, c, indexing="ij")
     v = np.zeros((BOX,) * 3)
@@ -78,7 +79,7 @@ def shells(n, dimensions):
 
 
 def within(data, fraction):
-    """What a map or image holds below a fraction of Nyquist, without its mean."""
+    """Returns a map or image below a fraction of Nyquist, without its mean."""
     f = np.fft.fftn(data)
     r = shells(data.shape[0], data.ndim)
     f[(r > fraction * data.shape[0] / 2) | (r < 0.5)] = 0
@@ -147,7 +148,7 @@ def compare_reconstruction(rng, volume):
 
 
 def compare_symmetry():
-    """The operators that RELION prints, as a set."""
+    """Returns the operators that RELION prints, as a set."""
     for name in ["C3", "D2", "D5", "T", "O", "I", "I1", "I3", "I4"]:
         text = run("relion_refine", "--sym", name, "--print_symmetry_ops")
         numbers = [
@@ -167,7 +168,7 @@ def compare_symmetry():
 
 
 def tables(path):
-    """A STAR file as {table: {column: [values]}}."""
+    """Reads a STAR file as {table: {column: [values]}}."""
     found, current, columns = {}, None, []
     for line in open(path):
         words = line.split()
@@ -200,7 +201,7 @@ def compare_postprocess(rng, volume):
         raw(f"half{i}.f32", half)
     write_mrc("mask.mrc", mask)
     raw("mask.f32", mask)
-    os.makedirs("theirs")  # for its plots
+    os.makedirs("theirs")  # the folder for its plots
     run(
         "relion_postprocess",
         "--i",

@@ -1,6 +1,6 @@
-"""Texture features against the consensus values of the IBSI phantom and against scikit-image.
+"""Compares texture features with the consensus values of the IBSI phantom and with scikit-image.
 
-compare_texture.py TEXTURE_TOOL [ibsi|skimage]. Exit 77 where the phantom or scikit-image is missing."""
+compare_texture.py TEXTURE_TOOL [ibsi|skimage]. Exits with 77 if the phantom or scikit-image is missing."""
 
 import gzip
 import math
@@ -35,11 +35,11 @@ def tool(*arguments, text=None):
     return done.stdout
 
 
-# The phantom: 5 x 4 x 4 voxels of levels 1 to 6 and a mask.
+# The phantom has 5 x 4 x 4 voxels of levels 1 to 6, and a mask.
 
 
 def read_nifti(path):
-    """Values [z][y][x] of a gzipped NIfTI-1 file."""
+    """Reads values [z][y][x] of a gzipped NIfTI-1 file."""
     with gzip.open(path) as f:
         raw = f.read()
     order = "<" if struct.unpack("<i", raw[:4])[0] == 348 else ">"
@@ -51,7 +51,7 @@ def read_nifti(path):
 
 
 def counted(image, mask, step):
-    """Matrix of one displacement (dz, dy, dx), both ways round; levels from 1."""
+    """Returns the matrix of one displacement (dz, dy, dx), counted both ways round; levels from 1."""
     n = np.zeros((6, 6))
     for at in np.argwhere(mask):
         to = tuple(at + step)
@@ -67,7 +67,7 @@ def features(n):
 
 
 def to_ibsi(f):
-    """Our features by the consensus' names: its levels count from 1, its entropies are in bits."""
+    """Converts icestream's features to the consensus' names: its levels count from 1, its entropies are in bits."""
     bits = 1 / math.log(2)
     shared = -math.log(max(1e-300, 1 - f[12] ** 2)) / 2 * bits
     return {
@@ -118,14 +118,14 @@ def ibsi():
     for way, values in found.items():
         for name, value in values.items():
             text = expected[f"cm_{name}_{way}"]
-            # Half of the last digit that the consensus gives.
+            # The tolerance is half of the last digit of the consensus value.
             digits = len(text.split(".")[1]) if "." in text else 0
             check(f"{name} {way}", abs(value - float(text)) <= 0.5001 * 10**-digits, f"{value}, not {text}")
             compared += 1
     print(f"{compared} consensus values of the IBSI phantom, {len(failures)} missed")
 
 
-# One window: its four neighbours by graycomatrix.
+# One window, with its four neighbours by graycomatrix.
 
 
 def skimage():

@@ -1,5 +1,4 @@
-/* What tests of kernels on a CUDA device share: memory of the device from an arena, poisoned outputs, and whether there
- * is a device at all. */
+/* Helpers for tests of kernels on a CUDA device: finds a device, copies to and from it, and poisons outputs. */
 #ifndef ICESTREAM_TESTS_KERNELS_DEVICES_H
 #define ICESTREAM_TESTS_KERNELS_DEVICES_H
 
@@ -12,7 +11,7 @@
 static const struct device DEVICE = {DEVICE_CUDA, 0};
 static struct arena *arena;
 
-/* What main returns where there is none: 77, a skipped test; 0: there is one. */
+/* Returns the exit code if there is no device: 77, a skipped test. Returns 0 if there is a device. */
 static inline int no_device(void) {
     int count = 0;
     struct err err = {0};
@@ -20,7 +19,7 @@ static inline int no_device(void) {
     return count == 0 ? (puts("skipped: no CUDA device"), 77) : 0;
 }
 
-/* Every value within `bound` of the largest; NaN fails. */
+/* Checks that every value is within `bound` of the largest; NaN fails. */
 static inline void check_values(const char *what, const float *found, const float *expected, size_t count,
                                 double bound) {
     double largest = 0, worst = 0;
@@ -37,7 +36,7 @@ static inline void check_values(const char *what, const float *found, const floa
         printf("    %s: off by %.2g of the largest at most (%.2g allowed)\n", what, worst / largest, bound);
 }
 
-/* Memory of the device that holds what the host's does, or NaNs. */
+/* Takes device memory and fills it with the host's values, or with NaNs. */
 static inline void *on_device(const void *host, size_t count, size_t size) {
     struct err err = {0};
     void *memory = NULL;

@@ -1,4 +1,5 @@
-/* A phantom without symmetry: Gaussian blobs, whose projections and transforms are known exactly. For tests only. */
+/* Defines a phantom without symmetry: Gaussian blobs, whose projections and transforms are known exactly. For tests
+ * only. */
 #ifndef ICESTREAM_TESTS_KERNELS_PHANTOM_H
 #define ICESTREAM_TESTS_KERNELS_PHANTOM_H
 
@@ -8,7 +9,7 @@
 
 enum { PHANTOM_BLOBS = 5 };
 
-/* x, y, z (px from the centre, of a box of 1), standard deviation (px), height. */
+/* x, y, z (fraction of the box, from the centre), standard deviation (px), height. */
 struct phantom_blob {
     double x, y, z, sigma, height;
 };
@@ -18,7 +19,7 @@ static const struct phantom_blob phantom_blobs[PHANTOM_BLOBS] = {
     {-0.17, -0.1, -0.13, 1.8, 0.9}, {0.02, 0.04, 0.015, 2.0, 0.7},
 };
 
-/* Beyond ten standard deviations a blob is nothing in single precision. */
+/* Makes the phantom's map. Beyond ten standard deviations a blob is 0 in single precision. */
 static inline void phantom_map(int box, float *map) {
     for (size_t i = 0; i < (size_t)box * (size_t)box * (size_t)box; i++)
         map[i] = 0;
@@ -42,8 +43,8 @@ static inline void phantom_map(int box, float *map) {
     }
 }
 
-/* The value at (kx, ky) of the transform of the projection with rows 1 and 2 of `matrix` as image axes: 1/box², phase
- * origin at the centre. dimensions 2: the phantom's own plane z = 0 is the image (blobs flattened). */
+/* Returns the transform at (kx, ky) of the projection with rows 1 and 2 of `matrix` as image axes: factor 1/box², phase
+ * origin at the centre. dimensions 2: the image is the phantom's plane z = 0 (blobs flattened). */
 static inline void phantom_slice(int box, int dimensions, const float matrix[9], int kx, int ky, double *re,
                                  double *im) {
     *re = *im = 0;

@@ -1,4 +1,5 @@
-/* Ensembles whose superposition is hard, or easy to get wrong, at a given radius of gyration; random, from a seed. */
+/* Makes random ensembles that are hard to superpose, or easy to get wrong, at a given radius of gyration. Numbers come
+ * from a seed. */
 #ifndef ICESTREAM_TESTS_KERNELS_SUPERPOSE_CASES_H
 #define ICESTREAM_TESTS_KERNELS_SUPERPOSE_CASES_H
 
@@ -16,7 +17,7 @@
 #include "common/memory.h"
 #include "kernels/superpose/superpose.h"
 
-/* What is asked for, Å. */
+/* The allowed error of an RMSD, Å. */
 static const double ALLOWED = 0.005;
 
 static uint64_t seed = 20261121;
@@ -41,10 +42,10 @@ static inline void *host_new(size_t count, size_t size) {
     return memory;
 }
 
-/* Alike: 1e-3 Å apart; near: 0.3 Å; mirrored: every other structure a mirror image; line, plane: atoms on one, but for
- * rounding; rod: one line of atoms, whose two largest eigenvalues are equal; round: singular values that are equal, so
- * that mirror images have three equal eigenvalues; point: all atoms of every other structure in one place; mixed:
- * halves of the ensemble that have nothing to do with each other. */
+/* ALIKE: 1e-3 Å apart. NEAR: 0.3 Å apart. MIRRORED: every other structure is a mirror image. LINE, PLANE: atoms on a
+ * line or plane, except for rounding. ROD: one line of atoms, whose two largest eigenvalues are equal. ROUND: equal
+ * singular values, so that mirror images have three equal eigenvalues. POINT: all atoms of every other structure are in
+ * one place. MIXED: two unrelated halves of the ensemble. */
 enum shape { RANDOM, ALIKE, NEAR, MIRRORED, PLANE, LINE, ROD, ROUND, POINT, MIXED, SHAPES };
 static const char *const SHAPE_NAMES[] = {"random", "alike", "near",  "mirrored", "plane",
                                           "line",   "rod",   "round", "point",    "mixed"};
@@ -63,7 +64,7 @@ static inline void random_rotation(double m[3][3]) {
     memcpy(m, r, sizeof r);
 }
 
-/* Atoms of one structure before it is turned: about the origin, of about unit radius of gyration. */
+/* Draws the atoms of one structure before it is turned: about the origin, with a radius of gyration of about 1. */
 static inline void draw(enum shape shape, int atoms, double *x) {
     for (int k = 0; k < atoms; k++)
         for (int a = 0; a < 3; a++) {
@@ -74,7 +75,7 @@ static inline void draw(enum shape shape, int atoms, double *x) {
         }
 }
 
-/* [count][atoms][3], each turned and moved anyhow. */
+/* Returns [count][atoms][3], each structure turned and moved at random. The caller frees it. */
 static inline float *make_ensemble(enum shape shape, int count, int atoms, double radius) {
     size_t floats = (size_t)atoms * 3;
     float *xyz = host_new((size_t)count * floats, sizeof *xyz);
@@ -108,7 +109,7 @@ static inline float *make_ensemble(enum shape shape, int count, int atoms, doubl
     return xyz;
 }
 
-/* NaNs, with a guard behind them. */
+/* Returns memory of NaNs with a guard behind it. */
 static inline float *poisoned(size_t count) {
     float *memory = host_new(count, sizeof *memory);
     memset(memory, 0xff, (count + 1) * sizeof *memory);
@@ -120,7 +121,7 @@ static inline void check_guard(const float *memory, size_t count) {
     assert_int_equal(guard, 0xffffffffu);
 }
 
-/* The caller's. */
+/* Returns the matrix of RMSDs. The caller frees it. */
 static inline float *matrix_of(struct superpose *s) {
     struct err err = {0};
     size_t pairs = superpose_pairs(superpose_count(s));

@@ -42,7 +42,7 @@ struct setting {
     int dimensions, references;
     bool local, oversampled, priors, no_ctf, doubtful;
     enum alignment_norm reliability;
-    int order; /* of the grid, in 3-D */
+    int order; /* number of the grid, in 3-D */
     int max_significant;
     double offset_range;
     double noise;
@@ -222,7 +222,7 @@ static void clear_sums(struct data *d) {
         OK(accumulator_clear(d->sums[k], d->pixels.size, &failure));
 }
 
-/* Adds all particles, `first` of them in a call of their own. */
+/* Adds all particles, the first `first` of them in a call of their own. */
 static void align(struct data *d, int first) {
     struct alignment *a = NULL;
     clear_sums(d);
@@ -364,7 +364,7 @@ static void coarse_samples_themselves(void **state) {
     check(s);
 }
 
-/* Of thousands of samples that matter, the best few are taken. */
+/* Thousands of samples matter; only the best few are kept. */
 static void more_samples_than_are_taken(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -467,7 +467,7 @@ static void in_the_plane(void **state) {
     check(s);
 }
 
-/* The sum of priors, by hand: 18 angles and their 2 children, 4 children of 1 or 5 shifts. */
+/* The sum of priors, computed by hand: 18 angles and their 2 children, 4 children at 1 or 5 shifts. */
 static void the_sum_of_priors(const struct data *d) {
     for (int i = 0; i < PARTICLES; i++) {
         double sum = 0, step = 2, moved = 0.3 * step;
@@ -568,7 +568,7 @@ static void it_repeats(void **state) {
     destroy_data(b);
 }
 
-/* Default memory: on a device what is free, without what libraries may need. */
+/* By default a device uses its free memory, less a reserve for libraries. */
 static void memory_is_found(struct data *d, const struct data *expected) {
     struct alignment *alignment = NULL;
     size_t unused = 0;
@@ -622,7 +622,7 @@ static void the_grey_scale_is_found(void **state) {
     struct alignment *a = NULL;
     double mean = -1, again = -1, dots = 0, norms = 0;
     for (int i = 0; i < PARTICLES; i++)
-        /* Of a projection: images do not include the depth of the blobs */
+        /* The scale of a projection: images do not include the depth of the blobs */
         d->particles[i].scale = 0.5 * sqrt(3 * M_PI);
     OK(alignment_create(&d->options, &a, &failure));
     OK(alignment_begin(a, &d->iteration, &failure));

@@ -28,7 +28,7 @@ static float normal(void) {
     return sqrtf(-2 * logf(uniform() + 1e-7f)) * cosf(6.2831853f * uniform());
 }
 
-/* White noise on a slope and a bowl of illumination, both larger than its deviation. */
+/* Makes white noise on a slope and a bowl of illumination, both larger than its deviation. */
 static void background(float *map) {
     for (int y = 0; y < WORK; y++)
         for (int x = 0; x < WORK; x++) {
@@ -90,8 +90,8 @@ static void clean_stays_clean(void **state) {
         assert_true(run(f->map, diameters[i], false, &WHOLE, f->mask) == 0);
 }
 
-/* Marked within a quarter of a particle of where lumps end, dark and bright ones, faint and opaque, at every scale and
- * sign of the contrast. */
+/* The mask must end within a quarter of a particle of where lumps end: dark and bright lumps, faint and opaque, at
+ * every scale and sign of the contrast. */
 static void lumps_are_marked(void **state) {
     struct fixture *f = *state;
     const double lumps[][4] = {
@@ -114,7 +114,7 @@ static void lumps_are_marked(void **state) {
     }
 }
 
-/* A carbon edge, of less and of more than half of the micrograph: the brighter side is ice. */
+/* A carbon edge that covers less, and more, than half of the micrograph. The brighter side is ice. */
 static void carbon_is_marked(void **state) {
     struct fixture *f = *state;
     float *map = mem_aligned(PIXELS, sizeof *map);
@@ -136,7 +136,7 @@ static void carbon_is_marked(void **state) {
     free(map);
 }
 
-/* Rough at the same mean: crystalline ice, carbon of high contrast. */
+/* Rough regions with the same mean: crystalline ice, carbon of high contrast. */
 static void roughness_is_marked(void **state) {
     struct fixture *f = *state;
     for (int y = 0; y < WORK; y++)
@@ -153,8 +153,8 @@ static void roughness_is_marked(void **state) {
     assert_true(missed <= (WORK - 216) * WORK / 100);
 }
 
-/* Particles without a halo, which are stronger than those of any microscope, few and many, some touching: none is
- * marked, but a lump among them is. */
+/* Particles without a halo, stronger than those of any microscope, few and many, some touching. None may be marked, but
+ * a lump among them must be. */
 static void particles_are_not(void **state) {
     struct fixture *f = *state;
     const int counts[] = {6, 40, 250};
@@ -188,7 +188,7 @@ static void particles_are_not(void **state) {
     free(map);
 }
 
-/* What a lump cuts off is marked as well; and nothing outside of the area is looked at. */
+/* A region that a lump cuts off is marked as well; nothing outside the area is looked at. */
 static void islands_and_areas(void **state) {
     struct fixture *f = *state;
     for (int i = 0; i < PIXELS; i++) {
@@ -234,8 +234,7 @@ static void check_area(const float *map, int x0, int y0, int x1, int y1) {
     assert_int_equal(a.y1, y1);
 }
 
-/* Edges that repeat a line, nearly repeat one, are constant or no numbers; and lines outside of them that a filter
- * made. */
+/* Edges that repeat a line, nearly repeat one, are constant or NaN, and lines outside of them that a filter made. */
 static void filled_borders(void **state) {
     struct fixture *f = *state;
     float *map = f->map;

@@ -1,5 +1,5 @@
-/* Local statistics, correlation and figure of merit against sums in real space; a planted template is found where it
- * was put, turned as it was turned, with a merit of about 1. */
+/* Compares local statistics, correlation and figure of merit with sums in real space. A planted template must be found
+ * in its place, with its rotation, with a merit of about 1. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static float gauss(void) {
     return (float)(sqrt(-2 * log(u)) * cos(2 * M_PI * v));
 }
 
-/* Half-plane transform with factor 1/SIZE², cut to `work`. */
+/* Makes the half-plane transform with factor 1/SIZE², cut to `work`. */
 static void transform(const float *image, int work, float *out) {
     struct fft_plan *plan = NULL;
     struct err err = {0};
@@ -114,7 +114,7 @@ static void statistics_are_those_of_the_background(void **state) {
         assert_float_equal(mu[at[c][1] * SIZE + at[c][0]], mean, 1e-4);
         assert_float_equal(sigma[at[c][1] * SIZE + at[c][0]], sqrt(squares / count - mean * mean), 1e-4);
     }
-    /* A constant has no deviation: 1 stands for it. */
+    /* A constant image has no deviation; the kernel returns 1 instead. */
     memset(b, 0, SIZE * (SIZE + 2) * sizeof *b);
     memset(a, 0, SIZE * (SIZE + 2) * sizeof *a);
     local_stats_run(stats, a, b, mu, sigma);
@@ -128,7 +128,7 @@ static void statistics_are_those_of_the_background(void **state) {
         free(all[i]);
 }
 
-/* max over rotations of the mean of A(y) I(x + y), each correlation as a sum. */
+/* Truth: the maximum over rotations of the mean of A(y) I(x + y), each correlation computed as a sum. */
 static void correlation_is_the_mean_over_the_circle(void **state) {
     (void)state;
     enum { ROTATIONS = 4 };
@@ -141,7 +141,8 @@ static void correlation_is_the_mean_over_the_circle(void **state) {
     int inside = circle_count(BOX, RADIUS);
     for (int i = 0; i < SIZE * (SIZE + 2); i++)
         half[i] /= (float)inside;
-    /* The circle of radius SIZE/2 in Fourier space cuts corners of white noise; the smooth template has nothing there. */
+    /* The circle of radius SIZE/2 in Fourier space cuts corners of white noise. The smooth template has no power there.
+     * */
     float *best = mem_aligned(SIZE * SIZE, sizeof *best);
     uint16_t *rotation = mem_aligned(SIZE * SIZE, sizeof *rotation), *again = mem_aligned(SIZE * SIZE, sizeof *again);
     struct template_spectra *spectra = make_spectra(template, SIZE, ROTATIONS);
@@ -181,7 +182,7 @@ static void correlation_is_the_mean_over_the_circle(void **state) {
         free(all[i]);
 }
 
-/* A1 and A2 by sums over the circle in real space, for the plain template and at a small work size. */
+/* Truth: A1 and A2 as sums over the circle in real space, for the plain template and at a small work size. */
 static void terms_are_sums_over_the_circle(void **state) {
     (void)state;
     float template[BOX * BOX], scratch[SIZE * (SIZE + 2)];
@@ -201,7 +202,7 @@ static void terms_are_sums_over_the_circle(void **state) {
         assert_int_equal(merit_window_create(SIZE, works[w], BOX, RADIUS, 1, &window, &err), STATUS_OK);
         template_spectra_rotate(spectra, 0, 0, scratch);
         merit_window_terms(window, scratch, NULL, &terms);
-        /* The mask's hard edge is lost at the smaller sizes, and with it a little of the rim. */
+        /* Smaller sizes lose the mask's hard edge, and with it a little of the rim. */
         assert_float_equal(terms.mean, sum / count, 0.02);
         assert_float_equal(terms.power, squares / count, 0.02 * squares / count);
         float *minus = mem_aligned(SIZE * (SIZE / 2 + 1), sizeof *minus);
@@ -221,7 +222,7 @@ struct found {
     float merit;
 };
 
-/* Everything in a row for one image; the best place. */
+/* Runs all steps on one image and returns the best place. */
 static struct found search(const float *image, const float *template, int work, int rotations, const struct ctf *ctf) {
     size_t pixels = (size_t)work * work, floats = (size_t)work * (work + 2);
     float *square = mem_aligned(SIZE * SIZE, sizeof *square), *a = mem_aligned(floats, sizeof *a);
@@ -286,17 +287,17 @@ static void a_planted_template_is_found(void **state) {
             struct found found = search(image, template, work, 72, NULL);
             double psi = found.rotation * 5.0, off = fabs(remainder(psi - angles[a], 360));
             print_message("angle %g: psi %g, merit %.3f\n", angles[a], psi, found.merit);
-            /* Half a step, and the scatter of the noise's pull. */
+            /* Half a step, plus scatter because noise shifts the peak. */
             assert_true(off <= 7.5);
             assert_true(abs(found.x * SIZE / work - x) <= 2 && abs(found.y * SIZE / work - y) <= 2);
-            /* A² 0.5 over 1,000 pixels of noise: the exponent scatters by √(A²/n) ≈ 0.02 in d, the best of 72
+            /* A² is 0.5 over 1,000 pixels of noise. The exponent scatters by √(A²/n) ≈ 0.02 in d; taking the best of 72
              * rotations and of the neighbouring pixels adds to it. */
             assert_in_range((int)(1000 * found.merit), 750, 1400);
         }
     free(image);
 }
 
-/* A pure CTF of one sign leaves a white template white; opposite signs make it dark. */
+/* A pure CTF of one sign leaves a white template white; the opposite sign makes it dark. */
 static void the_ctf_keeps_its_sign(void **state) {
     (void)state;
     float template[BOX * BOX];
@@ -326,7 +327,7 @@ static void merits_and_scores_are_inverse(void **state) {
     for (double scale = 0.5; scale < 3; scale += 0.5)
         for (double m = 0; m < 3; m += 0.25)
             assert_true(fabs(merit_from_score(&terms, scale, merit_to_score(&terms, scale, m)) - m) < 1e-9);
-    /* What stands as it is expected to: amplitude 1. */
+    /* A particle of the expected contrast has amplitude 1. */
     assert_true(fabs(merit_from_score(&terms, 1, sqrt(0.4)) - 1) < 1e-12);
     assert_true(isinf(merit_to_score(&terms, 1, -1e9)));
     assert_true(merit_from_score(&none, 1, 3) == 0 && isinf(merit_to_score(&none, 1, 1)));

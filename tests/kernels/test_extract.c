@@ -1,4 +1,4 @@
-/* Extraction against its definition: truncation, edges, Fourier cropping of a cosine, plane and normalisation. */
+/* Compares extraction with its definition: truncation, edges, Fourier cropping of a cosine, plane and normalisation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -81,7 +81,7 @@ static void cropping_keeps_a_cosine(void **state) {
     assert_null(e);
 }
 
-/* Steps c and d written out, with a general solver's worth of sums in double. */
+/* Checks steps c and d with plain sums in double: mean, deviation and slopes outside the circle. */
 static void background_is_normalised(void **state) {
     (void)state;
     enum { N = 24, R = 9 };

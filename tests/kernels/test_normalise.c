@@ -1,4 +1,5 @@
-/* Normalisation: mean 0 and deviation 1, outliers cut, noise around, the same for any number of threads. */
+/* Tests normalisation: mean 0 and deviation 1, cut outliers, noise around the image, the same result for any number of
+ * threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +45,7 @@ static void scores_and_fill(void **state) {
     for (int y = 0; y < NY; y++)
         for (int x = 0; x < NX; x++)
             assert_float_equal(out[(y + y0) * SIZE + x + x0], (in[y * NX + x] - mean) / deviation, 2e-3);
-    /* What is around is N(0,1): 57,000 values give the mean to 0.004 and the deviation to 0.003. */
+    /* The surrounding noise is N(0,1): 57,000 values give the mean to 0.004 and the deviation to 0.003. */
     double sum = 0, squares = 0;
     int count = 0;
     for (int y = 0; y < SIZE; y++)
@@ -66,14 +67,15 @@ static void scores_and_fill(void **state) {
     free(other);
 }
 
-/* A hot column alone sets the first deviation; dead ones are seen once it is out, and the rest is N(0,1) again. */
+/* A hot column dominates the first deviation; dead columns become visible once it is excluded, and the rest is N(0,1)
+ * again. */
 static void one_kind_of_outlier_hides_no_other(void **state) {
     (void)state;
     enum { N = 256 };
     float *in = mem_aligned(N * N, sizeof *in), *out = mem_aligned(N * N, sizeof *out);
     for (int i = 0; i < N * N; i++)
         in[i] = i % N == 200 ? 65535 : i % N == 50 ? 0 : 1000 + 40 * uniform();
-    in[0] = 1e30f; /* nor does a wild first pixel */
+    in[0] = 1e30f; /* a wild first pixel must not hide others either */
     float deviation = normalise_micrograph(in, N, N, 8, N, 1, 1, out);
     assert_float_equal(deviation, 40 / sqrt(12), 0.2);
     double mean = 0, spread = 0;

@@ -1,4 +1,4 @@
-/* Peak search and both ways of thinning out, on small cases with known answers. */
+/* Tests peak search and both ways of pruning, on small cases with known answers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void constant_map_is_one_plateau(void **state) {
     peak_list_destroy(&list);
 }
 
-/* Three in a row, the middle one weakest: greedy keeps the outer two. */
+/* Three in a row, the middle one weakest: greedy pruning keeps the outer two. */
 static void of_close_ones_the_best_stays(void **state) {
     (void)state;
     struct peak items[] = {{.x = 10, .y = 0, .merit = 1},
@@ -100,7 +100,7 @@ static void of_close_ones_the_best_stays(void **state) {
     assert_float_equal(list.items[0].merit, 3, 0);
     assert_float_equal(list.items[1].merit, 2, 0);
     assert_float_equal(list.items[2].merit, 0.5, 0);
-    /* Exactly at the distance is not close. */
+    /* Peaks exactly at the distance are not too close. */
     struct peak pair[] = {{.x = 0, .merit = 1}, {.x = 12, .merit = 2}};
     list.items = pair;
     list.count = list.capacity = 2;
@@ -110,7 +110,7 @@ static void of_close_ones_the_best_stays(void **state) {
     peak_list_destroy(&list);
 }
 
-/* The same as comparing each with each, for points in general position and on a lattice with ties. */
+/* Pruning must equal a comparison of all pairs, for points in general position and on a lattice with ties. */
 static void pruning_is_that_of_all_pairs(void **state) {
     (void)state;
     enum { COUNT = 3000 };
@@ -126,7 +126,7 @@ static void pruning_is_that_of_all_pairs(void **state) {
         memcpy(list.items, all, COUNT * sizeof *all);
         list.count = COUNT;
         assert_int_equal(peaks_prune_greedy(&list, distance, &err), STATUS_OK);
-        /* Each that was dropped has a better one near that stayed; those that stayed are apart. */
+        /* Every dropped peak has a better one nearby that stayed. All peaks that stayed are apart. */
         for (size_t i = 0; i < list.count; i++)
             for (size_t k = 0; k < i; k++)
                 assert_true(hypot(list.items[i].x - list.items[k].x, list.items[i].y - list.items[k].y) >=
@@ -146,7 +146,7 @@ static void pruning_is_that_of_all_pairs(void **state) {
 
 static void relion_rule(void **state) {
     (void)state;
-    /* A chain of 5 px steps is one cluster at radius 6; 12 px apart survive in it. */
+    /* A chain of 5 px steps is one cluster at radius 6. Peaks 12 px apart survive in it. */
     struct peak items[] = {{.x = 0, .merit = 5},     {.x = 5, .merit = 4},   {.x = 10, .merit = 3},
                            {.x = 15, .merit = 4.5f}, {.x = 100, .merit = 1}, {.x = 108, .merit = 2}};
     struct peak_list list = {.items = items, .count = 6, .capacity = 6};
@@ -155,7 +155,7 @@ static void relion_rule(void **state) {
     assert_int_equal(list.count, 4);
     assert_float_equal(list.items[0].x, 0, 0);
     assert_float_equal(list.items[1].x, 15, 0);
-    /* The two at 100 and 108 are clusters of their own, and both go. */
+    /* The peaks at 100 and 108 are two clusters, and both are dropped. */
     assert_int_equal(peaks_drop_close_pairs(&list, 12, &err), STATUS_OK);
     assert_int_equal(list.count, 2);
     list.count = 0;

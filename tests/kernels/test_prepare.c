@@ -1,4 +1,4 @@
-/* kernels/prepare against the definition: pre-shift, soft mask, discrete Fourier sums. */
+/* Compares kernels/prepare with its definition: pre-shift, soft mask, discrete Fourier sums. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static double outside(int x, int y, double radius) {
     return r < radius ? 0 : r >= radius + 5 ? 1 : 0.5 + 0.5 * cos(M_PI * (radius + 5 - r) / 5);
 }
 
-/* Shifted, scaled and, when radius > 0, masked. */
+/* Makes the image by definition: shifted, scaled and, when radius > 0, masked. */
 static void expected_image(const float *image, const struct prepare_options *o, double radius, double *out) {
     double sum = 0, weight = 0;
     for (int y = 0; y < BOX; y++)
@@ -81,7 +81,7 @@ static void images_are_shifted_masked_and_transformed(void **state) {
         check_pixels(&pixels, truth, unmasked);
         expected_image(image, &cases[c], cases[c].mask_radius, truth);
         check_pixels(&pixels, truth, masked);
-        double sum = 0; /* the power of one shell, half plane without duplicates */
+        double sum = 0; /* power of one shell: the half plane without duplicates */
         int members = 0;
         for (int kx = 0; kx <= BOX / 2; kx++)
             for (int ky = -BOX / 2 + 1; ky <= BOX / 2; ky++)
@@ -101,8 +101,8 @@ static void images_are_shifted_masked_and_transformed(void **state) {
     fourier_pixels_destroy(&pixels);
 }
 
-/* Waves of one band alone, shifted: masked, they are found there, and what the mask carries into the other band is not;
- * unmasked there is nothing in the other. */
+/* The image holds waves of one band only, shifted. With a mask the waves must stay in their band, and the part that the
+ * mask carries into the other band must be left out. Without a mask the other band must be empty. */
 static void bands_are_masked_by_themselves(void **state) {
     (void)state;
     enum { SHARED = 3 };

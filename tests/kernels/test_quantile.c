@@ -1,4 +1,4 @@
-/* Order statistics against sorting. */
+/* Compares order statistics with sorting. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,8 @@ static void outliers_do_not_matter(void **state) {
     for (int i = 0; i < COUNT; i++)
         values[i] = i < 1000 ? 1e6f : 5 + 2 * sqrtf(-2 * logf(uniform())) * cosf(6.2831853f * uniform());
     quantile_robust(values, COUNT, &median, &deviation);
-    /* One in twenty far above shifts the median by 0.06 standard deviations and widens the spread by as much. */
+    /* One value in twenty lies far above. This shifts the median by 0.06 standard deviations and widens the spread as
+     * much. */
     assert_float_equal(median, 5, 0.25);
     assert_float_equal(deviation, 2, 0.25);
     quantile_robust(values, 0, &median, &deviation);

@@ -1,4 +1,4 @@
-/* From exact slices of a phantom back to the phantom; CTFs; symmetry as an explicit sum; halves; threads. */
+/* Reconstructs a phantom from its exact slices; CTFs, symmetry against an explicit sum, halves, threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -361,8 +361,8 @@ static void prior_damps(void **state) {
     slices_destroy(&s);
 }
 
-/* A map of the first shells of the sums: slices that end before the limit lose nothing, and of those that begin beyond
- * it nothing remains. (A pixel is scattered up to 0.87 shells away.) */
+/* Makes a map from the first shells of the sums. Slices that end before the limit lose nothing. Slices that begin
+ * beyond it leave nothing. (A pixel is scattered up to 0.87 shells away.) */
 static void maps_of_the_first_shells(void **state) {
     (void)state;
     enum { LAST = 8 };

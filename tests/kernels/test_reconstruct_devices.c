@@ -373,10 +373,10 @@ static void interface_trial(int dimensions, int box, int size, const char *group
     check_halves(a, b);
     check_map(a[0], a[1], tau2, 0);
     check_map(a[0], a[1], tau2, 3);
-    /* Nothing is left behind, and no more was taken than announced. */
+    /* The arena must hold only the sums again, and never more than was announced. */
     assert_int_equal(arena_top(memory), 2 * accumulator_bytes(dimensions, size));
     assert_true(arena_peak(memory, ARENA_ITERATION) <= arena_top(memory) * 3 / 2 + scratch);
-    /* Work that is impossible there is an error. */
+    /* Calls that are impossible on a device return an error. */
     assert_int_equal(accumulator_merge(a[0], b[1], &err), STATUS_BAD_ARGUMENT);
     assert_int_equal(accumulator_fsc(a[1], b[0], NULL, &err), STATUS_BAD_ARGUMENT);
     assert_int_equal(accumulator_scale(a[1], 2, &err), STATUS_UNSUPPORTED);

@@ -1,5 +1,5 @@
-/* kernels/sampling: how many poses a grid has, that children lie around their parents, and which poses are near a
- * pose. */
+/* Tests kernels/sampling: the number of poses in a grid, the children around their parents, and the poses near a pose.
+ * */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,7 +135,7 @@ static void near_is_all_within_three_sigma(int order, double sigma) {
         }
         assert_true(fabs(sum - 1) < 1e-4);
         assert_true(worst < 3 * sigma * 1.5);
-        /* Nothing near is left out, not even at the poles. */
+        /* No pose nearby may be left out, not even at the poles. */
         for (int o = 0; o < sampling_orientation_count(&s); o++) {
             sampling_matrix(&s, o, m);
             if (rotation_between(m, pose) < 2.9 * sigma) assert_true(chosen[o]);

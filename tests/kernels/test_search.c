@@ -1,6 +1,6 @@
-/* The search of one micrograph: planted templates are where the best scores are, turned as they were turned; maps of each
- * template and the best of them belong together; how rotations are kept and how many threads run changes nothing; noise is
- * measured; what cannot be searched is said. */
+/* The search of one micrograph: planted templates are where the best scores are, turned as they were turned; maps of
+ * each template and the best of them belong together; how rotations are kept and how many threads run changes nothing;
+ * noise is measured; what cannot be searched is said. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,9 +115,10 @@ static void planted_templates_score_best(void **state) {
             /* The deviation of a background of 900 pixels scatters by 2 %, which pulls a top by a pixel or two. */
             assert_true(abs((int)best % options.work - cx) <= 2 / scale &&
                         abs((int)best / options.work - cy) <= 2 / scale);
-            assert_int_equal(maps.template[best], PLANTED[p].template);
-            assert_true(fabs(remainder(maps.rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
-            /* Planted at 20 grey values to the template's 1; the neighbours' tails and the low-pass leave some of it. */
+            assert_int_equal(maps.best_template[best], PLANTED[p].template);
+            assert_true(fabs(remainder(maps.best_rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
+            /* Planted at 20 grey values to the template's 1; the neighbours' tails and the low-pass leave some of
+             * it. */
             double strength = maps.score[best] * maps.sigma[best] / sqrt(maps.terms[PLANTED[p].template].power);
             assert_true(fabs(strength * maps.deviation / 20 - 1) < 0.25);
         }
@@ -126,8 +127,8 @@ static void planted_templates_score_best(void **state) {
     free(micrograph);
 }
 
-/* A micrograph that something has blurred, as denoising does, by a running mean of 5 × 5 px: whitened it is searched as if
- * it had not been, so that scores are those of white noise again. */
+/* A micrograph that something has blurred, as denoising does, by a running mean of 5 × 5 px: whitened it is searched as
+ * if it had not been, so that scores are those of white noise again. */
 static void whitened_searches_undo_colour(void **state) {
     (void)state;
     float *sharp = make_micrograph(0.8f), *micrograph = mem_aligned(NX * NY, sizeof *micrograph);
@@ -149,8 +150,8 @@ static void whitened_searches_undo_colour(void **state) {
             for (int x = cx - 6; x <= cx + 6; x++)
                 if (maps.score[y * options.work + x] > maps.score[best]) best = (size_t)(y * options.work + x);
         assert_true(abs((int)best % options.work - cx) <= 1 && abs((int)best / options.work - cy) <= 1);
-        assert_int_equal(maps.template[best], PLANTED[p].template);
-        assert_true(fabs(remainder(maps.rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
+        assert_int_equal(maps.best_template[best], PLANTED[p].template);
+        assert_true(fabs(remainder(maps.best_rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
     }
     search_maps_clear(&maps);
     free(sharp);
@@ -174,8 +175,8 @@ static void maps_belong_together(void **state) {
     for (size_t i = 0; i < pixels; i++) {
         int t = maps.scores[i] >= maps.scores[pixels + i] ? 0 : 1;
         assert_true(isfinite(maps.score[i]) && maps.score[i] == maps.scores[t * pixels + i]);
-        assert_int_equal(maps.template[i], t);
-        assert_int_equal(maps.rotation[i], maps.rotations[t * pixels + i]);
+        assert_int_equal(maps.best_template[i], t);
+        assert_int_equal(maps.best_rotation[i], maps.rotations[t * pixels + i]);
     }
     /* More threads, rotations that are not kept, no maps of each: the same, bit by bit. */
     const struct search_options same[] = {[0] = usual(), [1] = usual(), [2] = usual()};
@@ -185,8 +186,8 @@ static void maps_belong_together(void **state) {
         if (variant == 2) varied.memory_limit = 0;
         search_into(&varied, micrograph, &ctf, &other);
         assert_memory_equal(other.score, maps.score, pixels * sizeof *maps.score);
-        assert_memory_equal(other.rotation, maps.rotation, pixels * sizeof *maps.rotation);
-        assert_memory_equal(other.template, maps.template, pixels * sizeof *maps.template);
+        assert_memory_equal(other.best_rotation, maps.best_rotation, pixels * sizeof *maps.best_rotation);
+        assert_memory_equal(other.best_template, maps.best_template, pixels * sizeof *maps.best_template);
         assert_null(other.scores);
     }
     search_maps_clear(&maps);
@@ -206,7 +207,7 @@ static void noise_is_measured(void **state) {
     /* The least of some twenty rings of 100 coefficients and more. */
     assert_true(maps.noise > 0.75 * expected && maps.noise < 1.05 * expected);
     assert_float_equal(maps.deviation, 3, 0.05);
-    /* A constant, in which one pixel is no number. */
+    /* A constant micrograph with one NaN pixel. */
     for (int i = 0; i < NX * NY; i++)
         micrograph[i] = i == 777 ? NAN : 5;
     search_into(&options, micrograph, NULL, &maps);

@@ -21,7 +21,7 @@
 enum { RANDOM_CASES = 12 };
 
 static const double TOLERANCE = 1e-4;
-/* Of all pixels, those whose best two rotations are closer than the tolerance. */
+/* Share of the pixels whose best two rotations are closer than the tolerance. */
 static const double TIES = 0.01;
 
 static uint64_t seed = 20261121;
@@ -105,8 +105,8 @@ static void poison(struct search_maps *maps) {
     float *reals[] = {maps->image, maps->mu, maps->sigma, maps->score};
     for (size_t m = 0; m < 4; m++)
         memset(reals[m], 0xff, pixels * sizeof(float));
-    memset(maps->template, 0xff, pixels * sizeof(uint16_t));
-    memset(maps->rotation, 0xff, pixels * sizeof(uint16_t));
+    memset(maps->best_template, 0xff, pixels * sizeof(uint16_t));
+    memset(maps->best_rotation, 0xff, pixels * sizeof(uint16_t));
     memset(maps->terms, 0xff, count * sizeof *maps->terms);
     if (!maps->per_template) return;
     memset(maps->scores, 0xff, count * pixels * sizeof(float));
@@ -146,8 +146,8 @@ static void compare(const struct search_maps *a, const struct search_maps *b, bo
     }
     double mu = difference(a->mu, b->mu, pixels), sigma = difference(a->sigma, b->sigma, pixels);
     double score = difference(a->score, b->score, pixels), scores = difference(a->scores, b->scores, maps * pixels);
-    double template = share_that_differs(a->template, b->template, pixels);
-    double rotation = share_that_differs(a->rotation, b->rotation, pixels);
+    double template = share_that_differs(a->best_template, b->best_template, pixels);
+    double rotation = share_that_differs(a->best_rotation, b->best_rotation, pixels);
     double rotations = maps ? share_that_differs(a->rotations, b->rotations, maps * pixels) : 0;
     printf("    image %.1e mu %.1e sigma %.1e score %.1e %.1e, other template %.1e rotation %.1e %.1e\n", image, mu,
            sigma, score, maps ? scores : 0, template, rotation, rotations);
@@ -171,23 +171,17 @@ static void succeed(enum status status, const struct err *err) {
     if (status != STATUS_OK) fail_msg("%s", err->message);
 }
 
-#ifdef ICESTREAM_HAVE_CUDA
-/* By cuFFT, in batches that are too small and do not divide the rotations. */
+/* Through cuFFT, in batches that are too small and do not divide the rotations. */
 static void through_cufft(const struct search_options *o, const float *templates, const struct search_input *input,
                           const struct ctf *ctf, struct search_maps *maps) {
+    const struct search_tuning tuning = {.cufft = true, .pairs = 3};
     struct err err = {0};
-    struct search_cuda *search = NULL;
-    succeed(search_cuda_create_as(o, templates, true, 3, &search, &err), &err);
+    struct search *search = NULL;
+    succeed(search_create_as(o, templates, &tuning, &search, &err), &err);
     poison(maps);
-    succeed(search_cuda_run(search, input, ctf, 77, maps, &err), &err);
-    search_cuda_destroy(&search);
+    succeed(search_run(search, input, ctf, 77, maps, &err), &err);
+    search_destroy(&search);
 }
-#else
-static void through_cufft(const struct search_options *o, const float *templates, const struct search_input *input,
-                          const struct ctf *ctf, struct search_maps *maps) {
-    (void)o, (void)templates, (void)input, (void)ctf, (void)maps;
-}
-#endif
 
 static void on_device(struct search_options o, const struct device *device, const float *templates,
                       const float *micrograph, const struct ctf *ctf, const struct search_maps *expected, bool valid) {

@@ -10,7 +10,7 @@
 static const enum superpose_method METHODS[] = {SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH};
 static const char *const METHOD_NAMES[] = {"qcp", "jacobi", "kabsch"};
 static const double RADII[] = {20, 50, 100};
-/* What products in single precision leave at a radius of 20 Å or less, where RMSDs are 0.16 Å and more. */
+/* The error of products in single precision at a radius of 20 Å or less, where RMSDs are 0.16 Å and more. */
 static const double SINGLE = 5e-4;
 
 static double rmsd_after(const double m[3][3], const double shift[3], const float *p, const float *q, int atoms,
@@ -83,7 +83,7 @@ static void check_fit(const struct superpose_fit *fit, const float *p, const flo
     double det = r[0][0] * (r[1][1] * r[2][2] - r[1][2] * r[2][1]) - r[0][1] * (r[1][0] * r[2][2] - r[1][2] * r[2][0]) +
                  r[0][2] * (r[1][0] * r[2][1] - r[1][1] * r[2][0]);
     assert_true(fabs(det - 1) < 1e-9);
-    /* What G − 2λ leaves of 1e-16 G, and the rotation's own rounding. */
+    /* The rounding of G − 2λ, 1e-16 G, and of the rotation itself. */
     double slack = 2e-7 * radius, reached = rmsd_after(fit->rotation, fit->translation, p, q, atoms, weights);
     if (!(fabs(reached - fit->rmsd) < slack)) fail_msg("an RMSD of %.9f is said to be %.9f", reached, fit->rmsd);
     for (int k = 0; k < 40; k++) {
@@ -245,7 +245,7 @@ static void weighted_pairs_are_right(void **state) {
     for (int k = 0; k < ATOMS; k++)
         weights[k] = k % 5 ? (float)(1e-25 * uniform()) : 0;
     float *xyz = make_ensemble(NEAR, COUNT, ATOMS, 20);
-    /* What has no weight may be anywhere. */
+    /* Atoms without weight may be anywhere. */
     for (int n = 0; n < COUNT; n++)
         xyz[(size_t)n * ATOMS * 3] += 500;
     struct superpose *s = ensemble(SUPERPOSE_QCP, ATOMS, weights, 1, xyz, COUNT);

@@ -6,6 +6,7 @@
 
 #include "kernels/superpose/clusters.h"
 #include "kernels/superpose/superpose_private.h"
+#include "tests/benchmarks/superpose_times.h"
 
 static const char *const PRODUCT_NAMES[] = {"best", "double", "single"};
 static int threads = 2;
@@ -201,7 +202,7 @@ static void time_matrix(int count, int atoms) {
     struct superpose_options options = {.atoms = atoms, .threads = threads, .device = device};
     size_t pairs = superpose_pairs(count);
     for (int product = SUPERPOSE_DOUBLE; product <= SUPERPOSE_SINGLE; product++) {
-        float ms[2];
+        float ms[2] = {0};
         struct superpose *s = ensemble(true, (enum superpose_product)product, &options, xyz, count);
         must(superpose_times(s, 5, ms, &err), &err);
         printf("%d x %d, %s: %.3f ms of the device, %.3f of them the product; its floor at 67 TFLOP/s %.3f ms\n", count,

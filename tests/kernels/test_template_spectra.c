@@ -1,4 +1,4 @@
-/* Rotated template transforms against plain sums; quarter turns against turned arrays; resizing of a cosine. */
+/* Compares rotated template transforms with plain sums, quarter turns with turned arrays, and resizing of a cosine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { SIZE = 128, WORK = 48, BOX = 32, RADIUS = 13 };
 
-/* A lopsided blob, smooth enough for any grid. */
+/* Draws a lopsided blob, smooth enough for any grid. */
 static float blob(double x, double y) {
     return (float)(exp(-(x * x + 2 * y * y) / 40) + 0.7 * exp(-((x - 5) * (x - 5) + (y + 4) * (y + 4)) / 12));
 }
@@ -45,7 +45,7 @@ static struct template_spectra *make(const float *templates, int count, int rota
     return spectra;
 }
 
-/* Σ A(x) exp(−2πi k·x/SIZE) over the circle. */
+/* Computes Σ A(x) exp(−2πi k·x/SIZE) over the circle. */
 static void plain_sum(const float *image, int kx, int ky, double *re, double *im) {
     *re = *im = 0;
     for (int j = -BOX / 2; j < BOX / 2; j++)
@@ -57,7 +57,8 @@ static void plain_sum(const float *image, int kx, int ky, double *re, double *im
         }
 }
 
-/* Interpolation, and for turned images the hard mask on another grid: 1 % of the strongest value. */
+/* Errors come from interpolation and, for turned images, from the hard mask on another grid: 1 % of the strongest
+ * value. */
 static void compare(const float *half, const float *image, double sign, double tolerance) {
     double scale = 0, unused = 0;
     plain_sum(image, 0, 0, &scale, &unused);
@@ -106,7 +107,7 @@ static void quarter_turns_are_exact(void **state) {
     float image[BOX * BOX], turned[BOX * BOX], a[WORK * (WORK + 2)], b[WORK * (WORK + 2)];
     fill(image, 17);
     memset(turned, 0, sizeof turned);
-    /* Sampling at (−y, x): what stood at (−j, i) comes to (i, j); row and column −BOX/2 have no mate. */
+    /* Sampling at (−y, x) moves the value at (−j, i) to (i, j). Row and column −BOX/2 have no counterpart. */
     for (int j = -BOX / 2 + 1; j < BOX / 2; j++)
         for (int i = -BOX / 2 + 1; i < BOX / 2; i++)
             turned[(j + BOX / 2) * BOX + i + BOX / 2] = image[(i + BOX / 2) * BOX - j + BOX / 2];
@@ -136,7 +137,7 @@ static void kept_or_worked_out_is_the_same(void **state) {
                 const float *b = template_spectra_get(fresh, t, r, scratch, &d);
                 assert_int_equal(c, d);
                 assert_memory_equal(a, b, sizeof scratch);
-                /* The conjugate of the first half of the turn is the second half. */
+                /* The second half of the turn is the conjugate of the first half. */
                 float whole[WORK * (WORK + 2)];
                 template_spectra_rotate(fresh, t, r * 360.0 / rotations[n], whole);
                 for (size_t i = 0; i < WORK * (WORK / 2 + 1); i++) {

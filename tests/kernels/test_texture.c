@@ -123,15 +123,15 @@ static struct texture_sums sums_of(const int *counts, int levels, const struct t
     return s;
 }
 
-/* Every running sum of matrices is, as an integer, that of the matrix counted anew: at every `each`-th position of a row,
- * for every `apart`-th displacement from `first` on. Returns how many were checked. */
+/* Every running sum of matrices is, as an integer, that of the matrix counted anew: at every `each`-th position of a
+ * row, for every `apart`-th displacement from `first` on. Returns how many were checked. */
 static int check_sums(const struct texture_options *o, enum pattern pattern, int first, int apart, int each) {
     struct err err = {0};
     struct texture_geometry g;
-    struct texture_cpu *cpu = NULL;
+    void *cpu = NULL;
     static int counts[TEXTURE_LEVELS * TEXTURE_LEVELS];
     must(texture_geometry_create(o, &g, &err), &err);
-    must(texture_cpu_create(&g, &cpu, &err), &err);
+    must(texture_cpu_work.create(&g, &cpu, &err), &err);
     uint8_t *planes = malloc((size_t)(3 * g.side * g.side));
     struct texture_sums *sums = malloc((size_t)(g.positions * g.positions) * sizeof *sums);
     assert_non_null(planes);
@@ -159,12 +159,13 @@ static int check_sums(const struct texture_options *o, enum pattern pattern, int
     free_picture(&picture);
     free(planes);
     free(sums);
-    texture_cpu_destroy(&cpu);
+    texture_cpu_work.destroy(cpu);
     texture_geometry_destroy(&g);
     return checked;
 }
 
-/* Few pixels of a small circle for many displacements; the default circle, which has several tiles, for few; a stride. */
+/* Few pixels of a small circle for many displacements; the default circle, which has several tiles, for few; a
+ * stride. */
 static void sums_are_exact(void **state) {
     (void)state;
     struct texture_options o = texture_defaults();

@@ -146,12 +146,13 @@ static void is_adjoint(void **state) {
         struct series s = odd_series(which % 4);
         struct tomography_options o = options_of(&s);
         struct tomography_setup setup = {0};
-        struct tomography_cpu *cpu = NULL;
+        void *work = NULL;
         struct err err = {0};
         o.basis = BASES[which / 4];
         o.matrix = MATRICES[which % 3];
         must(tomography_setup_make(&o, &setup, &err), &err);
-        must(tomography_cpu_create(&setup, &cpu, &err), &err);
+        must(tomography_cpu_work.create(&setup, &work, &err), &err);
+        struct tomography_cpu *cpu = work;
         float *c = random_floats(voxel_count(&s)), *p = random_floats(ray_count(&s));
         double *back = host_new(voxel_count(&s), sizeof *back), *wide = host_new(voxel_count(&s), sizeof *wide);
         double product[3] = {0}, exact[2] = {0}, *rays = host_new(ray_count(&s), sizeof *rays);
@@ -172,7 +173,7 @@ static void is_adjoint(void **state) {
         for (size_t i = 0; i < voxel_count(&s); i++)
             exact[1] += back[i] * wide[i];
         assert_below(fabs(exact[0] - exact[1]) / sqrt(product[1] * product[2]), 1e-13, "the reference's");
-        tomography_cpu_destroy(&cpu);
+        tomography_cpu_work.destroy(work);
         tomography_setup_clear(&setup);
         free(c), free(p), free(back), free(wide), free(rays), free(wide_p);
     }
@@ -383,7 +384,7 @@ static void refuses_pixels_that_are_no_numbers(void **state) {
     free(p);
 }
 
-/* Twice what there is: refused before any of it is taken. */
+/* Twice the memory of the machine: refused before any is allocated. */
 static void refuses_what_the_machine_cannot_hold(void **state) {
     (void)state;
     enum { SIDE = 16384 }; /* px: a slice is 1 GiB */

@@ -309,7 +309,7 @@ static void stops(void **state) {
     free(limited), free(volume), free(projections);
 }
 
-/* WBP has no iterations, so it is between passes that it can be ended. */
+/* WBP has no iterations: a run can be ended between passes. */
 static void filtered_stops(void **state) {
     (void)state;
     struct series s = even_series(6, 60, 37, 1100, 15);

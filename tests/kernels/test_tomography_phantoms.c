@@ -1,4 +1,4 @@
-/* What tomograms are good for: phantoms of balls with exact projections. test_tomography_phantoms [SEED]. */
+/* Measures the quality of tomograms: phantoms of balls with exact projections. test_tomography_phantoms [SEED]. */
 #include "tests/kernels/tomography_balls.h"
 
 #include <time.h>

@@ -1,5 +1,5 @@
-/* Weights that whiten: those of white noise are 1, those of coloured noise the inverse of its colour, and lumps in a few
- * places change little. */
+/* Tests whitening weights: 1 for white noise, the inverse of the colour for coloured noise. Lumps in a few places must
+ * change them little. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,12 +32,12 @@ static double white(double r) {
     return 1;
 }
 
-/* What denoising leaves: a hundredth of the amplitude at half of the band. */
+/* Amplitude as denoising leaves it: a hundredth at half of the band. */
 static double blurred(double r) {
     return exp(-r * r / 800);
 }
 
-/* Noise with an amplitude by ring. */
+/* Makes noise with a given amplitude on each ring. */
 static float *noise_map(double (*colour)(double)) {
     float *map = mem_aligned(WORK * WORK, sizeof *map), *half = mem_aligned(WORK * (WORK + 2), sizeof *half);
     struct fft_options options = {.rank = 2, .shape = {WORK, WORK}, .direction = FFT_FORWARD};
@@ -76,14 +76,14 @@ static void white_noise_has_weights_of_one(void **state) {
     (void)state;
     float *map = noise_map(white), weights[RINGS];
     struct whiten_options options = usual();
-    /* What surrounds the micrograph does not count. */
+    /* Pixels around the micrograph must not count. */
     for (int i = 0; i < Y0 * WORK; i++)
         map[i] = 1e6f;
     weights_of(&options, map, weights);
-    /* 130 tiles; the lowest ring that counts has 10 coefficients in each, not independent ones. */
+    /* There are 130 tiles. The lowest ring that counts has 10 coefficients in each, which are not independent. */
     for (int r = 0; r < RINGS; r++)
         assert_true(fabsf(weights[r] - 1) < (r < WORK / 8 ? 0.12f : 0.06f));
-    /* The same on a micrograph of twice the size: its band holds a quarter of the variance. */
+    /* On a micrograph of twice the size, the band holds a quarter of the variance. The weights must be the same. */
     options.size = 2 * WORK;
     for (int i = 0; i < WORK * WORK; i++)
         map[i] /= 2;
@@ -99,7 +99,7 @@ static void colour_is_undone(void **state) {
     float *map = noise_map(blurred), weights[RINGS];
     struct whiten_options options = usual();
     weights_of(&options, map, weights);
-    /* A tile's rings are 6 wide here, over which the colour changes by a third, and more beyond 44. */
+    /* A tile's rings are 6 wide here. The colour changes by a third over this width, and more beyond 44. */
     for (int r = 12; r < 44; r++)
         assert_true(fabs(weights[r] * blurred(r) - 1) < 0.25);
     for (int r = 0; r < RINGS; r++)
@@ -169,7 +169,7 @@ static void noise_follows_the_weights(void **state) {
     for (int r = 0; r < RINGS; r++)
         weights[r] = 3;
     assert_float_equal(whiten_noise(power, weights, WORK), 3, 1e-5);
-    /* Of a Gaussian exp(−x²/2s²), s = 5, the power within ring k is 1 − exp(−(2π s k / size)²). */
+    /* For a Gaussian exp(−x²/2s²), s = 5, the power within ring k is 1 − exp(−(2π s k / size)²). */
     for (int r = 0; r < RINGS; r++)
         weights[r] = r < 8 ? 1 : 0;
     double within = 1 - exp(-pow(2 * M_PI * 5 * 7.5 / WORK, 2));

@@ -1,4 +1,4 @@
-/* Images whose texture is easy to get wrong, random from a seed, and how features are compared. */
+/* Draws random images whose texture is easy to get wrong, and compares features. */
 #ifndef ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
 #define ICESTREAM_TESTS_KERNELS_TEXTURE_CASES_H
 
@@ -6,8 +6,8 @@
 #include "kernels/texture/texture_reference.h"
 #include "tests/kernels/chance.h"
 
-/* Noise of all levels; smooth; one value; two; stripes, whose pairs are all alike; two halves; a square of another value
- * in a plain field, so that most windows are constant. */
+/* NOISE: all levels. STRIPES: all pairs are alike. SPOT: a square of another value in a plain field, so that most
+ * windows are constant. */
 enum pattern { NOISE, SMOOTH, CONSTANT, TWO_LEVELS, STRIPES, HALVES, SPOT, PATTERNS };
 static const char *const PATTERN_NAMES[] = {"noise", "smooth", "constant", "two levels", "stripes", "halves", "spot"};
 
@@ -62,9 +62,9 @@ static inline struct texture_image image_of(const struct picture *p, bool floats
     return image;
 }
 
-/* What is asked for: 1e-5 of a feature's size, for ranges too. Its size is its mean, or its largest range where that is
- * more, as with correlations whose signs cancel. What is 0 in exact arithmetic comes out of √ of a rounding error: where
- * the size is below 1e-6, that much is allowed. */
+/* The allowed error is 1e-5 of a feature's size, for ranges too. The size is the mean, or the largest range if that is
+ * more, as with correlations whose signs cancel. A value that is 0 in exact arithmetic may be the √ of a rounding
+ * error. So if the size is below 1e-6, the allowed error is 1e-6. */
 static const double ALLOWED = 1e-5, NOTHING = 1e-6;
 
 static inline double allowed_error(const double feature[TEXTURE_AGGREGATES]) {
@@ -72,7 +72,7 @@ static inline double allowed_error(const double feature[TEXTURE_AGGREGATES]) {
     return size < NOTHING ? NOTHING : ALLOWED * size;
 }
 
-/* The largest error, in units of what is allowed. */
+/* Returns the largest error relative to the allowed error. */
 static inline double worst_error(const struct texture_options *o, const struct texture_features *found,
                                  double (*expected)[TEXTURE_LENGTHS][TEXTURE_FEATURES][TEXTURE_AGGREGATES]) {
     double worst = 0;

@@ -1,9 +1,9 @@
-/* Texture for tests in Python.
+/* Computes texture features for tests in Python.
  *
- * texture_tool matrix LEVELS: 13 features, one a line, of p[LEVELS][LEVELS] as text on standard input.
+ * texture_tool matrix LEVELS: reads p[LEVELS][LEVELS] as text from standard input. Prints 13 features, one a line.
  *
- * texture_tool image FILE NX NY X Y DIAMETER LENGTHS WINDOW [STRIDE]: features of bytes [NY][NX] around (X, Y); levels,
- * length, feature, mean, largest and smallest range a line. */
+ * texture_tool image FILE NX NY X Y DIAMETER LENGTHS WINDOW [STRIDE]: reads bytes [NY][NX]. Prints the features around
+ * (X, Y); each line holds levels, length, feature, mean, largest and smallest range. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,17 +1,17 @@
-/* A phantom of solid balls, whose projections are known exactly: 2 √(R² − d²). For tests only. */
+/* Defines a phantom of solid balls, whose projections are known exactly: 2 √(R² − d²). For tests only. */
 #ifndef ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_BALLS_H
 #define ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_BALLS_H
 
 #include "tests/kernels/tomography_cases.h"
 
-/* x, y, z from the centre and radius, px. */
+/* Position from the centre and radius in px. */
 struct ball {
     double x, y, z, radius, density;
 };
 
 enum { FINE = 4 };
 
-/* Density of every voxel, the mean of FINE³ points of it. */
+/* Computes the density of every voxel as the mean of FINE³ points inside it. */
 static inline void balls_volume(const struct series *s, const struct ball *balls, int count, double *ret_volume) {
     for (int i = 0; i < s->nz * s->ny * s->nx; i++) {
         double x0 = i % s->nx - 0.5 * (s->nx - 1), y0 = i / s->nx % s->ny - 0.5 * (s->ny - 1);
@@ -30,8 +30,8 @@ static inline void balls_volume(const struct series *s, const struct ball *balls
     }
 }
 
-/* Each pixel the mean of FINE² rays; where a ball's centre is met at tilt θ is what tomography.h says, worked out here
- * once more. */
+/* Projects the balls: each pixel is the mean of FINE² rays. Computes again, from tomography.h, where a ball's centre
+ * appears at tilt θ. */
 static inline void balls_project(const struct series *s, const struct ball *balls, int count, float *ret_projections) {
     for (int i = 0; i < s->tilts * s->ny * s->nx; i++) {
         int t = i / s->nx / s->ny;

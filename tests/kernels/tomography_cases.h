@@ -1,4 +1,4 @@
-/* What tests of tomography share: series of tilts, comparing. */
+/* Helpers for tests of tomography: makes series of tilts, runs and compares. */
 #ifndef ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_CASES_H
 #define ICESTREAM_TESTS_KERNELS_TOMOGRAPHY_CASES_H
 
@@ -7,14 +7,14 @@
 
 enum { MOST_CASE_TILTS = 200 };
 
-/* A series, with room for its angles; copied by value it must be pointed to them again (options_of). */
+/* Geometry of a series. Options point to its angles, so a copy needs options of its own (options_of). */
 struct series {
     int tilts, nx, ny, nz;
     double angles[MOST_CASE_TILTS], shifts[MOST_CASE_TILTS];
     bool shifted;
 };
 
-/* −most .. most in equal steps, opposite angles to the last bit. */
+/* Makes angles −most .. most in equal steps. Opposite angles are equal to the last bit. */
 static inline struct series even_series(int tilts, double most, int nx, int ny, int nz) {
     struct series s = {.tilts = tilts, .nx = nx, .ny = ny, .nz = nz};
     for (int t = 0; t < tilts; t++)
@@ -51,7 +51,7 @@ static inline size_t voxel_count(const struct series *s) {
     return (size_t)s->nz * (size_t)s->ny * (size_t)s->nx;
 }
 
-/* Volume of one run, poisoned before; freed by the caller. */
+/* Runs once and returns the volume, which was poisoned before. The caller frees it. */
 static inline float *run_once(const struct tomography_options *o, const float *projections,
                               struct tomography_report *ret_report, double *ret_residuals) {
     struct err err = {0};
@@ -76,7 +76,7 @@ static inline float *random_floats(size_t count) {
     return values;
 }
 
-/* √(Σ (a − b)² / Σ b²); NaN makes it NaN, which no comparison with < accepts. */
+/* Returns √(Σ (a − b)² / Σ b²). NaN in the input gives NaN, which no comparison with < accepts. */
 static inline double difference(const float *a, const double *b, size_t count) {
     double squares = 0, norm = 0;
     for (size_t i = 0; i < count; i++) {

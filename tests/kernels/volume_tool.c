@@ -65,7 +65,7 @@ static enum status read_views(const char *path, float (**ret_matrices)[9], int *
     return status;
 }
 
-/* The opposite of fourier_pixels_gather. */
+/* Does the opposite of fourier_pixels_gather. */
 static void spread(const struct fourier_pixels *pixels, const float *values, float *half) {
     int box = pixels->box, columns = box / 2 + 1;
     for (int i = 0; i < pixels->count; i++) {

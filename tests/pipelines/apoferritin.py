@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real micrographs, folder to map: ten micrographs of apoferritin copied one by one into a watched folder."""
+"""Real micrographs, from folder to map: ten micrographs of apoferritin are copied one by one into a watched folder."""
 
 import os
 
@@ -49,7 +49,7 @@ def score_picks(session):
         if not os.path.exists(truth_file):
             continue
         picks, truth = points(f"{session}/lowpass-picker/{stem}_autopick.star"), points(truth_file)
-        # No centres were marked near the border: picks there are neither right nor wrong.
+        # Nobody marked centres near the border, so picks there are neither right nor wrong.
         low, high = BORDER, np.array(SHAPE) - BORDER
         picks = picks[np.all((picks >= low) & (picks < high), axis=1)]
         hits, found, wanted = hits + len(match(picks, truth, TOLERANCE)), found + len(picks), wanted + len(truth)

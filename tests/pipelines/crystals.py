@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Photographs of drops that arrive one by one: the tables grow with them, and at the end are those of all files at
-once; also with two scorers, when a scorer, or all of it, is killed in the middle; a file in which there is no drop is
-set aside."""
+"""Photographs of drops arrive one by one. The tables grow with them, and in the end equal those of all files at once.
+This also holds with two scorers, and when a scorer or the whole session is killed in the middle. A file without a drop
+is set aside."""
 
 import csv
 import os
@@ -40,7 +40,7 @@ def rows(path):
 
 
 def outcome(folder):
-    """What is said of each image by its name, and the ranked names."""
+    """Returns the scores of each image by its name, and the ranked names."""
     scores = {
         os.path.basename(r["image"]): [v for k, v in r.items() if k != "image"] for r in rows(f"{folder}/scores.csv")
     }
@@ -78,7 +78,7 @@ def scored(session):
 
 
 def disturb(work, images, model, name, victims, expect_code, **more):
-    """Half of the images, then something is killed, then the rest."""
+    """Feeds half of the images, kills something, then feeds the rest."""
     session, folder = work(name), work(f"incoming-{name}")
     os.makedirs(folder)
     live = launch(*arguments(session, folder, model, **more))
@@ -155,7 +155,7 @@ with Work("crystals") as work:
             f"{name}: every image is done once: {found}",
         )
 
-    # Several globs, as the graph has: whatever ends in another way would not be waited for, or all of it not seen.
+    # The graph has several globs. The replay must find files of each, and not wait for a file that matches none.
     write(f"{work('incoming-calm')}/notes.txt", "of no interest")
     run(
         "replay",
@@ -171,7 +171,7 @@ with Work("crystals") as work:
     check(outcome(f"{work('replayed')}/crystal-scorer") == expected, "replayed: scores and ranks are those of files")
     check(counts(work("replayed")) == counts(work("calm")), f"replayed: {counts(work('replayed'))}")
 
-    # A model that was trained anew meanwhile, under the same name: rows of two models would stand in one table.
+    # A model was trained again under the same name. Rows of two models must not stand in one table.
     shutil.copy(model, work("first.model"))
     subprocess.run(
         [

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Denoised β-galactosidase pictures (JPEG, no CTF) through LoG and template picking, extraction, 2D and 3D.
 
-They hold next to nothing beyond 29 Å: a map that claims better than 20 Å would be overfitting."""
+They hold almost no signal beyond 29 Å: a map that claims better than 20 Å would be overfitted."""
 
 import os
 
@@ -26,7 +26,8 @@ AND_3D = f"""\
 
 
 def make_templates(path, pixel_size=4.0, box=64, count=10):
-    """Projections of the β-galactosidase map along spread directions, by rotating the volume; sd 1 over the box."""
+    """Returns projections of the β-galactosidase map along evenly spread directions, by rotating the volume; standard
+    deviation 1 over the box."""
     import mrcfile
     from scipy.ndimage import affine_transform, zoom
 
@@ -35,7 +36,7 @@ def make_templates(path, pixel_size=4.0, box=64, count=10):
     n = volume.shape[0]
     stack = []
     for i in range(count):
-        z = 1 - (i + 0.5) / count  # half a sphere is enough: a projection's mate is its mirror image
+        z = 1 - (i + 0.5) / count  # half a sphere is enough: projections from opposite directions are mirror images
         phi = i * np.pi * (3 - 5**0.5)
         direction = np.array([np.sqrt(1 - z * z) * np.cos(phi), np.sqrt(1 - z * z) * np.sin(phi), z])
         x = np.cross([0.0, 0, 1] if abs(z) < 0.9 else [1.0, 0, 0], direction)

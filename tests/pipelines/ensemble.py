@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Structures that arrive one by one: RMSDs and clusters grow with them, and at the end are those of all files at
-once; also when the superposer, or all of it, is killed in the middle; and a file that is broken, or of other atoms,
-is set aside."""
+"""Structures arrive one by one. RMSDs and clusters grow with them, and in the end equal those of all files at once.
+This also holds when the superposer or the whole session is killed in the middle. A file that is broken or has other
+atoms is set aside."""
 
 import os
 import signal
@@ -31,12 +31,12 @@ def arguments(session, folder):
 
 
 def compared(session):
-    """Structures in the matrix as it is now; the three files are written one after the other."""
+    """Returns the number of structures in the matrix now. The three files are written one after the other."""
     return len(clusters_of(f"{session}/superposer"))
 
 
 def outcome(session):
-    """RMSDs by sorted names, bit for bit, and the clusters."""
+    """Returns RMSDs by sorted names, bit for bit, and the clusters."""
     folder = f"{session}/superposer"
     names = names_of(folder)
     order = np.argsort(names)
@@ -62,7 +62,7 @@ def check_same(found, expected, what):
 
 
 def arrive(work, made, folder, session):
-    """Half of them with a superposer that goes along, one in pieces; then the rest."""
+    """Feeds half of the structures to a running superposer, one of them in pieces; then the rest."""
     live = launch(*arguments(session, folder))
     try:
         for i in range(0, COUNT // 2):
@@ -100,7 +100,7 @@ def check_failed(session):
 
 
 def disturb(work, folder, name, victims):
-    """Killed when it has compared some; what comes afterwards is as if nothing had been."""
+    """Kills the superposer after some comparisons. The rest of the run must be as if nothing had happened."""
     session = work(name)
     live = launch(*arguments(session, folder))
     try:

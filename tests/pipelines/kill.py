@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kill -9 of each stage in the middle of a run: the counts and products are those of an undisturbed run."""
+"""Sends kill -9 to each stage in the middle of a run. Counts and products must equal those of an undisturbed run."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The memory of each stage does not grow over 500 small micrographs, once 300 others have filled its caches
-(SQLite's, the allocator's, one lane after another)."""
+"""The memory of each stage must not grow over 500 small micrographs, after 300 others have filled its caches (SQLite's,
+the allocator's, one lane after another)."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ with Work("memory") as work:
     names = simulate(work("sim"), micrographs=distinct, size=256, pixel_size=6.0, particles=8, interval=0, seed=4)
     os.makedirs(work("incoming"))
     for i in range(count):
-        # A copy each: links to one file are duplicates to the watcher, and rightly so.
+        # Each micrograph is a copy, because the watcher rightly treats links to one file as duplicates.
         shutil.copyfile(work("sim", "micrographs", names[i % distinct]), work("incoming", f"mic_{i:04d}.mrc"))
     graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("incoming")))
     live = launch("run", graph, "--session", work("session"), "--until-idle", "2")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The quickstart as a newcomer runs it, then: scores, what came when, and whether RELION and mrcfile read it all."""
+"""Runs the quickstart as a new user does. Then checks scores, times of the first results, and that RELION and mrcfile
+can read all files."""
 
 import os
 import subprocess
@@ -38,7 +39,7 @@ def score_picks(session, truth):
 
 
 def score_classes(session, truth):
-    """Of the extracted particles: the share of true ones that are kept, of false ones that are dropped."""
+    """Returns the share of true particles that are kept, and of false particles that are dropped."""
     selected = max(n for n in os.listdir(f"{session}/classifier") if n.startswith("selected_it"))
     kept = {r["rlnImageName"] for r in star(f"{session}/classifier/{selected}")["particles"]}
     counts = {True: [0, 0], False: [0, 0]}
@@ -59,7 +60,7 @@ def score_classes(session, truth):
 
 
 def embed(small, box):
-    """A map in the middle of a larger box of zeros, or cut out of the middle."""
+    """Puts a map in the middle of a larger box of zeros, or cuts the middle out."""
     n = small.shape[0]
     if n >= box:
         a = (n - box) // 2
@@ -70,7 +71,7 @@ def embed(small, box):
 
 
 def rescale(volume, pixel_size, target):
-    """Fourier cropping to a coarser pixel size."""
+    """Crops a map in Fourier space to a coarser pixel size."""
     n = volume.shape[0]
     m = 2 * round(n * pixel_size / target / 2)
     f = np.fft.fftshift(np.fft.fftn(volume))
@@ -123,7 +124,7 @@ with Work("quickstart") as work:
     early = sorted({e["particles"] for e in maps if e["time"] < last})
     check(len(early) >= 2, f"two maps, each from more particles, before the last micrograph arrived: {early}")
 
-    # Others read what we wrote.
+    # Other programs read icestream's files.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name in (
@@ -154,7 +155,8 @@ with Work("quickstart") as work:
         radius = np.sqrt(k[:, None, None] ** 2 + k[None, :, None] ** 2 + k[None, None, :] ** 2)
         return np.fft.ifftn(np.fft.fftn(volume) * ((radius <= shells) & (radius > 0))).real.ravel()
 
-    # Ours is filtered by its SNR, theirs is not: the unfiltered mean of the halves is what compares with it.
+    # icestream's map is filtered by its SNR, RELION's is not. The unfiltered mean of the half maps is the one to
+    # compare.
     correlation = np.corrcoef(low_passed((half1 + half2) / 2), low_passed(theirs))[0, 1]
     check(
         correlation > 0.95,

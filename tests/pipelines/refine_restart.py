@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kill -9 in the middle of the last refinement, of the refiner and then of everything: it goes on from the last whole
-iteration and ends with the final map."""
+"""Sends kill -9 in the middle of the last refinement, to the refiner and then to the whole session. The refinement must
+continue from the last whole iteration and end with the final map."""
 
 import json
 import os
@@ -32,7 +32,7 @@ with Work("refine-restart") as work:
     session = work("session")
     live = launch("run", graph, "--session", session, "--until-idle", "1")
     try:
-        # No iteration is made before the stream has ended: these are of the flush.
+        # No iteration is made before the stream has ended, so these belong to the flush.
         wait_until(lambda: iterations(session), 60, "a first iteration", live)
         victims = pids_of("refiner", session)
         for pid in victims:

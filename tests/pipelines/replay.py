@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replay of a recorded session at full speed gives the picks and particles of the live run."""
+"""A replay of a recorded session at full speed must give the picks and particles of the live run."""
 
 import os
 
@@ -32,7 +32,7 @@ with Work("replay") as work:
     for stage, endings in (("lowpass-picker", "_autopick.star"), ("extractor", (".mrcs", "_extract.star"))):
         a, b = products(work("live"), stage, endings), products(work("again"), stage, endings)
         check(len(a) >= len(names) and a.keys() == b.keys(), f"{stage}: {len(a)} products in both")
-        # The folder of the micrographs differs; their names, coordinates, scores and pixels must not.
+        # The folder of the micrographs differs. Their names, coordinates, scores and pixels must not.
         words = [{k: [w.rsplit(b"/", 1)[-1] for w in v.split()] for k, v in s.items()} for s in (a, b)]
         differing = [k for k in a if words[0][k] != words[1][k]]
         check(not differing, f"{stage}: same content ({differing})")

@@ -1,4 +1,4 @@
-"""What the pipeline tests share: programs of the build, graphs, live feeding, STAR reading, scores. Needs numpy,
+"""Helpers of the pipeline tests: programs of the build, graphs, live feeding, STAR reading, scores. Needs numpy,
 mrcfile."""
 
 import json
@@ -43,15 +43,15 @@ def need_program(name):
 
 
 def scratch():
-    """Where tests work: in memory, where it has room (a container's may be a few MB). What is tested is not the disk,
-    and one that others use as well may take a second for a sync."""
+    """Returns the folder where tests work: in memory, where there is room (a container may have only a few MB). The
+    tests do not test the disk, and a sync on a shared disk may take a second."""
     shared = "/dev/shm"
     roomy = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 4e9
     return os.environ.get("TMPDIR") or (shared if roomy else "/tmp")
 
 
 class Work:
-    """A temporary folder, kept when ICESTREAM_KEEP is set or the test fails."""
+    """A temporary folder. It is kept when ICESTREAM_KEEP is set or the test fails."""
 
     def __init__(self, name):
         self.path = tempfile.mkdtemp(prefix=f"icestream-{name}-", dir=scratch())
@@ -69,7 +69,7 @@ class Work:
 
 
 def put(source, folder, name=None):
-    """Copies a file into a watched folder the way an acquisition program does: beside, then renamed."""
+    """Copies a file into a watched folder like an acquisition program: under another name, then renamed."""
     name = name or os.path.basename(source)
     os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{name}.part")
@@ -78,7 +78,7 @@ def put(source, folder, name=None):
 
 
 def feed(sources, folder, interval, after_last=None):
-    """A thread that puts one file every `interval` seconds; .finished is when the last one arrived."""
+    """Starts a thread that puts one file every `interval` seconds. Its .finished is the time when the last one arrived."""
 
     def work():
         for path in sources:
@@ -119,7 +119,7 @@ def status(session):
 
 
 def history(session, stage):
-    """Lines of SESSION/STAGE/history.jsonl: what a cumulative stage put out, and when."""
+    """Returns the lines of SESSION/STAGE/history.jsonl: results of a cumulative stage, with times."""
     path = os.path.join(session, stage, "history.jsonl")
     if not os.path.exists(path):
         return []
@@ -127,7 +127,7 @@ def history(session, stage):
 
 
 def star(path):
-    """{table: [row, …]} of a STAR file; a row is a dict of text. Plain files only: no quoted spaces."""
+    """Returns {table: [row, …]} of a STAR file; a row is a dict of text. Reads plain files only: no quoted spaces."""
     tables, columns, rows, in_loop = {}, [], [], False
     for line in open(path):
         words = line.split()
@@ -157,7 +157,7 @@ def points(path):
 
 
 def match(picks, truth, tolerance):
-    """One-to-one pairs (pick, truth), nearest first."""
+    """Returns one-to-one pairs (pick, truth), nearest first."""
     if not len(picks) or not len(truth):
         return []
     distance = np.hypot(picks[:, None, 0] - truth[None, :, 0], picks[:, None, 1] - truth[None, :, 1])
@@ -179,7 +179,7 @@ def read_map(path):
 
 
 def fsc(a, b):
-    """Fourier shell correlation of two maps in memory, shells 0 .. n/2-1."""
+    """Returns the Fourier shell correlation of two maps in memory, shells 0 .. n/2-1."""
     n = a.shape[0]
     a, b = np.fft.fftn(a), np.fft.fftn(b)
     k = np.fft.fftfreq(n) * n
@@ -189,7 +189,7 @@ def fsc(a, b):
 
 
 def resolution(curve, box, pixel_size, threshold):
-    """Å at the last shell before the curve first falls below the threshold."""
+    """Returns Å at the last shell before the curve first falls below the threshold."""
     below = next((i for i in range(1, len(curve)) if curve[i] < threshold), len(curve))
     return box * pixel_size / max(below - 1, 1)
 
@@ -217,7 +217,7 @@ def finish():
 
 
 def simulate(folder, **parameters):
-    """A simulated session, all at once: micrographs/ and truth/ below folder."""
+    """Makes a simulated session at once: micrographs/ and truth/ below folder."""
     words = [program("icestream-simulate"), "--o", folder]
     for name, value in parameters.items():
         words += [f"--{name}", str(value)]
@@ -226,7 +226,7 @@ def simulate(folder, **parameters):
 
 
 def pids_of(stage, session):
-    """Processes of a stage that belong to this session."""
+    """Returns the processes of a stage that belong to this session."""
     found = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -248,7 +248,7 @@ def resident_kib(pid):
 
 
 def wait_until(condition, seconds, what, process=None):
-    """Polls; a condition that raises because something is not there yet counts as not met."""
+    """Polls until a condition holds. A condition that raises because a file does not exist yet counts as false."""
     end = time.time() + seconds
     while time.time() < end:
         try:
@@ -263,7 +263,7 @@ def wait_until(condition, seconds, what, process=None):
 
 
 def products(session, stage, endings):
-    """{relative path: bytes} of a stage's products."""
+    """Returns {relative path: bytes} of a stage's products."""
     found = {}
     root = os.path.join(session, stage)
     for folder, _, files in os.walk(root):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whole sessions of stages that only pass items on (tests/common/relay.c): deaths, signals, failures, joins, retries.
+"""Runs whole sessions of stages that only pass items on (tests/common/relay.c): deaths, signals, failures, joins,
+retries.
 
 supervision.py CASE"""
 
@@ -68,7 +69,7 @@ class Session:
             raise AssertionError(f"{stage}: {self.counts(stage)}, expected {counts}")
 
     def wait_done(self, stage, number, process):
-        """Until so many items are done; a status that is not there yet counts as none."""
+        """Waits until this many items are done. A status that is not there yet counts as none."""
         end = time.time() + 60
         while time.time() < end:
             try:
@@ -81,7 +82,7 @@ class Session:
         raise AssertionError(f"{stage} has not done {number} within a minute")
 
     def pid(self, stage):
-        """None: it has just been started, and has told nobody."""
+        """Returns None when the process has just started and has not reported yet."""
         return self.status()["stages"][stage]["instances"][0].get("pid")
 
 
@@ -119,7 +120,7 @@ def case_tcp(folder):
 
 
 def case_crash(folder):
-    """An item that kills its stage twice is done all the same."""
+    """An item that kills its stage twice must still be done."""
     session = chain(folder, 40, first=", abort_at: 20, abort_times: 2")
     output = session.run()
     assert output.count("died while it worked on grid/mic_0020") == 2, output
@@ -127,7 +128,7 @@ def case_crash(folder):
 
 
 def case_set_aside(folder):
-    """An item that kills its stage three times is set aside; a retry sends it through."""
+    """An item that kills its stage three times is set aside. A retry sends it through."""
     session = chain(folder, 40, first=", abort_at: 20, abort_times: 3")
     output = session.run(3)
     assert "set aside" in output and "icestream retry" in output, output
@@ -140,7 +141,7 @@ def case_set_aside(folder):
     assert session.command("retry", "grid/mic_0021").returncode == 2
     assert session.command("retry", "grid/mic_0020").returncode == 0
     session.expect("one", 40, 39, 0, 0, 1)
-    # As if that had been cut short before the sender was told.
+    # As if the retry had been cut short before the sender got it.
     with contextlib.closing(sqlite3.connect(f"{session.path}/ledger/source.sqlite")) as ledger:
         assert (
             ledger.execute("UPDATE outbox SET acknowledged = 1, verdict = 'failed' WHERE acknowledged IS NULL").rowcount
@@ -153,7 +154,7 @@ def case_set_aside(folder):
 
 
 def case_set_aside_replicas(folder):
-    """The same beside two other replicas, which go on meanwhile."""
+    """The same with two other replicas, which continue meanwhile."""
     session = chain(folder, MANY, first=", replicas: 3, abort_at: 20, abort_times: 3")
     session.run(3)
     session.expect("one", MANY, MANY - 1, 0, 1, 0)
@@ -163,7 +164,7 @@ def case_set_aside_replicas(folder):
 
 
 def case_stopped_inside(folder):
-    """An item is not to blame when the stage is stopped while it works on it, however often."""
+    """An item is not to blame when the stage is stopped while it works on it, however often this happens."""
     session = chain(folder, 40, first=", hang_at: 20, hang_times: 3")
     for i in range(3):
         live = session.start()
@@ -178,7 +179,7 @@ def case_stopped_inside(folder):
 
 
 def case_receiver_gone(folder):
-    """A stage whose receiver has ended already, as after a death at the very end, does not wait for its answer."""
+    """The receiver has already ended, as after a death at the very end. Its sender must not wait for its answer."""
     session = chain(folder, 0)
     with open(f"{folder}/gone.sh", "w") as script:
         script.write(f"#!/bin/sh\n[ \"$1\" = --instance ] && exit 0\nexec '{RELAY}' relay \"$@\"\n")
@@ -202,7 +203,11 @@ def case_failed_item(folder):
 def case_kill_stage(folder):
     session = chain(folder, MANY)
     live = session.start()
-    for stage, number in (("source", 20), ("one", 40), ("two", 60)):  # in which they end: none has when it is its turn
+    for stage, number in (
+        ("source", 20),
+        ("one", 40),
+        ("two", 60),
+    ):  # the order in which they end
         session.wait_done("two", number, live)
         os.kill(session.pid(stage), signal.SIGKILL)
     output = session.finish(live, 0)
@@ -236,8 +241,8 @@ def case_stop(folder):
 
 
 def case_locked_ledger(folder):
-    """While one ledger cannot be written, so that a death cannot be put down in it, the other stages are looked
-    after."""
+    """One ledger cannot be written, so the launcher cannot record a death in it. It must still look after the other
+    stages."""
     session = chain(folder, MANY)
     live = session.start("--backoff", "0.1")
     session.wait_done("two", 20, live)
@@ -248,7 +253,8 @@ def case_locked_ledger(folder):
         before = session.pid("two")
         for stage in ("one", "two"):
             os.kill(session.pid(stage), signal.SIGKILL)
-        # As long as a stage waits for a ledger, and again: nobody else would be looked after meanwhile.
+        # This is as long as a stage waits for a ledger, and as long again. If the launcher waited too, no stage would
+        # start.
         end = time.time() + 30
         while session.pid("two") in (before, None):
             assert live.poll() is None, live.stdout.read()
@@ -272,7 +278,7 @@ def case_drain(folder):
 
 
 def case_join(folder):
-    """Two ways to one stage, replicas, and two sources that find the same: each item counts once."""
+    """Two ways lead to one stage, there are replicas, and two sources find the same items. Each item must count once."""
     session = Session(
         folder,
         [

@@ -1,4 +1,4 @@
-/* What a graph's text means, the plan that comes of it, and what is kept of it in a session. */
+/* Tests the meaning of a graph's text, the plan made from it, and the copy that a session keeps. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ static void test_differences_are_named(void **state) {
     differs("a.size=[1, 2.50, 8]", "a.size was 1,2.50,007 and is 1,2.50,8");
     differs("a.extra-key=5", "a.extra_key was not set and is 5");
     differs("session.pixel_size=1.63", "session.pixel_size was 1.62 and is 1.63");
-    differs("a.threads=7", ""); /* where, not what */
+    differs("a.threads=7", ""); /* threads and GPUs change where a stage runs, not its result */
     differs("b.gpu=[0,1]", "");
     size_t errors;
     char difference[256];
@@ -128,7 +128,7 @@ static void test_odd_yaml(void **state) {
         {"stages: {a: {<<: {k: 1}}}", 1},               /* merge keys */
         {"stages: {a: {? [1, 2] : 3}}", 1},             /* a list for a key */
         {"stages: {a: {k: \"x\\0y\"}}", 1},             /* a NUL in a text */
-        {"stages: {a: {}}\n---\nstages: {b: {}}", 1},   /* whose stages would be meant? */
+        {"stages: {a: {}}\n---\nstages: {b: {}}", 1},   /* two documents: it is unclear whose stages count */
         {"%YAML 9.9\n---\nstages: {a: {}}", 1},
         {"stages: {a: {k: *nowhere}}", 1},
         {"stages:\n\ta: {}", 1},
@@ -147,7 +147,7 @@ static void test_odd_yaml(void **state) {
     }
 }
 
-/* A checked graph of three stages, without programs. */
+/* Makes a checked graph of three stages, without programs. */
 static struct graph *checked(int replicas, size_t gpus) {
     size_t errors;
     struct graph *graph = parse("stages: {watch: {}, pick: {}, refine: {}}", &errors);
@@ -182,7 +182,7 @@ static void test_plan(void **state) {
     assert_int_equal(plan.instance_count, 5);
     assert_int_equal(plan.edge_count, 4);
     assert_string_equal(plan.instances[3].name, "pick.2");
-    assert_int_equal(plan.instances[1].threads, 4); /* 16 cores over 3 + 1 that compute */
+    assert_int_equal(plan.instances[1].threads, 4); /* 16 cores for 3 + 1 stages that compute */
     for (int i = 0; i < 3; i++) {
         assert_int_equal(plan.instances[1 + i].gpu_count, 1);
         assert_int_equal(plan.instances[1 + i].gpus[0], i % 2);

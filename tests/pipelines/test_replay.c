@@ -1,4 +1,4 @@
-/* Which files a replay puts where, and when. */
+/* Tests which files a replay puts where, and when. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void test_all_at_once(void **state) {
     scratch_path("once-target/.hidden.mrc.partial", path);
     assert_false(file_exists(path));
     replay_clear(&replay);
-    /* Again: all is there. */
+    /* Run again: all files are there. */
     replay = make("once", 1, NULL, 0);
     assert_ok(replay_begin(&replay, target, &err));
     assert_true(replay_all_in(&replay));
@@ -90,7 +90,7 @@ static void test_goes_on(void **state) {
     scratch_path("goes-on-target", target);
     assert_ok(replay_begin(&replay, target, &err));
     assert_int_equal(replay.next, 1);
-    assert_ok(replay_advance(&replay, &err)); /* the second is due at once */
+    assert_ok(replay_advance(&replay, &err)); /* the second file is due at once */
     assert_int_equal(replay.next, 2);
     replay_clear(&replay);
 }
@@ -116,7 +116,7 @@ static void test_faults(void **state) {
     assert_int_equal(info.st_size, 3);
     scratch_path("faults-target/grid/second.mrc", path);
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_nlink, 1); /* the copy has taken the link's place */
+    assert_int_equal(info.st_nlink, 1); /* the copy has replaced the link */
     assert_int_equal(info.st_size, 4);
     replay_clear(&replay);
 

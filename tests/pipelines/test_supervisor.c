@@ -1,5 +1,5 @@
-/* Processes that die, hang, refuse to end: this program itself plays them (--fake MODE FILE …), so nothing is waited
- * for but events. */
+/* Tests processes that die, hang, or refuse to end. This program itself plays them (--fake MODE FILE …), so the tests
+ * wait for nothing but events. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static int fake(char **argv) {
     const char *mode = argv[2], *file = argv[3];
     struct stat info;
     if (strcmp(mode, "exit") == 0) return atoi(argv[4]);
-    if (strcmp(mode, "fail-times") == 0) { /* dies so many times, then ends well */
+    if (strcmp(mode, "fail-times") == 0) { /* dies this many times, then ends well */
         touch(file);
         return stat(file, &info) == 0 && info.st_size > atoi(argv[4]) ? 0 : 1;
     }
@@ -63,7 +63,7 @@ static int fake(char **argv) {
         pause_for_ever();
     }
     if (strcmp(mode, "lacks") ==
-        0) { /* twice at once, then after some life, then no more; beats in the file of argv[4] */
+        0) { /* lacks a resource twice at once, once after some life (heartbeat in argv[4]), then ends well */
         const struct timespec life = {0, 300000000};
         touch(file);
         if (stat(file, &info) != 0 || info.st_size > 3) return 0;
@@ -98,10 +98,10 @@ struct scene {
     size_t count;
     struct supervisor_options options;
     int deaths, last_status;
-    int64_t finished, finished_step; /* what `died` answers, and by how much it grows */
-    int signal, signals_sent;        /* sent to ourselves once the children's files are there */
+    int64_t finished, finished_step; /* the number that `died` returns, and its growth per call */
+    int signal, signals_sent;        /* a signal that the test sends to itself once the children's files exist */
     int signals_wanted;
-    bool at_once; /* without waiting for the files */
+    bool at_once; /* sends without waiting for the files */
     int restarts;
     char said[4096];
 };
@@ -198,9 +198,9 @@ static void test_gives_up(void **state) {
     struct scene *scene = *state;
     scene->options.restart_limit = 2;
     add(scene, "abort", "");
-    add(scene, "until-interrupt", ""); /* and takes the others down */
+    add(scene, "until-interrupt", ""); /* ends when the first child is given up */
     assert_int_equal(run(scene), SUPERVISOR_GAVE_UP);
-    assert_int_equal(scene->deaths, 4); /* three of the one, one by our SIGTERM */
+    assert_int_equal(scene->deaths, 4); /* three times the first child, then the other by SIGTERM */
     assert_non_null(strstr(scene->said, "signal 6"));
     assert_non_null(strstr(scene->said, "gives up"));
 }
@@ -214,7 +214,7 @@ static void test_progress_between_deaths(void **state) {
     assert_int_equal(scene->deaths, 7);
 }
 
-/* What others finish between its deaths keeps it from being given up, but it is not started over and over at once. */
+/* A child that dies while others make progress is not given up, but its restarts come after growing pauses. */
 static void test_pauses_grow_beside_progress(void **state) {
     struct scene *scene = *state;
     add(scene, "fail-times", "4");
@@ -259,7 +259,8 @@ static void test_interrupt_drains(void **state) {
     assert_non_null(strstr(scene->said, "draining"));
 }
 
-/* An interrupt that comes before a source listens would kill it: it is kept until the first heartbeat. */
+/* An interrupt that comes before a source listens would kill it. The supervisor keeps the signal until the first
+ * heartbeat. */
 static void test_interrupt_waits_for_heartbeat(void **state) {
     struct scene *scene = *state;
     add(scene, "until-interrupt", "");
@@ -307,7 +308,7 @@ static void test_hanging_is_killed(void **state) {
     assert_non_null(strstr(scene->said, "has not answered"));
 }
 
-/* What the machine lacks is said once; and again when it was there in between. */
+/* A missing resource is reported once, and again if it was there in between. */
 static void test_lack_is_said_again(void **state) {
     struct scene *scene = *state;
     char beat[300];
@@ -325,7 +326,7 @@ static void test_lack_is_said_again(void **state) {
     unlink(beat);
 }
 
-/* Whether a process is gone; a zombie that waits for init counts as gone. */
+/* Returns whether a process is gone. A zombie that waits for init counts as gone. */
 static bool is_gone(pid_t pid) {
     char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

@@ -1,4 +1,4 @@
-/* Counts from the ledgers of a session that is made by hand. */
+/* Tests counts from the ledgers of a session that the test makes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void originate(struct ledger *ledger, const char *id, enum ledger_state s
     item_destroy(&item);
 }
 
-/* Claims, and finishes when state is one of an end. */
+/* Claims an item, and finishes it when state is a final state. */
 static void work(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
     struct err err = {0};
     struct item *item;
@@ -87,7 +87,7 @@ static void acknowledge(struct ledger *ledger, const char *edge, int count, cons
     }
 }
 
-/* However deep one looks, the numbers are the same. */
+/* Checks that the numbers are the same, however many items are listed. */
 static void compare_depths(const struct tally *all, const struct tally *counted) {
     char one[256] = "", other[256] = "";
     assert_int_equal(all->count, counted->count);
@@ -153,7 +153,7 @@ static void test_on_their_way(void **state) {
     acknowledge(watcher, "watcher.0>picker", 1, "done");
     take(&tally);
     expect(&tally, "watcher", (int64_t[]){6, 5, 0, 1, 0});
-    expect(&tally, "picker", (int64_t[]){5, 1, 1, 0, 3}); /* c is in it; d and e are on their way to it */
+    expect(&tally, "picker", (int64_t[]){5, 1, 1, 0, 3}); /* c is in work; d and e are on their way to the stage */
     expect(&tally, "stranger", (int64_t[]){1, 0, 0, 0, 1});
     expect(&tally, "refiner", (int64_t[]){0, 0, 0, 0, 0});
     assert_false(tally_adds_up(&tally, reason, sizeof reason));
@@ -169,7 +169,8 @@ static void test_on_their_way(void **state) {
     ledger_close(&picker);
 }
 
-/* A stage without a ledger is known by its verdicts, and what it sent on by who has it. */
+/* A stage without a ledger: its senders' verdicts show what it has done, and its receivers' ledgers show what it sent.
+ * */
 static void test_stranger(void **state) {
     (void)state;
     char reason[256] = "";
@@ -227,7 +228,7 @@ static void test_what_does_not_add_up(void **state) {
     ledger_close(&picker);
 }
 
-/* Of a long session only what went wrong is listed, unless all is asked for. */
+/* In a long session only items that went wrong are listed, unless all are asked for. */
 static void test_counts_list_what_went_wrong(void **state) {
     (void)state;
     struct err err = {0};
@@ -257,7 +258,7 @@ static void test_counts_list_what_went_wrong(void **state) {
     ledger_close(&picker);
 }
 
-/* Whatever is open, the counts reconcile; what is done above and was not sent on is found. */
+/* The counts reconcile, whatever is in work. An item that is done upstream but was not sent on is found. */
 static void test_reconciles(void **state) {
     (void)state;
     char reason[256] = "";

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Tilts that arrive one by one, in the order of a dose-symmetric scheme: a preview grows with them, and the tomogram
-at the end is that of all files at once, bit for bit; also when the stage, or all of it, is killed in the middle. A
-late tilt, one without an .mdoc and a broken one do what the handbook says. The tilts of a series of which no tomogram
-can be made have failed, with the reason, and are done when it can be made after all."""
+"""Tilts arrive one by one, in the order of a dose-symmetric scheme. A preview grows with them. In the end the tomogram
+equals that of all files at once, bit for bit, also when the stage or the whole session is killed in the middle. A late
+tilt, a tilt without an .mdoc and a broken tilt are treated as the handbook says. When no tomogram of a series can be
+made, its tilts fail with the reason; they are done if it can be made later."""
 
 import json
 import os
@@ -79,7 +79,7 @@ def simulate_series(folder, name, seed, files="single"):
 
 
 def alone(work, name, folder, tilts):
-    """What comes of all files at once."""
+    """Returns the products of all files at once."""
     subprocess.run(
         [
             program("icestream-tilt-reconstructor"),
@@ -129,7 +129,7 @@ def tomogram(session, name):
 
 
 def grow(work, source, names, expected):
-    """One tilt after the other, the .mdoc a section behind; a preview after each."""
+    """Feeds one tilt after the other, the .mdoc one section behind. A preview follows each."""
     folder, session = work("live"), work("session")
     os.makedirs(folder)
     sections = open(f"{source}/tilts/a.mdoc").read().split("[ZValue")
@@ -185,7 +185,7 @@ def grow(work, source, names, expected):
 
 
 def taken_away(source, names, folder, session, expected):
-    """Images may be moved to the archive once their tomogram is made: a session that goes on asks for them no more."""
+    """Images may be moved to the archive once their tomogram is made. A session that continues must not need them."""
     for name in names:
         os.remove(f"{folder}/{name}")
     others = sorted(f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc"))
@@ -204,7 +204,7 @@ def taken_away(source, names, folder, session, expected):
 
 
 def deleted(work, source, names):
-    """One tilt is thrown away while the session is stopped, and more are to come: the others go on."""
+    """Deletes one tilt while the session is stopped, with more to come. The others must go on."""
     folder, session = work("deleted"), work("deleted-session")
     os.makedirs(folder)
     arrive(folder, source, names, "a", upto=6)
@@ -227,7 +227,7 @@ def deleted(work, source, names):
 
 
 def disturb(work, source, names, expected, name, victims):
-    """Killed when there is a preview; what comes afterwards is as if nothing had been."""
+    """Kills the stage when there is a preview. The rest must be as if nothing had happened."""
     folder, session = work(f"incoming-{name}"), work(name)
     os.makedirs(folder)
     live = launch(*arguments(session, folder))
@@ -254,8 +254,8 @@ def disturb(work, source, names, expected, name, victims):
 
 
 def odd_tilts(work, source, names):
-    """Two series at once; one tilt that no .mdoc names, one that is broken, one of another size, and one that comes
-    after its series was made."""
+    """Feeds two series at once. One tilt is in no .mdoc, one is broken, one has another size, and one comes after its
+    series was made."""
     folder, session = work("odd"), work("odd-session")
     os.makedirs(folder)
     others = [f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc")]
@@ -332,14 +332,14 @@ def counts(session):
 
 
 def flatten(mdoc):
-    """All tilts at one angle."""
+    """Changes an .mdoc so that all its tilts have one angle."""
     lines = open(mdoc).read().splitlines()
     write(mdoc, "\n".join("TiltAngle = 12" if line.startswith("TiltAngle") else line for line in lines) + "\n")
 
 
 def failing(work, source, names, expected):
-    """Series that fail as a whole: one at one angle, one that has a single tilt so far, stacks. What is right is
-    made."""
+    """Feeds series that fail as a whole: one with all tilts at one angle, one with a single tilt so far, stacks. The
+    good series must be made."""
     folder, session = work("failing"), work("failing-session")
     os.makedirs(folder)
     others = sorted(f for f in os.listdir(f"{source}/tilts") if f.startswith("b_") and f.endswith(".mrc"))

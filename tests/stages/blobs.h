@@ -1,4 +1,5 @@
-/* Objects made of Gaussians, and images of them by sums over these: no code under test. For tests of stages only. */
+/* Makes objects of Gaussians, and images of them as sums of Gaussians, without code under test. For tests of stages
+ * only. */
 #ifndef ICESTREAM_TESTS_STAGES_BLOBS_H
 #define ICESTREAM_TESTS_STAGES_BLOBS_H
 
@@ -17,7 +18,7 @@
 #include "common/formats/mrc.h"
 
 enum { BOX = 32, BLOBS_MOST = 64 };
-static const double PIXEL = 6, SIGMA = 1.3; /* Å; px, of a blob */
+static const double PIXEL = 6, SIGMA = 1.3; /* Å; px, of one blob */
 
 struct object {
     int count;
@@ -58,14 +59,14 @@ static inline void make_map(const struct object *o, float *map, double sigma) {
             }
 }
 
-/* ZYZ: rows of the matrix are the image's x and y axes. */
+/* Computes the image's x and y axes from ZYZ Euler angles: rows 1 and 2 of the matrix. */
 static inline void axes(double rot, double tilt, double psi, double x[3], double y[3]) {
     double ca = cos(rot), sa = sin(rot), cb = cos(tilt), sb = sin(tilt), cg = cos(psi), sg = sin(psi);
     x[0] = cg * cb * ca - sg * sa, x[1] = cg * cb * sa + sg * ca, x[2] = -cg * sb;
     y[0] = -sg * cb * ca - cg * sa, y[1] = -sg * cb * sa + cg * ca, y[2] = sg * sb;
 }
 
-/* An image whose content must be moved by (ox, oy) to be centred, with noise of deviation `noise`. */
+/* Makes an image with noise of deviation `noise`. Moving its content by (ox, oy) px centres it. */
 static inline void make_image(const struct object *o, float *image, double noise, double ox, double oy) {
     double x[3], y[3];
     axes(2 * M_PI * uniform(), acos(2 * uniform() - 1), 2 * M_PI * uniform(), x, y);
@@ -89,7 +90,7 @@ static inline void write_map(const char *folder, const char *name, float *map, c
     assert_int_equal(mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, NULL), STATUS_OK);
 }
 
-/* A stack of particles, of the objects by turns, and its STAR file, named for the micrograph. */
+/* Writes a stack of particles, of each object in turn, and its STAR file, named for the micrograph. */
 static inline void write_particles(const char *folder, const char *name, const struct object *objects, int kinds,
                                    int count, double noise) {
     char path[PATH_SIZE + 64];

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The classifier on files: what it writes is read by relion_star_handler, relion_image_handler and mrcfile."""
+"""Checks that relion_star_handler, relion_image_handler and mrcfile can read the files that the classifier writes."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def rows(path, name):
 
 
 def particle(random, kind):
-    """Two blobs (kind 0) or a ring (kind 1), turned and noisy."""
+    """Draws two blobs (kind 0) or a ring (kind 1), turned and noisy."""
     angle = random.uniform(0, 2 * np.pi)
     y, x = np.mgrid[:BOX, :BOX] - BOX // 2
     if kind == 1:
@@ -100,7 +100,7 @@ with tempfile.TemporaryDirectory() as folder:
         check(np.isfinite(stack.data).all(), "averages that are not numbers")
     check(mrcfile.validate(prefix + "_classes.mrcs"), "mrcfile.validate refuses the averages")
 
-    # RELION 3.0 had no optics table: the one that is written says what the rows said, whatever the stack's header
+    # RELION 3.0 had no optics table. The written table must hold the values of the rows, whatever the stack's header
     # says (4).
     with open("old.star", "w") as out:
         out.write(
@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory() as folder:
         len(optics) == 1 and [float(word) for word in optics[0][1:5]] == [200, 2, 0.07, 5], f"optics of 3.0: {optics}"
     )
 
-    # From elsewhere, and to elsewhere: what is written names images so that the next program finds them there.
+    # Input and output lie in other folders. The written image names must lead the next program there.
     os.makedirs("a/way")
     os.makedirs("an/other")
     os.chdir("a/way")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The extractor on files, against relion_preprocess on the same picks: the same images, and tables that RELION
-reads."""
+"""Compares the extractor on files with relion_preprocess on the same picks: the images must agree, and RELION must read
+the tables."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ except ImportError as missing:
     sys.exit(77)
 
 BIN, DATA = os.environ["ICESTREAM_BIN"], os.path.join(os.environ["ICESTREAM_DATA"], "apoferritin")
-# The second as TIFF: RELION turns it over, so that y counts from its last line.
+# The second micrograph is a TIFF. RELION flips it, so y counts from its last line.
 FILES = {"May08_03_05_02": "May08_03_05_02.mrc", "May08_04_32_27": "May08_04_32_27.tif"}
 NAMES = list(FILES)
-# A border particle, a fraction to be truncated, the last pixel: none of them is among the centres.
+# A particle at the border, fractional coordinates that are truncated, the last pixel. None of them is a marked centre.
 EXTRA = [(3.0, 5.0), (600.9, 500.99), (1239.0, 1199.0)]
 
 
@@ -40,7 +40,7 @@ def rows(path):
 
 
 def table(path, name):
-    """Columns and rows of one looped table."""
+    """Returns columns and rows of one looped table."""
     columns, found, inside = [], [], False
     with open(path) as text:
         for line in text:
@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     os.makedirs("coords/micrographs")
     os.makedirs("micrographs")
-    for name in NAMES:  # as float: RELION 3.1 takes unsigned 16-bit values above 32767 for negative ones
+    for name in NAMES:  # as float: RELION 3.1 reads unsigned 16-bit values above 32767 as negative
         pixels = mrcfile.read(os.path.join(DATA, "micrographs", name + ".mrc")).astype(np.float32)
         if FILES[name].endswith(".tif"):
             Image.fromarray(pixels[::-1]).save(f"micrographs/{FILES[name]}")

@@ -1,4 +1,4 @@
-/* Options for the refinement of a few dozen images of blobs, with which tests of the refiner begin. */
+/* Makes options for tests of the refiner with a few dozen images of blobs. */
 #ifndef ICESTREAM_TESTS_STAGES_FEW_BLOBS_H
 #define ICESTREAM_TESTS_STAGES_FEW_BLOBS_H
 

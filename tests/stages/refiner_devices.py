@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""One refinement on a CUDA device: twice, the same to the last bit; with so little memory that the last sums come to
-the host, the same but for rounding, and said so; on the CPU, the same first map, and resolved to within two shells of
-it. Less memory than the sums need is an error before the first iteration. Skips where there is no device."""
+"""Runs one refinement on a CUDA device, twice: the results must be identical to the last bit. With so little memory
+that the last sums move to the host, they must agree except for rounding, and the log must report it. On the CPU, the
+first map must agree, and the resolution to within two shells. Less memory than the sums need is an error before the
+first iteration. Skips if there is no device."""
 
 import json
 import os
@@ -21,7 +22,7 @@ FINAL = ("run_half1_class001_unfil.mrc", "run_half2_class001_unfil.mrc", "run_cl
 
 
 def refine(out, device, memory, *more):
-    """All iterations at the end of the stream: how many there are before it depends on time."""
+    """Makes all iterations after the end of the stream: the number of iterations before depends on time."""
     return subprocess.run(
         [
             PROGRAM,
@@ -100,11 +101,11 @@ with tempfile.TemporaryDirectory() as folder:
         f"{len(history('a'))} iterations, the first to shells {shells[0]}, on the CPU {shells[1]}; first map off by "
         f"{off(a[name], cpu[name]):.1e}, last with little memory by {off(a[FINAL[2]], little[FINAL[2]]):.1e}"
     )
-    # Of a class of 96 px, compared up to 30 px, 5 MB.
+    # Each class of 96 px, compared up to 30 px, takes 5 MB.
     many = refine("many", "cuda:0", 0.25, "--classes", "100")
     assert many.returncode != 0 and "GiB of the device's memory" in many.stderr, many.stderr
     assert not os.path.exists("many/history.jsonl"), "it was refused after an iteration"
-    # Sums and a reference of 128 px are 0.34 GB.
+    # Sums and a reference of 128 px take 0.34 GB.
     subprocess.run([MAKE, ".", "40", "128", str(PIXEL), "0.2"], check=True, stdout=subprocess.DEVNULL)
     refused = refine("refused", "cuda:0", 0.25)
     assert refused.returncode != 0 and "GiB of the device's memory" in refused.stderr, refused.stderr

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""RELION goes on from what the refiner and the classifier wrote, and makes the refiner's map of its particles.
+"""Tests that RELION continues from files of the refiner and the classifier, and reconstructs the refiner's map from its
+particles.
 
-relion_refine --continue: one iteration more, whose references and noise are much like those it began from;
-relion_reconstruct on run_data.star: the map of each half. Exit 77 where RELION or the Python modules are missing."""
+relion_refine --continue: one more iteration, whose references and noise are close to those it began from.
+relion_reconstruct on run_data.star: the map of each half. Exits with 77 if RELION or the Python modules are missing."""
 
 import os
 import re
@@ -46,7 +47,7 @@ def matrix(rot, tilt, psi):
 
 
 def simulate(random):
-    """Particles of a dozen blobs, with CTF and noise; two optics groups, the second of which comes first."""
+    """Makes particles of a dozen blobs, with CTF and noise. There are two optics groups; the second comes first."""
     c = np.arange(BOX) - BOX // 2
     z, y, x = np.meshgrid(c, c, c, indexing="ij")
     blobs = [(random.normal(size=3) * 3, random.uniform(0.5, 1.5)) for _ in range(12)]
@@ -134,8 +135,8 @@ def alike(a, b):
 
 
 def listen(run, until):
-    """What it says, until it compares particles again after a file is there: those of its iteration are written
-    then."""
+    """Collects RELION's output. Once the file `until` exists, waits for the next comparison of particles: by then the
+    files of the iteration are written."""
     text, written, end = "", None, time.monotonic() + 240
     while select.select([run.stdout], [], [], max(0, end - time.monotonic()))[0]:
         piece = os.read(run.stdout.fileno(), 65536).decode(errors="replace")
@@ -150,7 +151,7 @@ def listen(run, until):
 
 
 def continue_halves(optimiser, out, until):
-    """Auto-refinement of RELION stops at no iteration: until it has written a file."""
+    """RELION's auto-refinement cannot stop after an iteration, so this runs it until it has written a file."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     with subprocess.Popen(
         ["mpirun", "--oversubscribe", "-n", "3", "relion_refine_mpi", "--continue", optimiser, "--o", out],
@@ -225,7 +226,8 @@ def correlation_of_shells(a, b):
 
 
 def compare_reconstruction():
-    """Of the best poses alone, where the refiner weighs all that fit: as alike as poses are certain."""
+    """Compares maps of the best poses only, while the refiner weights all poses that fit. They are as alike as the
+    poses are certain."""
     for half in (1, 2):
         run = subprocess.run(
             [
@@ -296,7 +298,7 @@ def compare_classes():
 
 
 def compare_references():
-    """3D classification has no halves: RELION's program without MPI goes on from it."""
+    """3D classification has no halves, so RELION's program without MPI can continue it."""
     refine("references", "--classes", "2", "--iterations", "2", "--healpix_order", "1", "--min_particles", "100000")
     run = subprocess.run(
         [

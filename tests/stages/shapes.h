@@ -48,7 +48,7 @@ static const double BLOBS[SHAPES][3][3] = {
     {{0, 0, 4.5}, {4, 4, 1.5}, {5, 3, 1.5}},
 };
 
-/* Returns the value of a shape at an angle and shift; 0 for noise alone. Particle i has shape i % 4; shape 3 is noise.
+/* Returns the shape of particle i: i % 4, where 3 is noise only. Once all noise images are used up, only shapes follow.
  */
 static inline int shape_of(int i) {
     return i < 4 * NOISE ? i % 4 : i % SHAPES;

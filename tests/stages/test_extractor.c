@@ -1,4 +1,4 @@
-/* The extractor as a stage, in process: what it passes on, what it leaves out, what it refuses. */
+/* Tests the extractor as a stage, in process: what it passes on, leaves out, and refuses. */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>
@@ -115,14 +115,14 @@ static void picks_become_particles(void **state) {
     assert_non_null(t);
     assert_non_null(optics);
     assert_int_equal(star_row_count(t), 2);
-    /* Columns that nobody here understands survive, as do those of the micrograph. */
+    /* Unknown columns must survive, and so must those of the micrograph. */
     assert_string_equal(star_get(t, 1, star_column_find(t, "mine")), "two words");
     assert_non_null(strstr(star_get(t, 1, star_column_find(t, "rlnImageName")), "000002@extractor/a.mrcs"));
     double value;
     OK(star_get_number(t, 0, star_column_find(t, "rlnDefocusU"), &value, &err));
     assert_true(value == 12345);
     OK(star_get_number(t, 0, star_column_find(t, "rlnCoordinateX"), &value, &err));
-    assert_true(value == 30.5); /* as given: only the window is truncated */
+    assert_true(value == 30.5); /* unchanged: only the window is truncated */
     OK(star_get_number(optics, 0, star_column_find(optics, "rlnImagePixelSize"), &value, &err));
     assert_true(value == 4);
     star_destroy(&file);
@@ -133,7 +133,7 @@ static void picks_become_particles(void **state) {
     clear(items, count, item);
 }
 
-/* NaN in a corner of the micrograph: what it touches is left out, the rest goes on. */
+/* A corner of the micrograph is NaN. Particles that touch it are left out; the rest are extracted. */
 static void broken_pixels_are_left_out(void **state) {
     (void)state;
     static const char *const parameters[] = {"box", "16", "downscale_to", "8", NULL};
@@ -215,7 +215,7 @@ static void nonsense_is_refused(void **state) {
     item_destroy(&item);
 }
 
-/* Groups of one name that say different things: each keeps its particles, under a name of its own. */
+/* Optics groups of one name with different values: each keeps its particles, under its own name. */
 static void joined_tables_keep_every_particle(void **state) {
     (void)state;
     static const int voltages[] = {300, 200, 200, 300, 120};

@@ -1,5 +1,5 @@
 /* lowpass-picker in process: planted particles come back, in template and LoG mode, in micrographs of awkward sizes;
- * empty ones give next to nothing, constant ones fail; what is wrong is said. */
+ * empty ones give next to nothing, constant ones fail; error messages name what is wrong. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/threshold.h"
@@ -125,7 +126,8 @@ static int run_stage(const char *const *key_values, struct star_file **ret_star)
     return picks;
 }
 
-/* How many of the truth have a pick within the tolerance, and the fraction of those with psi right to 20° (a pixel of the map is 6 Å). */
+/* How many of the truth have a pick within the tolerance, and the fraction of those with psi right to 20° (a pixel of
+ * the map is 6 Å). */
 static int matched(struct star_file *star, const struct truth *truth, double tolerance, double *ret_psi) {
     struct star_table *table = star_table_find(star, "");
     struct err err = {0};

@@ -1,4 +1,4 @@
-/* The simulator against the conventions that the rest is built on: truth, signs and handedness. */
+/* Checks the simulator against the conventions of all other programs: truth, signs and handedness. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,8 @@ static struct scene bright_scene(void) {
                           .signal = 2000};
 }
 
-/* Sums along row 3 of the matrix of the angles, trilinear between voxels: image x and y lie along rows 1 and 2. */
+/* Projects by sums along row 3 of the matrix of the angles, trilinear between voxels. Image x and y lie along rows 1
+ * and 2. */
 static void project_map(const struct image *map, double rot, double tilt, double psi, float *out) {
     double ca = cos(rot * M_PI / 180), sa = sin(rot * M_PI / 180), cb = cos(tilt * M_PI / 180),
            sb = sin(tilt * M_PI / 180), cg = cos(psi * M_PI / 180), sg = sin(psi * M_PI / 180);
@@ -56,7 +57,7 @@ static void project_map(const struct image *map, double rot, double tilt, double
     }
 }
 
-/* Correlation within the particle's circle after a shift by whole pixels. */
+/* Returns the correlation within the particle's circle after a shift by whole pixels. */
 static double correlate(const float *a, const struct image *image, int x0, int y0, bool mirrored) {
     double sums[5] = {0}, count = 0;
     for (int y = -30; y <= 30; y++)
@@ -92,7 +93,7 @@ static void projections_are_slices_of_the_map(void **state) {
         double same = correlate(sums, &view, BOX / 2, BOX / 2, false);
         double mirrored = correlate(sums, &view, BOX / 2, BOX / 2, true);
         assert_true(same > 0.98 && mirrored < 0.9);
-        /* Sums along z are the projection on the same grey scale. */
+        /* Sums along z equal the projection, on the same grey scale. */
         double of_map = 0, of_view = 0;
         for (int p = 0; p < BOX * BOX; p++)
             of_map += (double)sums[p], of_view += (double)view.data[p];
@@ -140,7 +141,7 @@ static void particles_lie_dark_where_the_truth_says(void **state) {
     phantom_destroy(&phantom);
 }
 
-/* At the origin the CTF is the amplitude contrast, and it rises from there: white protein stays white. */
+/* At the origin the CTF equals the amplitude contrast, and it rises from there: white protein stays white. */
 static void contrast_has_the_sign_of_underfocus(void **state) {
     (void)state;
     struct err err = {0};
@@ -188,7 +189,7 @@ static void same_seed_same_bytes(void **state) {
     assert_float_equal(info.pixel_size, 2.5, 1e-3);
 }
 
-/* Coordinates of the truth hold for either. */
+/* The true coordinates hold for both formats. */
 static void formats_show_the_same(void **state) {
     (void)state;
     char folder[PATH_SIZE], path[PATH_SIZE];

@@ -8,7 +8,6 @@
 #include "common/edges/ledger.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
-#include "stages/superposer/stage.h"
 #include "stages/superposer/superposer.h"
 #include "tests/common/scratch.h"
 
@@ -46,13 +45,10 @@ static void write_structure(const char *name, int index, const char *residue) {
     fclose(out);
 }
 
-static struct superposer_options options_for(enum superposer_results results) {
-    return (struct superposer_options){.results = results,
-                                       .method = SUPERPOSE_QCP,
-                                       .cutoff = 2,
-                                       .threads = 2,
-                                       .memory = 1 << 24,
-                                       .device = {.kind = DEVICE_CPU}};
+static void begin(struct superposer *s, enum superposer_results results) {
+    struct superposer_options options = {.results = results, .method = METHOD_QCP, .cutoff = 2, .memory = 16};
+    struct device device = {.kind = DEVICE_CPU};
+    superposer_init(s, &options, &device, 2);
 }
 
 static void add_some(struct superposer *s, int begin, int count) {
@@ -72,11 +68,10 @@ static void add_some(struct superposer *s, int begin, int count) {
 
 static void rows_make_the_same_matrix(void **state) {
     (void)state;
-    struct superposer_options options = options_for(RESULTS_MATRIX);
     struct superposer whole, grown;
     struct err err = {0};
-    superposer_init(&whole, &options);
-    superposer_init(&grown, &options);
+    begin(&whole, RESULTS_MATRIX);
+    begin(&grown, RESULTS_MATRIX);
     add_some(&whole, 0, COUNT);
     assert_ok(superposer_solve(&whole, true, &err));
     static const int pieces[] = {8, 1, 1, 2, 3, 1, 4, 10}; /* the last is more than a quarter */
@@ -107,11 +102,10 @@ static void rows_make_the_same_matrix(void **state) {
 
 static void memory_decides_on_the_matrix(void **state) {
     (void)state;
-    struct superposer_options options = options_for(RESULTS_AUTO);
     struct superposer s;
     struct err err = {0};
-    options.memory = 64 << 10;
-    superposer_init(&s, &options);
+    begin(&s, RESULTS_AUTO);
+    s.memory = 64 << 10;
     assert_true(superposer_has_matrix(&s, 180) && !superposer_has_matrix(&s, 200));
     s.options.clustering = CLUSTERING_AVERAGE;
     assert_true(superposer_has_matrix(&s, 120) && !superposer_has_matrix(&s, 150));
@@ -194,10 +188,9 @@ static void a_second_run_goes_on(void **state) {
     assert_int_equal(length, 4 * COUNT);
     free(names);
 
-    struct superposer_options options = options_for(RESULTS_MATRIX);
     struct superposer whole;
     struct err err = {0};
-    superposer_init(&whole, &options);
+    begin(&whole, RESULTS_MATRIX);
     add_some(&whole, 0, COUNT);
     assert_ok(superposer_solve(&whole, true, &err));
     char *rmsd = read_product("rmsd.npy", &length);

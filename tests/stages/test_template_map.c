@@ -1,4 +1,4 @@
-/* Projections of a map of Gaussian blobs against the exact ones: place, handedness, grey scale, directions. */
+/* Compares projections of a map of Gaussian blobs with the exact ones: place, handedness, grey scale, directions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -57,7 +57,7 @@ static void duplicates(void **state) {
     assert_int_equal(series.tilts[1].number, 4);
     assert_true(noted(&series, "view 2 at 0.00° was taken again as view 4"));
     series_clear(&series);
-    /* By their times the first tilt is the later one; without a time the order decides. */
+    /* By their times the first tilt is the later one. Without a time the order decides. */
     series = series_of(angles, 4);
     series.retaken = true;
     series.tilts[1].time = 3600;

@@ -167,7 +167,7 @@ def orders(work, stem):
 
 
 def retaken(work, stem):
-    """Of a tilt that was taken again the later counts; excluded tilts do not count; both are logged."""
+    """When a tilt was recorded again, the later one counts. Excluded tilts do not count. Both are logged."""
     images, out = volume(f"{stem}.st"), f"{work}/retaken"
     keep = [i for i in range(len(ANGLES)) if i != 9]
     stack = write_stack(f"{out}/ts.st", np.concatenate([images[keep], images[5:6] * 0.3, images[5:6]]))

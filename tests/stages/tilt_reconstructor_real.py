@@ -65,7 +65,7 @@ def tooth(work):
     centred = np.roll(seen[:, 0], 24, axis=1).reshape(181, 160, 4).mean(2)
     expected = filtered_back_projection(centred, angles, 160)
     z, x = np.mgrid[:160, :160] - 79.5
-    inside = np.hypot(z, x) < 65  # beyond it not all images show what is there
+    inside = np.hypot(z, x) < 65  # beyond it not all images show the object
     found = {}
     for way, more in {"wbp": ["--method", "wbp"], "sirt": ["--iterations", 10]}.items():
         reconstruct("--i", stack, "--o", f"{work}/tooth/{way}", "--transforms", "beside", *options, *more)
@@ -138,7 +138,7 @@ def microtubule(work):
         if name in ("bytes", "int8"):
             mark_as_imod(stack, name == "int8")
         write(f"{folder}/{name}.tlt", "".join(f"{a}\n" for a in angles))
-        more = ["--normalise", "mean"]  # so that what is 128 higher is the same
+        more = ["--normalise", "mean"]  # so that values that are 128 higher are the same
         reconstruct("--i", stack, "--o", f"{folder}/o", "--thickness", density.shape[0], "--iterations", 15, *more)
         found = volume(f"{folder}/o/{name}.mrc")
         expected = found if expected is None else expected

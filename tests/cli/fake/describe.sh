@@ -1,4 +1,4 @@
-# Sourced by the stages here, which only describe themselves: describe NAME IN OUT CUMULATIVE PARAMS.
+# The fake stages source this file. They can only describe themselves: describe NAME IN OUT CUMULATIVE PARAMS.
 describe() {
   if [ "${1-}" = --describe ]; then
     printf '{"name": "%s", "version": "0.0.1", "summary": "a stage of the tests", "in": "%s", "out": "%s", "cumulative": %s,

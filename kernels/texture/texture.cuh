@@ -1,10 +1,10 @@
-/* Texture on a CUDA device: what its files share.
+/* Declarations shared by the .cu files of kernels/texture.
  *
- * Two kernels take turns, so that the pairs, which are integers in shared memory at few threads, and the features,
- * which are divisions in double at many, do not wait for each other: slide writes the running sums of every matrix of
- * some lengths, one record each, and gather makes features of them. */
-#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_DEVICE_CUH
-#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_DEVICE_CUH
+ * Two kernels take turns: slide writes the running sums of every matrix of some lengths, one record each, and gather
+ * computes features from them. Pairs are integers in shared memory at few threads, features are divisions in double at
+ * many threads; so neither waits for the other. */
+#ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_CUH
+#define ICESTREAM_KERNELS_TEXTURE_TEXTURE_CUH
 
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 #include "common/device_cuda.h"
 #include "kernels/texture/texture_private.h"
 
-/* struct texture_sums of one matrix: two sectors of memory, in the order of those who write it. */
+/* The struct texture_sums of one matrix: two sectors of memory, in the order of the warps that write it. */
 struct __align__(16) texture_record {
     int64_t cells;
     uint32_t squares, equal;
@@ -23,7 +23,7 @@ struct __align__(16) texture_record {
     int64_t marginals;
 };
 
-/* What the geometry is on the device. */
+/* The geometry on the device. */
 struct texture_view {
     int positions, steps, stride, side, window, pixels;
     const struct texture_displacement *displacements;
@@ -31,7 +31,7 @@ struct texture_view {
     const int *reach, *number; /* [positions]; number: of a row's first evaluated position */
 };
 
-/* Displacements of some lengths, which are done together. */
+/* Displacements of some lengths, handled together. */
 struct texture_chunk {
     int first, count; /* displacements */
     int first_length, last_length;
@@ -48,7 +48,7 @@ static inline int texture_gather_blocks(int pixels) {
     return (pixels + TEXTURE_GATHER_THREADS - 1) / TEXTURE_GATHER_THREADS;
 }
 
-/* Before any launch: sets the kernels up to have the shared memory that the counts of a warp take. */
+/* Must be called before any launch: gives the kernels the shared memory for the counts of a warp. */
 enum status texture_slide_prepare(int window, struct err *err);
 /* records[chunk.count][pixels] of planes [2: rows along x, rows along y][side][side] of `levels` levels. */
 enum status texture_slide_launch(const struct texture_view *view, const struct texture_chunk *chunk, int levels,

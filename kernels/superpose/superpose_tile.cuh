@@ -1,7 +1,7 @@
 /* Tiles of pairs on a CUDA device: product and eigenvalues in one kernel. A block takes SUPERPOSE_TILE² pairs: 96 rows
  * by 96 rows of coordinates, SUPERPOSE_CHUNK atoms at a time, copied ahead of the arithmetic. */
-#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_TILE_DEVICE_CUH
-#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_TILE_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_TILE_CUH
+#define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_TILE_CUH
 
 #include "kernels/superpose/superpose_cuda.h"
 #include "kernels/superpose/superpose_solve.h"

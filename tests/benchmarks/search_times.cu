@@ -1,4 +1,5 @@
-/* What the parts of a search take, for tests/benchmarks. */
+#include "tests/benchmarks/search_times.h"
+
 #include <math.h>
 
 #include "kernels/search/search_plan.cuh"
@@ -10,12 +11,12 @@ struct stopwatch {
     cudaEvent_t start, end;
 };
 
-static enum status begin(search_device *s, stopwatch *w, err *err) {
+static enum status begin(search_cuda *s, stopwatch *w, err *err) {
     CUDA_TRY(cudaEventRecord(w->start, s->stream), err, "timing");
     return STATUS_OK;
 }
 
-static enum status finish(search_device *s, stopwatch *w, int repeats, float *ret_milliseconds, err *err) {
+static enum status finish(search_cuda *s, stopwatch *w, int repeats, float *ret_milliseconds, err *err) {
     float elapsed = 0;
     CUDA_TRY(cudaEventRecord(w->end, s->stream), err, "timing");
     CUDA_TRY(cudaEventSynchronize(w->end), err, "timing");
@@ -24,7 +25,7 @@ static enum status finish(search_device *s, stopwatch *w, int repeats, float *re
     return STATUS_OK;
 }
 
-static enum status time_parts(search_device *s, stopwatch *w, int repeats, search_times *times, err *err) {
+static enum status time_parts(search_cuda *s, stopwatch *w, int repeats, search_times *times, err *err) {
     ctf_terms ctf = {1e3, 1e2, 1e3, 1, 0.1, 0, 1};
     for (int round = 0; round < 2; round++) { /* the first warms up */
         TRY(begin(s, w, err));
@@ -50,7 +51,7 @@ static enum status time_parts(search_device *s, stopwatch *w, int repeats, searc
 }
 
 /* Milliseconds of one transform, `batch` at a time, on what is in memory. */
-static enum status time_bare(search_device *s, stopwatch *w, int batch, int runs, float *ret_milliseconds, err *err) {
+static enum status time_bare(search_cuda *s, stopwatch *w, int batch, int runs, float *ret_milliseconds, err *err) {
     int work = s->o.work, shape[] = {work, work};
     size_t needed = 0;
     float2 *from = NULL;
@@ -79,7 +80,7 @@ static enum status time_bare(search_device *s, stopwatch *w, int batch, int runs
     return status;
 }
 
-static enum status time_all(search_device *s, stopwatch *w, int repeats, search_times *times, err *err) {
+static enum status time_all(search_cuda *s, stopwatch *w, int repeats, search_times *times, err *err) {
     size_t transforms = (size_t)s->o.count * s->o.rotations;
     TRY(time_parts(s, w, repeats, times, err));
     times->transforms = INFINITY;
@@ -94,10 +95,11 @@ static enum status time_all(search_device *s, stopwatch *w, int repeats, search_
     return STATUS_OK;
 }
 
-enum status search_device_times(search_device *s, int repeats, search_times *ret_times, err *err) {
+enum status search_times_measure(search *search, int repeats, search_times *ret_times, err *err) {
+    search_cuda *s = (search_cuda *)search_state(search);
     stopwatch w = {};
     search_times times = {};
-    CUDA_TRY(cudaSetDevice(s->o.index), err, "choosing it");
+    CUDA_TRY(cudaSetDevice(s->o.device.index), err, "choosing it");
     FAIL_IF(s->micrograph == NULL, err, STATUS_BAD_STATE, "a search is timed after a run with host memory");
     CUDA_TRY(cudaEventCreate(&w.start), err, "making an event");
     cudaError_t made = cudaEventCreate(&w.end);

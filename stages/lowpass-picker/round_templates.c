@@ -1,15 +1,17 @@
+#include "stages/lowpass-picker/round_templates.h"
+
 #include <math.h>
 
 #include "common/memory.h"
-#include "stages/lowpass-picker/picker_private.h"
 
-/* Shapes of three sizes, sampled so that the greatest diameter is DIAMETER px; the box leaves room for its background.
+/* Shapes of three sizes, sampled so that the largest diameter is DIAMETER px; the box leaves room for the background.
  * PADDED is the box in which spheres are blurred. */
 enum { SIZES = 3, SHAPES = 2, DIAMETER = 48, BOX = 94, PADDED = 2 * BOX };
-/* Of the diameter: the width of the Gaussian whose blur is taken off a sphere, as defocus takes off low frequencies. */
+/* Width of a Gaussian blur, in diameters. The blurred sphere is subtracted from the sphere, as defocus removes low
+ * frequencies. */
 static const double HIGH_PASS = 0.2;
 
-/* Laplacian of Gaussian with its zeros on a circle of the diameter: filled particles. */
+/* Draws a Laplacian of Gaussian with its zeros on a circle of the diameter: for filled particles. */
 static void draw_log(double diameter, float *image) {
     double variance2 = diameter * diameter / 4;
     for (int y = 0; y < BOX; y++)
@@ -19,7 +21,7 @@ static void draw_log(double diameter, float *image) {
         }
 }
 
-/* Along one dimension; what lies outside is nothing. */
+/* Blurs along one dimension; values outside the line are 0. */
 static void blur_line(const float *in, size_t stride, const float *weights, int reach, float *out) {
     for (int at = 0; at < PADDED; at++) {
         float sum = 0;
@@ -29,8 +31,8 @@ static void blur_line(const float *in, size_t stride, const float *weights, int 
     }
 }
 
-/* The projection of a solid sphere without its low frequencies: what defocus leaves of compact particles, hollow ones
- * too. scratch: three images of PADDED². */
+/* Draws the projection of a solid sphere without its low frequencies: the part that defocus leaves of compact
+ * particles, also hollow ones. scratch: three images of PADDED². */
 static void draw_sphere(double diameter, float *scratch, float *image) {
     float *sphere = scratch, *rows = sphere + PADDED * PADDED, *blurred = rows + PADDED * PADDED, weights[PADDED],
           sum = 0;
@@ -70,35 +72,32 @@ static void normalise(float *image) {
         image[i] *= factor;
 }
 
-enum status picker_log_create(struct picker *p, struct err *err) {
-    struct picker_settings *s = &p->settings;
-    double low = s->log_minimum, high = s->log_maximum, middle = isnan(s->diameter) ? (low + high) / 2 : s->diameter;
+enum status round_templates_draw(double low, double high, const struct pick_geometry *g, float **ret_shapes,
+                                 struct picker_templates *ret_templates, struct err *err) {
     FAIL_IF(!(low > 0) || !(high >= low), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's diameter is needed: set diameter, or log_diameter to the least and the "
             "greatest, in Å");
-    double box = high / s->pixel_size * BOX / DIAMETER;
-    const struct pick_geometry *g = &p->geometry;
+    double box = high / g->pixel_size * BOX / DIAMETER;
     FAIL_IF(box >= g->nx - 2 || box >= g->ny - 2, err, STATUS_BAD_ARGUMENT,
             "particles of %.3g Å (%.0f px) and their background do not fit into a micrograph of %d × %d px: check "
             "pixel_size and diameter",
-            high, high / s->pixel_size, g->nx, g->ny);
-    _cleanup_(mem_free) float *shapes = NULL;
+            high, high / g->pixel_size, g->nx, g->ny);
     _cleanup_(mem_free) float *scratch = NULL;
-    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof *shapes, "shapes", &shapes, err));
     TRY(mem_new((size_t)3 * PADDED * PADDED, sizeof *scratch, "shapes", &scratch, err));
+    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof **ret_shapes, "shapes", ret_shapes, err));
     const double sizes[SIZES] = {low, (low + high) / 2, high};
     for (int i = 0; i < SIZES; i++) {
-        float *image = shapes + (size_t)SHAPES * i * BOX * BOX;
+        float *image = *ret_shapes + (size_t)SHAPES * i * BOX * BOX;
         draw_log(sizes[i] / high * DIAMETER, image);
         draw_sphere(sizes[i] / high * DIAMETER, scratch, image + BOX * BOX);
         normalise(image);
         normalise(image + BOX * BOX);
     }
-    struct picker_templates templates = {
-        .data = shapes, .box = BOX, .count = SIZES * SHAPES, .pixel_size = high / DIAMETER};
-    /* One circle and one background serve all, so that their scores compare. */
-    s->diameter = high;
-    TRY(picker_template_create(p, &templates, err));
-    s->diameter = p->geometry.diameter = middle;
+    *ret_templates = (struct picker_templates){
+        .data = *ret_shapes,
+        .box = BOX,
+        .count = SIZES * SHAPES,
+        .pixel_size = high / DIAMETER,
+    };
     return STATUS_OK;
 }

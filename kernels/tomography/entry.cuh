@@ -1,6 +1,6 @@
-/* Rays and weights of a voxel at a tilt, from whichever matrix there is. */
-#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_DEVICE_CUH
-#define ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_DEVICE_CUH
+/* Returns rays and weights of a voxel at a tilt, for each kind of matrix. */
+#ifndef ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_CUH
+#define ICESTREAM_KERNELS_TOMOGRAPHY_ENTRY_CUH
 
 #include "kernels/tomography/tomography_cuda.h"
 
@@ -16,10 +16,10 @@ static __device__ inline double centred_position(const struct tomography_matrix_
     return (x - 0.5 * (m.nx - 1)) * m.cosines[t] + (z - 0.5 * (m.nz - 1)) * m.sines[t];
 }
 
-/* u of a voxel that may lie outside the slice. */
+/* Returns u of a voxel that may lie outside the slice. */
 template <int KIND>
 static __device__ inline double position(const struct tomography_matrix_cuda &m, int t, int x, int z) {
-    /* At 90° all x are at one u, which what is stored in single precision would not say of them in their order. */
+    /* At 90° all x have one u; values stored in single precision would not keep the order of x. */
     if (KIND != TOMOGRAPHY_BLOB_ELLR || m.cosines[t] < 1e-6) return centred_position(m, t, x, z) + m.offsets[t];
     x = min(x, m.nx - 1), z = min(z, m.nz - 1);
     /* (−x, z) at −θ and (−x, −z) at θ are at −u. */
@@ -37,7 +37,7 @@ static __device__ inline float4 between(float4 a, float4 b, float part) {
                        a.w + part * (b.w - a.w));
 }
 
-/* table: m.weights, nearer at hand. */
+/* table: a copy of m.weights, closer to the processor. */
 template <int KIND, bool COUPLED>
 static __device__ inline entry entry_of(const struct tomography_matrix_cuda &m, const float4 *table, int t, int x,
                                         int z) {
@@ -62,7 +62,7 @@ static __device__ inline entry entry_of(const struct tomography_matrix_cuda &m, 
     return e;
 }
 
-/* By all threads of a block, which must then wait for each other. */
+/* Called by all threads of a block, which must wait for each other afterwards. */
 static __device__ inline void copy_table(const struct tomography_matrix_cuda &m, float *table) {
     for (int i = (int)threadIdx.x; i < TABLE_FLOATS; i += (int)blockDim.x)
         table[i] = m.weights[i];

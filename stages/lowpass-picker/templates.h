@@ -1,0 +1,40 @@
+/* Templates of the search: read from a file, measured, and brought to the micrograph's pixel size. */
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATES_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATES_H
+
+#include "common/formats/image.h"
+#include "common/status.h"
+#include "stages/lowpass-picker/geometry.h"
+
+struct picker_templates {
+    const float *data; /* [count][box][box] */
+    int box, count;
+    double pixel_size; /* Å */
+};
+
+/* The user's settings for a file of templates. */
+struct templates_source {
+    const char *path;
+    const char *symmetry; /* point group, if the file is a map */
+    double pixel_size;    /* Å; NaN: as the file says */
+    double diameter;      /* of the particle, Å; NaN: not known. It must fit into the templates. */
+};
+
+/* Reads a stack of templates, or the projections of a map (template_map.h), into ret_images. ret_pixel_size: Å.
+ * STATUS_BAD_FORMAT: no finite square images of an even size of at least 8 px. */
+enum status templates_read(const struct templates_source *source, int threads, struct image *ret_images,
+                           double *ret_pixel_size, struct err *err);
+
+/* STATUS_BAD_ARGUMENT: no templates, an odd size or one below 8 px, or no pixel size. */
+enum status templates_check(const struct picker_templates *templates, struct err *err);
+
+/* Resizes the templates to the pixel size of the geometry's micrograph: ret_data[count][ret_box][ret_box], which the
+ * caller frees. STATUS_BAD_ARGUMENT: they become smaller than 8 px or do not fit into the micrograph. */
+enum status templates_resize(const struct picker_templates *templates, const struct pick_geometry *geometry,
+                             int *ret_box, float **ret_data, struct err *err);
+
+/* Measures the particle's diameter in Å: the width of the mask, or, if the templates are not masked, of the circle that
+ * holds most of their power. */
+enum status templates_diameter(const struct picker_templates *templates, double *ret_diameter, struct err *err);
+
+#endif
