@@ -39,12 +39,8 @@ static enum status set_optics(const struct record_source *source, struct item *i
     return item_set_optics(item, &optics, original, err);
 }
 
-static void destroy(struct item **item) {
-    if (*item != NULL) item_destroy(item);
-}
-
 enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(id, "micrograph", &item, err));
     const char *name = record_relative(path, root);
     TRY(item_set_string(item, "micrograph.path", item_text_fits(name) ? name : id, err));
@@ -55,7 +51,7 @@ enum status record_failed(const char *id, const char *path, const char *root, st
 
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
                              struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(id, "structure", &item, err));
     TRY(item_set_string(item, "structure.path", record_relative(path, root), err));
     *ret_item = item;
@@ -74,7 +70,7 @@ static enum status set_tilt(const struct tilt_place *tilt, struct item *item, st
 }
 
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(source->id, "micrograph", &item, err));
     TRY(item_set_string(item, "micrograph.path", record_relative(source->path, source->root), err));
     TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
