@@ -262,8 +262,7 @@ static void warn_if_on_host(struct stage *stage, struct state *s) {
     if (!s->warned_of_averages && s->options.device.kind == DEVICE_CUDA && !m->placed)
         stage_log(stage, LOG_WARN, "averages-on-host",
                   "the averages of up to %d classes of %d px do not fit on the device beside the particles and are "
-                  "made on the "
-                  "host, which takes longer; a larger `memory` or fewer classes make room",
+                  "made on the host, which takes longer; a larger `memory` or fewer classes make room",
                   m->options.class_capacity, m->options.box);
     s->warned_of_averages = true;
 }

@@ -31,8 +31,7 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
     run->sockets[0] = '\0';
     FAIL(err, STATUS_IO,
          "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must "
-         "be "
-         "sticky, as /tmp is)",
+         "be sticky, as /tmp is)",
          strerror(errno));
 }
 
