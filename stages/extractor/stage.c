@@ -148,7 +148,7 @@ static enum status visit(const struct item *item, void *context, struct err *err
 }
 
 /* Warns of unreadable tables, once and not with every summary. */
-static void tell_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
+static void warn_of_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
     if (walk->unreadable > 0 && walk->unreadable != extractor->unreadable)
         stage_log(stage, LOG_WARN, "particles-unreadable",
                   "%zu tables cannot be read and are left out of particles.star. The first: %s. Remove them; "
@@ -162,7 +162,7 @@ static enum status join_into(struct stage *stage, struct extractor *extractor, s
                              const char *path, struct err *err) {
     struct walk walk = {.stage = stage, .join = join, .add = extractor_join_note};
     TRY(stage_each_done(stage, visit, &walk, err));
-    tell_unreadable(stage, extractor, &walk);
+    warn_of_unreadable(stage, extractor, &walk);
     TRY(extractor_join_begin(join, path, err));
     walk.add = extractor_join_rows;
     TRY(stage_each_done(stage, visit, &walk, err));
