@@ -1,4 +1,4 @@
-/* What device_cuda.cu does for device.c. */
+/* Declares the functions that device_cuda.cu has for device.c. */
 #ifndef ICESTREAM_COMMON_DEVICE_PRIVATE_H
 #define ICESTREAM_COMMON_DEVICE_PRIVATE_H
 

@@ -16,7 +16,7 @@ void worker_destroy(struct worker **worker);
 /* Starts a job after the one before has finished. If the owner has not asked for the outcome of that one, it is
  * lost. */
 void worker_start(struct worker *worker, worker_run *run, void *context);
-/* Returns whether a job is waiting or running. */
+/* For tests: returns whether a job is waiting or running. */
 bool worker_busy(struct worker *worker);
 /* Waits for the job and returns its outcome, which the worker then forgets. STATUS_OK when there is no job. */
 enum status worker_wait(struct worker *worker, struct err *err);

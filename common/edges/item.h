@@ -53,7 +53,7 @@ const char *item_kind(const struct item *item);
 bool item_has(const struct item *item, const char *path);
 /* Returns NULL when the member is absent or no string; the text is valid until the item changes. */
 const char *item_string(const struct item *item, const char *path);
-/* Returns `fallback` when the member is absent or no number. */
+/* Returns `fallback` when the member is absent or not a number. */
 double item_number(const struct item *item, const char *path, double fallback);
 enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err);
 enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err);

@@ -1,4 +1,4 @@
-/* What the files of the ledger share: the connection, its statements, transactions. */
+/* Declares for the files of the ledger: the connection, its statements, transactions. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_PRIVATE_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_PRIVATE_H
 

@@ -95,16 +95,23 @@ static void remove_flight(struct outbox *outbox, struct flight *flight) {
     *flight = outbox->flights[--outbox->count];
 }
 
+/* Sends a message with an item's text or NULL. *ret_sent false: the edge is full. */
+static enum status send_message(struct outbox *outbox, struct message *message, const char *item_text, bool *ret_sent,
+                                struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    memcpy(message->edge, outbox->edge, sizeof message->edge);
+    TRY(message_encode(message, item_text, &text, &length, err));
+    TRY(transport_send(outbox->data, text, length, ret_sent, err));
+    outbox->blocked = !*ret_sent;
+    return STATUS_OK;
+}
+
 static enum status send_item(struct outbox *outbox, struct flight *flight, const char *item_text, double now,
                              struct err *err) {
     struct message message = {.kind = MESSAGE_ITEM, .seq = flight->seq, .attempt = flight->attempt + 1};
-    memcpy(message.edge, outbox->edge, sizeof message.edge);
-    _cleanup_(mem_free) char *text = NULL;
-    size_t length;
-    TRY(message_encode(&message, item_text, &text, &length, err));
     bool sent;
-    TRY(transport_send(outbox->data, text, length, &sent, err));
-    outbox->blocked = !sent;
+    TRY(send_message(outbox, &message, item_text, &sent, err));
     if (!sent) return STATUS_OK;
     double growth = 1;
     for (int i = 0; i < flight->attempt && growth < growth_limit; i++)
@@ -189,13 +196,8 @@ static enum status send_end(struct outbox *outbox, double now, struct err *err) 
     if (!outbox->end_wanted || outbox->ended || outbox->count > 0 || (outbox->end_sent && now < outbox->end_again_at))
         return STATUS_OK;
     struct message message = {.kind = MESSAGE_END, .attempt = outbox->end_attempt + 1};
-    memcpy(message.edge, outbox->edge, sizeof message.edge);
-    _cleanup_(mem_free) char *text = NULL;
-    size_t length;
-    TRY(message_encode(&message, NULL, &text, &length, err));
     bool sent;
-    TRY(transport_send(outbox->data, text, length, &sent, err));
-    outbox->blocked = !sent;
+    TRY(send_message(outbox, &message, NULL, &sent, err));
     if (sent) {
         outbox->end_sent = true;
         outbox->end_attempt++;

@@ -10,7 +10,7 @@
 
 static const double TOLERANCE = 1e-3; /* of pixel sizes */
 
-/* What the particles of an optics group share. */
+/* Values that all particles of an optics group share. */
 enum shared { PIXEL_SIZE, VOLTAGE, SPHERICAL_ABERRATION, AMPLITUDE_CONTRAST, PREMULTIPLIED, SHARED };
 static const char *const SHARED_NAMES[SHARED] = {
     "rlnImagePixelSize",

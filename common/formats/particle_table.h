@@ -35,9 +35,10 @@ void particle_table_close(struct particle_table **table);
 
 const struct star_table *particle_table_rows(const struct particle_table *table);
 
-/* How many rows the optics table has; 0: there are no optics groups. */
+/* Returns the number of rows of the optics table; 0: there are no optics groups. */
 int particle_table_group_count(const struct particle_table *table);
-/* Whether rows differ in values that their group should hold, because the optics table has no such columns. */
+/* Returns whether rows have values of their own that their group should hold, because the optics table lacks these
+ * columns. */
 bool particle_table_rows_have_optics(const struct particle_table *table);
 /* Gives the optics of a group, all of them known but for the pixel size, which may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);

@@ -13,10 +13,9 @@ static enum status put_files(struct star_table *t, const struct relion_optimiser
         {.column = "rlnSolventMaskName", .text = o->mask != NULL ? o->mask : "None"},
         {.column = "rlnSolventMask2Name", .text = "None"},
         {.column = "rlnTauSpectrumName", .text = "None"},
+        {.column = "rlnModelStarFile2", .text = o->model2, .unless = o->model2 == NULL},
     };
-    const struct star_cell second = {.column = "rlnModelStarFile2", .text = o->model2};
-    TRY(star_cells_put(t, 0, cells, COUNT(cells), err));
-    return o->model2 != NULL ? star_cells_put(t, 0, &second, 1, err) : STATUS_OK;
+    return star_cells_put(t, 0, cells, COUNT(cells), err);
 }
 
 static enum status put_model(struct star_table *t, const struct relion_optimiser *o, struct err *err) {
@@ -76,6 +75,7 @@ enum status relion_optimiser_put(struct star_table *t, const struct relion_optim
 }
 
 enum status relion_sampling_put(struct star_table *t, const struct relion_sampling *s, struct err *err) {
+    const bool flat = !s->directions;
     const struct star_cell cells[] = {
         {.column = "rlnIs3DSampling", .value = s->directions, .integer = true},
         {.column = "rlnIs3DTranslationalSampling", .integer = true},
@@ -84,12 +84,9 @@ enum status relion_sampling_put(struct star_table *t, const struct relion_sampli
         {.column = "rlnOffsetStep", .value = s->offset_step},
         {.column = "rlnSamplingPerturbInstance", .value = s->perturbation},
         {.column = "rlnSamplingPerturbFactor", .value = 0.5},
+        {.column = "rlnHealpixOrder", .value = s->order, .integer = true, .unless = flat},
+        {.column = "rlnSymmetryGroup", .text = s->symmetry, .unless = flat},
+        {.column = "rlnTiltAngleLimit", .value = -91, .unless = flat},
     };
-    const struct star_cell directions[] = {
-        {.column = "rlnHealpixOrder", .value = s->order, .integer = true},
-        {.column = "rlnSymmetryGroup", .text = s->symmetry},
-        {.column = "rlnTiltAngleLimit", .value = -91},
-    };
-    TRY(star_cells_put(t, 0, cells, COUNT(cells), err));
-    return s->directions ? star_cells_put(t, 0, directions, COUNT(directions), err) : STATUS_OK;
+    return star_cells_put(t, 0, cells, COUNT(cells), err);
 }

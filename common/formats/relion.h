@@ -24,7 +24,7 @@ struct relion_optimiser {
 enum status relion_optimiser_put(struct star_table *table, const struct relion_optimiser *optimiser, struct err *err);
 
 struct relion_sampling {
-    bool directions; /* references are 3-D; else the next two are not used */
+    bool directions; /* references are 3D; else the next two are not used */
     int order;       /* HEALPix */
     const char *symmetry;
     double psi_step;                  /* ° */

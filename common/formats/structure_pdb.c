@@ -1,6 +1,6 @@
 /* Reads PDB files: rows of fixed columns, counted from 0 here.
  *   0-5 ATOM/HETATM, 12-15 name, 16 alternate location, 17-20 residue, 21 chain, 22-25 its number, 26 insertion code,
- *   30-53 x, y, z, 54-59 occupancy, 60-65 B factor, 72-75 segment, 76-77 element. */
+ *   30-53 x, y, z, 54-59 occupancy, 60-65 B-factor, 72-75 segment, 76-77 element. */
 #include <ctype.h>
 #include <limits.h>
 #include <math.h>

@@ -50,7 +50,7 @@ static void print_choices(const struct param *param, char *out, size_t size) {
     out[used] = '\0';
 }
 
-/* What follows a sentence that may have its full stop already. */
+/* Returns the end of a sentence that may have its full stop already. */
 static const char *sentence_end(const char *text) {
     size_t length = strlen(text);
     return length > 0 && text[length - 1] != '.' ? ".\n" : "\n";

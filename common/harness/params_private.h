@@ -1,4 +1,4 @@
-/* What params.c and params_text.c share. */
+/* Declares the functions that params.c and params_text.c share. */
 #ifndef ICESTREAM_COMMON_HARNESS_PARAMS_PRIVATE_H
 #define ICESTREAM_COMMON_HARNESS_PARAMS_PRIVATE_H
 

@@ -1,6 +1,6 @@
-/* Where a stage may read and write. In a pipeline, items come from elsewhere. The files that an item names must lie in
- * the session or in an input folder; its products, named after its id, must lie below the stage's own folder; both
- * after all links. On files the user may name any file. */
+/* Decides where a stage may read and write. In a pipeline, items come from elsewhere. The files that an item names must
+ * lie in the session or in an input folder; its products, named after its id, must lie below the stage's own folder;
+ * both after all links. On files the user may name any file. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the files of a stage in a pipeline share: pipeline.c, and edges.c for its messages. */
+/* Runs a stage in a pipeline: pipeline.c, and edges.c for its messages. */
 #ifndef ICESTREAM_COMMON_HARNESS_PIPELINE_H
 #define ICESTREAM_COMMON_HARNESS_PIPELINE_H
 

@@ -148,7 +148,7 @@ struct stage_descriptor {
  * done. */
 int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv);
 
-/* What callbacks may ask of the harness. All of these may be called from any callback, on any thread. */
+/* Functions for callbacks. Any callback may call them, on any thread. */
 const void *stage_params(const struct stage *stage); /* the filled parameter struct */
 const struct stage_session *stage_session(const struct stage *stage);
 const char *stage_name(const struct stage *stage);   /* the stage's name in the graph */

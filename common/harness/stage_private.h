@@ -1,4 +1,4 @@
-/* What the files of the harness share: the stage as a whole, and the functions that each file offers to the others. */
+/* Declares the stage as a whole, and the functions that each file of the harness has for the others. */
 #ifndef ICESTREAM_COMMON_HARNESS_STAGE_PRIVATE_H
 #define ICESTREAM_COMMON_HARNESS_STAGE_PRIVATE_H
 
@@ -296,7 +296,7 @@ enum status stage_run_results(const struct stage_descriptor *descriptor, const c
                               struct stage_results *ret_results, struct err *err);
 void stage_results_clear(struct stage_results *results);
 
-/* What the instance file holds, which the launcher writes. */
+/* The content of the instance file, which the launcher writes. */
 struct stage_edge {
     char edge[EDGE_NAME_SIZE];
     char *data, *ack; /* endpoints */

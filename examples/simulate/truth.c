@@ -7,14 +7,12 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
-#include "common/formats/star.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 
 static enum status add_columns(struct star_table *table, const char *const *names, int count, struct err *err) {
-    for (int i = 0; i < count; i++) {
-        int column;
-        TRY(star_column_add(table, names[i], "0", &column, err));
-    }
+    for (int i = 0; i < count; i++)
+        TRY(star_column_add(table, names[i], "0", NULL, err));
     return STATUS_OK;
 }
 
@@ -33,30 +31,21 @@ static enum status micrograph_name(const struct truth *truth, const struct layou
 }
 
 static enum status add_optics(const struct truth *truth, bool particles, struct star_file *file, struct err *err) {
-    const char *names[] = {"rlnOpticsGroup",
-                           "rlnOpticsGroupName",
-                           "rlnMicrographOriginalPixelSize",
-                           particles ? "rlnImagePixelSize" : "rlnMicrographPixelSize",
-                           "rlnVoltage",
-                           "rlnSphericalAberration",
-                           "rlnAmplitudeContrast"};
     const struct scene *s = truth->scene;
     struct star_table *table;
-    size_t row;
+    const struct star_cell cells[] = {
+        {.column = "rlnOpticsGroup", .value = 1, .integer = true},
+        {.column = "rlnOpticsGroupName", .text = "opticsGroup1"},
+        {.column = "rlnMicrographOriginalPixelSize", .value = s->pixel_size},
+        {.column = particles ? "rlnImagePixelSize" : "rlnMicrographPixelSize", .value = s->pixel_size},
+        {.column = "rlnVoltage", .value = s->voltage},
+        {.column = "rlnSphericalAberration", .value = s->spherical_aberration},
+        {.column = "rlnAmplitudeContrast", .value = s->amplitude_contrast},
+        {.column = "rlnImageSize", .value = truth->box, .integer = true, .unless = !particles},
+        {.column = "rlnImageDimensionality", .value = 2, .integer = true, .unless = !particles},
+    };
     TRY(star_table_add(file, "optics", true, &table, err));
-    TRY(add_columns(table, names, 7, err));
-    TRY(star_row_add(table, &row, err));
-    TRY(star_set_integer(table, row, 0, 1, err));
-    TRY(star_set(table, row, 1, "opticsGroup1", err));
-    double values[] = {s->pixel_size, s->pixel_size, s->voltage, s->spherical_aberration, s->amplitude_contrast};
-    TRY(add_numbers(table, 2, values, 5, row, err));
-    if (particles) {
-        int size, dimensions;
-        TRY(star_column_add(table, "rlnImageSize", "0", &size, err));
-        TRY(star_column_add(table, "rlnImageDimensionality", "2", &dimensions, err));
-        TRY(star_set_integer(table, row, size, truth->box, err));
-    }
-    return STATUS_OK;
+    return star_cells_row(table, cells, sizeof cells / sizeof *cells, err);
 }
 
 static enum status save(struct star_file *file, const char *folder, const char *name, struct err *err) {

@@ -6,7 +6,7 @@
 
 struct stage_descriptor;
 
-/* What a user sets (parameters.c). */
+/* The parameters that a user sets (parameters.c). */
 struct brightness_options {
     double darkest; /* in the image's own units; NaN: not set */
 };

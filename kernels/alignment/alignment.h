@@ -1,5 +1,5 @@
 /* The whole E-step: compares particles with references at the poses of a grid, computes the probabilities of poses, and
- * makes the sums for the M-step. 2-D classes and 3-D references alike, on the CPU or on a CUDA device. Source: Scheres
+ * makes the sums for the M-step. 2D classes and 3D references alike, on the CPU or on a CUDA device. Source: Scheres
  * 2012; formulas: kernels/expectation/expectation.h.
  *
  * Two passes. The coarse pass compares every orientation of the grid × every shift × every reference (`local`: those

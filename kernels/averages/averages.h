@@ -1,4 +1,4 @@
-/* Class averages: running sums of many 2-D references, in two halves of particles, and the M-step that makes maps and
+/* Class averages: running sums of many 2D references, in two halves of particles, and the M-step that makes maps and
  * references from all of them at once (kernels/reconstruct, kernels/projector).
  *
  * Sums lie in host memory, where each thread works on one class, or in a workspace of a CUDA device. There each step is

@@ -1,4 +1,4 @@
-/* The E-step, for 2-D classes and 3-D references alike: how well do slices P, times a particle's CTF c, fit its image X
+/* The E-step, for 2D classes and 3D references alike: how well do slices P, times a particle's CTF c, fit its image X
  * shifted by t, weighted with the noise σ²?
  *
  *   diff2(p, t) = Σ ½ |c P − X_t|² / σ²  =  const − Σ Re(P conj(c X_t / σ²)) + ½ Σ (c²/σ²) |P|²

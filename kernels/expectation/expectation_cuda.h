@@ -59,7 +59,7 @@ struct pixels_cuda {
 
 /* A prepared reference (kernels/projector): half grid [nz][ny][nx] complex about the origin, frequencies up to r_max.
  *
- * quads: a copy of a 3-D grid that makes slices in less than half the time, or NULL. For each point it holds the value
+ * quads: a copy of a 3D grid that makes slices in less than half the time, or NULL. For each point it holds the value
  * and its change to the next point in y, in z, and in both: [nz][ny][nx][4] complex, so that one cell lies within 64
  * bytes. */
 struct grid_cuda {
@@ -67,7 +67,7 @@ struct grid_cuda {
     int nx, ny, reach, r_max, dimensions;
     const float *quads;
 };
-/* 3-D only: the number of floats of quads, and the function that makes quads from values. */
+/* 3D only: the number of floats of quads, and the function that makes quads from values. */
 static inline size_t grid_quads_floats(const struct grid_cuda *grid) {
     return 8 * (size_t)grid->nx * (size_t)grid->ny * (size_t)grid->ny;
 }

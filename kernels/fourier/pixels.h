@@ -22,7 +22,7 @@ struct fourier_pixels {
     int *shell_begin;       /* size/2 + 2 entries: pixels of shell s are shell_begin[s] .. shell_begin[s+1]-1 */
 };
 
-/* Largest size in 3-D: 32 bits number the points of a map's transform, two per pixel along each axis. */
+/* Largest size in 3D: 32 bits number the points of a map's transform, two per pixel along each axis. */
 enum { FOURIER_SIZE_MOST_3D = 1022 };
 
 enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_pixels, struct err *err);

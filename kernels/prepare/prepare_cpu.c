@@ -7,9 +7,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
-#include "kernels/fsc/soft_edge.h"
-
-static const double MASK_EDGE = 5; /* px */
+#include "kernels/prepare/mask.h"
 
 struct prepare {
     int box;
@@ -88,14 +86,7 @@ void prepare_destroy(struct prepare **prepare) {
 static void set_mask(struct prepare *p, double radius) {
     if (radius == p->mask_radius) return;
     p->mask_radius = radius;
-    p->outside_sum = 0;
-    for (int y = 0; y < p->box; y++)
-        for (int x = 0; x < p->box; x++) {
-            double dx = x - p->box / 2, dy = y - p->box / 2;
-            double w = soft_edge_outside(sqrt(dx * dx + dy * dy), radius, MASK_EDGE);
-            p->outside[y * p->box + x] = (float)w;
-            p->outside_sum += w;
-        }
+    p->outside_sum = prepare_mask_outside(p->box, radius, p->outside);
 }
 
 static inline int around(int i, int n) {

@@ -70,7 +70,7 @@ static enum status check_size(const struct projector *p, int size, struct err *e
     FAIL_IF(size < 2 || size > p->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
             size, p->box);
     FAIL_IF(p->dimensions == 3 && size > FOURIER_SIZE_MOST_3D, err, STATUS_UNSUPPORTED,
-            "a 3-D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
+            "a 3D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
             FOURIER_SIZE_MOST_3D);
     return STATUS_OK;
 }

@@ -1,10 +1,10 @@
-/* Central slices of a reference map: 3-D (volume), or 2-D (class average, rotated in its plane).
+/* Central slices of a reference map: 3D (volume), or 2D (class average, rotated in its plane).
  *
  * The map is divided by sinc²(π r / (N pad)) in real space, padded by 2 and transformed. Slices interpolate (bi-,
  * trilinearly) at pad · Aᵀ k. Values are on the scale of a box × box transform, with 1/box² norm, of the map's
  * projection; phase origin at index box/2.
  *
- * 2-D references use only rows 1 and 2, columns 1 and 2 of the matrices: A = [[c,s],[−s,c]] for psi. */
+ * 2D references use only rows 1 and 2, columns 1 and 2 of the matrices: A = [[c,s],[−s,c]] for psi. */
 #ifndef ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_H
 #define ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_H
 
@@ -49,7 +49,7 @@ void projector_slices(const struct projector *projector, const struct fourier_pi
                       const float *matrices, int threads, float *out);
 
 /* The prepared transform, for devices that slice it: half grid [nz][ny][nx] of re, im about the origin; x from 0, y and
- * z from −reach (only z = 0 in 2-D). Valid until the next projector_set_map. */
+ * z from −reach (only z = 0 in 2D). Valid until the next projector_set_map. */
 struct projector_grid {
     const float *values;
     int nx, ny, nz, reach, r_max, dimensions;

@@ -53,7 +53,7 @@ static enum status check_size(const struct accumulator *a, int size, struct err 
     FAIL_IF(size < 2 || size > a->box, err, STATUS_BAD_ARGUMENT, "a Fourier size of %d px does not fit a box of %d px",
             size, a->box);
     FAIL_IF(a->dimensions == 3 && size > FOURIER_SIZE_MOST_3D, err, STATUS_UNSUPPORTED,
-            "a 3-D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
+            "a 3D transform of %d px has more points than can be numbered: bin images to at most %d px", size,
             FOURIER_SIZE_MOST_3D);
     return STATUS_OK;
 }
@@ -124,7 +124,7 @@ static enum status same_place(const struct accumulator *a, const struct accumula
 enum status accumulator_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
                                struct err *err) {
     FAIL_IF(a->dimensions == 2 && symmetry_or_null != NULL && symmetry_or_null->count > 1, err, STATUS_BAD_ARGUMENT,
-            "symmetry %s cannot be applied to a 2-D reconstruction", symmetry_or_null->name);
+            "symmetry %s cannot be applied to a 2D reconstruction", symmetry_or_null->name);
     return a->work->finish(a, symmetry_or_null, threads, err);
 }
 

@@ -1,6 +1,6 @@
 /* Parts of an accumulator. For the files of this folder only.
  *
- * Half grid about the origin: [z][y][x], x = 0 .. reach, y and z = −reach .. reach (only z = 0 in 2-D). reach = PAD
+ * Half grid about the origin: [z][y][x], x = 0 .. reach, y and z = −reach .. reach (only z = 0 in 2D). reach = PAD
  * r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. A voxel is four doubles, re im
  * weight 0: one vector, which one instruction adds. */
 #ifndef ICESTREAM_KERNELS_RECONSTRUCT_ACCUMULATOR_PRIVATE_H
@@ -31,7 +31,7 @@ struct accumulator {
     const struct accumulator_work *work; /* chosen by where the sums lie */
     struct workspace *workspace;         /* holds the sums; NULL: host memory */
     double *device_voxels;
-    struct map_space *space;  /* for 2-D maps: kept, because there are many and each is little work */
+    struct map_space *space;  /* for 2D maps: kept, because there are many and each is little work */
     struct workspace *beside; /* sums in host memory are copied there for each step of work */
 };
 
@@ -82,7 +82,7 @@ static inline int accumulator_map_limit(int r_max, int last_shell) {
     return ACCUMULATOR_PAD * (last_shell <= 0 || last_shell >= r_max ? r_max : last_shell + 1);
 }
 
-/* Returns the first plane: planes are −reach .. reach, or 0 .. 0 in 2-D. */
+/* Returns the first plane: planes are −reach .. reach, or 0 .. 0 in 2D. */
 static inline int accumulator_first_plane(const struct accumulator *a) {
     return a->dimensions == 3 ? -a->reach : 0;
 }

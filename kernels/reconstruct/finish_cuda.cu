@@ -229,7 +229,7 @@ extern "C" enum status accumulator_cuda_finish(const struct accumulator_cuda *a,
                                                void *cuda_stream, struct err *err) {
     cudaStream_t stream = (cudaStream_t)cuda_stream;
     FAIL_IF(a->dimensions == 2 && has_operators(symmetry_or_null), err, STATUS_BAD_ARGUMENT,
-            "symmetry %s cannot be applied to a 2-D reconstruction", symmetry_or_null->name);
+            "symmetry %s cannot be applied to a 2D reconstruction", symmetry_or_null->name);
     int depth = a->dimensions == 3 ? a->reach : 0;
     join_pairs<<<dim3(blocks_for((size_t)a->ny, THREADS), (unsigned)depth + 1, (unsigned)a->count), THREADS, 0,
                  stream>>>(*a);

@@ -1,4 +1,4 @@
-/* Back-projection into a padded Fourier grid and the Wiener M-step, in 3-D or 2-D (padding 2).
+/* Back-projection into a padded Fourier grid and the Wiener M-step, in 3D or 2D (padding 2).
  *
  * data += Σ w · slice, weight += Σ w at the trilinear corners of pad · Aᵀ k. Sums are in double. An accumulator sums
  * identically, bit for bit, for any number of threads.
@@ -45,7 +45,7 @@ enum status accumulator_add(struct accumulator *accumulator, const struct fourie
                             const float *matrices, const float *data, const float *weight, int threads,
                             struct err *err);
 /* The sums themselves, for devices that add slices on their own: voxels re, im, weight, 0 about the origin,
- * [nz][ny][nx][4], x = 0 .. reach, y and z = −reach .. reach (nz = 1 in 2-D). accumulator_clear moves them. */
+ * [nz][ny][nx][4], x = 0 .. reach, y and z = −reach .. reach (nz = 1 in 2D). accumulator_clear moves them. */
 struct accumulator_grid {
     double *values;
     size_t bytes;
@@ -67,7 +67,7 @@ enum status accumulator_join_shells(struct accumulator *a, struct accumulator *b
 /* Computes the FSC of two finished accumulators, before any prior, from data/weight with nearest-voxel down-sampling.
  * ret_fsc: box/2+1. */
 enum status accumulator_fsc(const struct accumulator *a, const struct accumulator *b, float *ret_fsc, struct err *err);
-/* Computes σ² of the reconstruction per shell, on the scale of tau²: 1 / (pad³ · mean weight) (pad² in 2-D); 0 where
+/* Computes σ² of the reconstruction per shell, on the scale of tau²: 1 / (pad³ · mean weight) (pad² in 2D); 0 where
  * nothing was added. ret_sigma2: box/2+1. tau² = σ² · FSC/(1 − FSC) makes data_vs_prior equal to FSC/(1 − FSC). */
 enum status accumulator_sigma2(const struct accumulator *accumulator, float *ret_sigma2, struct err *err);
 

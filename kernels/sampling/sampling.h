@@ -10,7 +10,7 @@
  * Children halve every step. An orientation has 8 children (4 NEST children × 2 psi; child = direction · 2 + psi), with
  * index parent · 8 + child. A shift has 4 (child = x · 2 + y).
  *
- * In the plane (2-D references) there is one direction, whose matrix at psi 0 is the identity, and an orientation has 2
+ * In the plane (2D references) there is one direction, whose matrix at psi 0 is the identity, and an orientation has 2
  * children.
  *
  * Each iteration perturbs the grid by a fraction d of its step, so that no pose stays between grid points for ever:

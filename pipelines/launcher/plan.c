@@ -82,7 +82,7 @@ static enum status add_edge(struct plan *plan, size_t instance, size_t to, struc
     FAIL_IF(edges == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
     plan->edges = edges;
     struct plan_edge *edge = &edges[plan->edge_count];
-    /* As many items as all lanes can hold, and as many again so that no lane waits. */
+    /* Twice as many items as all lanes hold, so that no lane waits. */
     int window = 2 * down->lanes * down->replicas;
     *edge = (struct plan_edge){
         .instance = instance, .from = plan->instances[instance].stage, .to = to, .window = window < 8 ? 8 : window};

@@ -229,8 +229,7 @@ int command_status(const struct options *options) {
     if (status == STATUS_OK && report.miscount[0] != '\0') {
         fprintf(stderr,
                 "icestream: the counts do not add up: %s; this is an error in icestream: please report it with "
-                "%s/ledger and "
-                "%s/log\n",
+                "%s/ledger and %s/log\n",
                 report.miscount, session.path, session.path);
         return EXIT_COUNTS;
     }

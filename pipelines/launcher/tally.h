@@ -37,7 +37,7 @@ struct tally {
     size_t count;
 };
 
-/* How much to count. A smaller depth costs less in a long session. */
+/* The detail of a tally. A smaller depth costs less in a long session. */
 enum tally_depth {
     TALLY_LIVE,   /* counts for the progress of a run. An item that waits for a stage on two edges may count twice, and
                      nobody checks that all acknowledged items are there */

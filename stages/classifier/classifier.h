@@ -1,4 +1,4 @@
-/* Classifies a growing set of particles in 2-D: chooses the next batch, adds and replaces classes, and decides when
+/* Classifies a growing set of particles in 2D: chooses the next batch, adds and replaces classes, and decides when
  * the classification has converged.
  *
  * Stepwise EM: a batch holds a few hundred particles, new particles first. Sums of earlier batches fade, so that they
@@ -15,7 +15,7 @@
 struct stage_descriptor;
 
 struct classifier_options {
-    /* What a user sets (parameters.c). */
+    /* The parameters that a user sets (parameters.c). */
     int classes;
     double diameter;                                       /* Å; NaN: 0.8 of the box */
     double tau_fudge, psi_step, offset_range, offset_step; /* 1, °, px, px */
@@ -29,7 +29,7 @@ struct classifier_options {
     int image_memory;         /* MiB */
     double memory;            /* GiB for comparing, of the device or of the host; 0: as kernels/alignment finds */
     int seed;
-    /* What the stage adds. */
+    /* Values that the stage adds. */
     struct quality_rule rule; /* which classes are kept */
     struct device device;     /* of the E-step */
     int threads;

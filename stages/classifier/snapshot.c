@@ -15,19 +15,6 @@
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
-/* Adds a row to a table that may have no column yet. */
-static enum status add_row(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
-    int column;
-    TRY(star_column_add(t, first_column, "0", &column, err));
-    return star_row_add(t, ret_row, err);
-}
-
-static enum status put_text(struct star_table *t, size_t row, const char *name, const char *value, struct err *err) {
-    int column;
-    TRY(star_column_add(t, name, "0", &column, err));
-    return star_set(t, row, column, value, err);
-}
-
 /* Finds the group of the joined optics table that equals `row` of `from`, or adds it. */
 static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row, long *ret_group,
                                 struct err *err) {
@@ -46,14 +33,10 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
         }
     }
     size_t added;
-    TRY(add_row(joined, star_column_name(from, 0), &added, err));
-    /* RELION wants a value in each column, also in columns that only other tables have. */
-    for (size_t c = 0; c < star_column_count(joined); c++)
-        TRY(star_set(joined, added, (int)c, "0", err));
-    for (size_t c = 0; c < star_column_count(from); c++)
-        TRY(put_text(joined, added, star_column_name(from, c), star_get(from, row, (int)c), err));
-    const struct star_cell number = {.column = "rlnOpticsGroup", .value = (double)added + 1, .integer = true};
-    TRY(star_cells_put(joined, added, &number, 1, err));
+    TRY(star_row_begin(joined, star_column_name(from, 0), &added, err));
+    TRY(star_row_fill(joined, added, err)); /* columns that only other tables have */
+    TRY(star_row_copy(from, row, joined, added, err));
+    TRY(star_put_integer(joined, added, "rlnOpticsGroup", (long)added + 1, err));
     *ret_group = (long)added + 1;
     return STATUS_OK;
 }

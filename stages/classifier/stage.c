@@ -262,8 +262,7 @@ static void warn_if_on_host(struct stage *stage, struct state *s) {
     if (!s->warned_of_averages && s->options.device.kind == DEVICE_CUDA && !m->placed)
         stage_log(stage, LOG_WARN, "averages-on-host",
                   "the averages of up to %d classes of %d px do not fit on the device beside the particles and are "
-                  "made on the "
-                  "host, which takes longer; a larger `memory` or fewer classes make room",
+                  "made on the host, which takes longer; a larger `memory` or fewer classes make room",
                   m->options.class_capacity, m->options.box);
     s->warned_of_averages = true;
 }
@@ -319,7 +318,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
 
 const struct stage_descriptor classifier_stage = {
     .name = "classifier",
-    .summary = "2-D class averages of a growing set of particles, and which particles go on",
+    .summary = "2D class averages of a growing set of particles, and which particles go on",
     .in = "particles",
     .out = "selection",
     .params = classifier_parameters,

@@ -33,7 +33,7 @@ enum status extractor_cut_options(const struct extractor_options *options, struc
     return STATUS_OK;
 }
 
-/* Two names of one micrograph: the same path, or the same file name less its ending. */
+/* Returns whether two names mean one micrograph: the same path, or the same file name without its ending. */
 static bool same_micrograph(const char *a, const char *b) {
     if (strcmp(a, b) == 0) return true;
     const char *x = path_name(a), *y = path_name(b);
@@ -103,7 +103,7 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
         TRY(star_get_number(table, row, column_x, &x, err));
         TRY(star_get_number(table, row, column_y, &y, err));
         FAIL_IF(!isfinite(x) || !isfinite(y), err, STATUS_BAD_FORMAT,
-                "%s: row %zu: the coordinates %g, %g are no place in a micrograph", path, row + 1, x, y);
+                "%s: row %zu: the coordinates %g, %g are not finite", path, row + 1, x, y);
         if (column_fom >= 0 && !isnan(minimum_fom)) {
             TRY(star_get_number(table, row, column_fom, &fom, err));
             if (!(fom > minimum_fom)) continue;
@@ -136,7 +136,8 @@ static bool is_finite(const float *image, size_t count) {
     return finite;
 }
 
-/* A pixel that is no number spoils all that is made of a particle: such particles are left out. */
+/* Removes particles with NaN or infinite pixels from picks and stack: one such pixel would spoil every average that the
+ * particle is part of. */
 static void leave_out_broken(struct extractor_lane *lane, size_t pixels) {
     struct extractor_picks *picks = &lane->picks;
     size_t kept = 0;
@@ -191,7 +192,7 @@ enum status extractor_item_optics(const struct item *item, const struct stage_se
         .amplitude_contrast = known.amplitude_contrast,
     };
     FAIL_IF(!(o.pixel_size > 0), err, STATUS_BAD_ARGUMENT,
-            "the pixel size of %s is not known: neither the session, nor a STAR file, nor its header says it; set "
+            "the pixel size of %s is unknown: neither the session, nor a STAR file, nor its header has it; set "
             "session.pixel_size",
             item_id(item));
     o.original_pixel_size = item_number(item, "optics.original_pixel_size", o.pixel_size);

@@ -1,52 +1,33 @@
-/* Particle tables: one per micrograph, and all of them joined. */
+/* Writes particle tables: one for each micrograph, and one that joins them all. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
-
-static enum status put_text(struct star_table *table, size_t row, const char *name, const char *value,
-                            struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set(table, row, column, value, err);
-}
-
-static enum status put_number(struct star_table *table, size_t row, const char *name, double value, struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set_number(table, row, column, value, err);
-}
-
-static enum status put_integer(struct star_table *table, size_t row, const char *name, long value, struct err *err) {
-    int column;
-    TRY(star_column_add(table, name, "0", &column, err));
-    return star_set_integer(table, row, column, value, err);
-}
 
 static enum status add_optics(struct star_file *file, const struct extractor_optics *optics,
                               const struct extract_options *options, struct err *err) {
     struct star_table *table;
-    size_t row;
-    int first;
+    const struct star_cell cells[] = {
+        {.column = "rlnOpticsGroupName", .text = optics->group},
+        {.column = "rlnOpticsGroup", .value = 1, .integer = true},
+        {.column = "rlnMicrographOriginalPixelSize", .value = optics->original_pixel_size},
+        {.column = "rlnVoltage", .value = optics->voltage},
+        {.column = "rlnSphericalAberration", .value = optics->spherical_aberration},
+        {.column = "rlnAmplitudeContrast", .value = optics->amplitude_contrast},
+        {.column = "rlnImagePixelSize", .value = optics->pixel_size * options->box / options->size},
+        {.column = "rlnImageSize", .value = options->size, .integer = true},
+        {.column = "rlnImageDimensionality", .value = 2, .integer = true},
+        {.column = "rlnCtfDataAreCtfPremultiplied", .integer = true},
+    };
     TRY(star_table_add(file, "optics", true, &table, err));
-    TRY(star_column_add(table, "rlnOpticsGroupName", "0", &first, err)); /* a row needs a column */
-    TRY(star_row_add(table, &row, err));
-    TRY(put_text(table, row, "rlnOpticsGroupName", optics->group, err));
-    TRY(put_integer(table, row, "rlnOpticsGroup", 1, err));
-    TRY(put_number(table, row, "rlnMicrographOriginalPixelSize", optics->original_pixel_size, err));
-    TRY(put_number(table, row, "rlnVoltage", optics->voltage, err));
-    TRY(put_number(table, row, "rlnSphericalAberration", optics->spherical_aberration, err));
-    TRY(put_number(table, row, "rlnAmplitudeContrast", optics->amplitude_contrast, err));
-    TRY(put_number(table, row, "rlnImagePixelSize", optics->pixel_size * options->box / options->size, err));
-    TRY(put_integer(table, row, "rlnImageSize", options->size, err));
-    TRY(put_integer(table, row, "rlnImageDimensionality", 2, err));
-    return put_integer(table, row, "rlnCtfDataAreCtfPremultiplied", 0, err);
+    return star_cells_row(table, cells, sizeof cells / sizeof *cells, err);
 }
 
-/* The micrograph's numbers that go to each of its particles, once for all rows. */
+/* A number of the micrograph (such as its defocus) that each of its particles gets. */
 struct carried {
     int column;
     double value;
@@ -65,7 +46,7 @@ static enum status carried_columns(struct star_table *table, const struct item *
         TRY(star_column_add(table, name, "0", &carried[count].column, err));
         carried[count++].value = json_number_value(value);
     }
-    /* RELION takes the absence of these for an old file; where there is a CTF they are always written. */
+    /* RELION takes a file with a CTF but without these columns for an old one. */
     static const struct {
         const char *name;
         double value;
@@ -119,11 +100,11 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
     return star_write(file, path, err);
 }
 
-/* A joined table may hold millions of rows: what is held of it is its optics groups and its columns, and rows are
- * written as they are read again. */
+/* A joined table may have millions of rows. Memory holds only its optics groups and columns; rows are written as they
+ * are read for the second time. */
 struct extractor_join {
     struct star_file *file;
-    struct star_table *optics, *particles; /* particles: columns alone */
+    struct star_table *optics, *particles; /* particles: columns without rows */
     struct star_writer *writer;
 };
 
@@ -151,7 +132,7 @@ void extractor_join_destroy(struct extractor_join **join) {
 
 enum { GROUP_NAME_SIZE = 512 };
 
-/* A group whose name another one has already is told apart by its number, which is that of its row. */
+/* Makes a name unique that another group has already: appends the number of the group, which is row + 1. */
 static void number_name(const char *name, size_t row, char unique[GROUP_NAME_SIZE]) {
     snprintf(unique, GROUP_NAME_SIZE, "%.480s_%zu", name, row + 1);
 }
@@ -162,7 +143,7 @@ static bool same_name(const char *joined, size_t row, const char *name) {
     return strcmp(joined, name) == 0 || strcmp(joined, unique) == 0;
 }
 
-/* Whether row `row` of `optics` says the same as the only row of `other`, the number of the group left out. */
+/* Returns whether row `row` of `optics` equals the only row of `other`, apart from the number of the group. */
 static bool same_optics(const struct star_table *optics, size_t row, const struct star_table *other) {
     for (size_t c = 0; c < star_column_count(other); c++) {
         const char *name = star_column_name(other, c), *value = star_get(other, 0, (int)c);
@@ -177,7 +158,7 @@ static bool same_optics(const struct star_table *optics, size_t row, const struc
     return true;
 }
 
-/* The number (from 1) of the group of that file in the joined table, or 0. */
+/* Returns the number (from 1) of a file's group in the joined table, or 0. */
 static long find_optics(const struct extractor_join *join, const struct star_table *other) {
     for (size_t row = 0; row < star_row_count(join->optics); row++)
         if (same_optics(join->optics, row, other)) return (long)row + 1;
@@ -193,13 +174,10 @@ static enum status add_joined_optics(struct extractor_join *join, const struct s
     int joined_names = star_column_find(join->optics, "rlnOpticsGroupName");
     for (row = 0; row < groups && joined_names >= 0; row++)
         if (strcmp(star_get(join->optics, row, joined_names), name) == 0) number_name(name, groups, unique);
-    int first;
-    TRY(star_column_add(join->optics, star_column_name(other, 0), "0", &first, err)); /* a row needs a column */
-    TRY(star_row_add(join->optics, &row, err));
-    for (size_t c = 0; c < star_column_count(other); c++)
-        TRY(put_text(join->optics, row, star_column_name(other, c), star_get(other, 0, (int)c), err));
-    TRY(put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
-    return put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
+    TRY(star_row_begin(join->optics, star_column_name(other, 0), &row, err));
+    TRY(star_row_copy(other, 0, join->optics, row, err));
+    TRY(star_put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
+    return star_put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
 }
 
 static enum status read_particles(const char *path, struct star_file **ret_file, struct star_table **ret_optics,
@@ -209,7 +187,7 @@ static enum status read_particles(const char *path, struct star_file **ret_file,
     *ret_optics = star_table_find(file, "optics");
     *ret_particles = star_table_find(file, "particles");
     FAIL_IF(*ret_optics == NULL || *ret_particles == NULL || star_row_count(*ret_optics) != 1, err, STATUS_BAD_FORMAT,
-            "%s: one row of optics and a table of particles were expected", path);
+            "%s: a table of optics with one row and a table of particles were expected", path);
     *ret_file = file;
     file = NULL;
     return STATUS_OK;
@@ -231,7 +209,7 @@ enum status extractor_join_begin(struct extractor_join *join, const char *path, 
     return star_writer_table(join->writer, join->particles, err);
 }
 
-/* One file's particles in the joined columns; what the file lacks is 0. */
+/* Copies the particles of a file into rows with the joined columns. Columns that the file lacks become 0. */
 static enum status rearrange(const struct extractor_join *join, const struct star_table *particles, long group,
                              struct star_table *rows, struct err *err) {
     size_t columns = star_column_count(join->particles);
@@ -244,7 +222,7 @@ static enum status rearrange(const struct extractor_join *join, const struct sta
             int from = star_column_find(particles, star_column_name(join->particles, c));
             TRY(star_set(rows, row, (int)c, from >= 0 ? star_get(particles, i, from) : "0", err));
         }
-        TRY(put_integer(rows, row, "rlnOpticsGroup", group, err));
+        TRY(star_put_integer(rows, row, "rlnOpticsGroup", group, err));
     }
     return STATUS_OK;
 }

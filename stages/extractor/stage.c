@@ -50,7 +50,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(item_need_string(item, "micrograph.path", &micrograph, err));
     TRY(item_need_string(item, "picks.star", &picks, err));
     snprintf(lane->micrograph_name, sizeof lane->micrograph_name, "%s", micrograph);
-    /* The picker has said so: the micrograph need not be read to find that there is nothing in it. */
+    /* The picker has found no particles: the micrograph need not be read. */
     lane->picks.count = 0;
     lane->picks.table = NULL;
     if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
@@ -76,7 +76,8 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
                   "%s: %zu particles left out: the micrograph has NaN or infinite pixels there",
                   item_id(stage_lane->item), lane->broken);
     if (lane->flat > 0)
-        stage_log(stage, LOG_WARN, "flat", "%s: %zu particles have a background without variance; left as they are",
+        stage_log(stage, LOG_WARN, "flat",
+                  "%s: %zu particles have a background without variance: they are not normalised",
                   item_id(stage_lane->item), lane->flat);
     return STATUS_OK;
 }
@@ -105,7 +106,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(item_set_number(item, "particles.count", (double)count, err));
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
     if (count == 0) {
-        stage_log(stage, LOG_INFO, "no-picks", "%s: nothing to cut out", item_id(item));
+        stage_log(stage, LOG_INFO, "no-picks", "%s: no picks, so there is nothing to cut out", item_id(item));
         return STATUS_OK;
     }
     struct extractor_optics optics;
@@ -125,19 +126,20 @@ struct walk {
     struct stage *stage;
     struct extractor_join *join;
     enum status (*add)(struct extractor_join *join, const char *path, struct err *err);
-    size_t unreadable; /* tables; what is wrong with the first of them */
-    struct err first;
+    size_t unreadable; /* tables */
+    struct err first;  /* the error of the first unreadable table */
 };
 
-/* The products' names follow from item and stage alone, so the item as it came in is enough. */
+/* Passes the particle table of an item on. The item as it came in is enough: the names of products depend on nothing
+ * else. */
 static enum status visit(const struct item *item, void *context, struct err *err) {
     struct walk *walk = context;
     char relative[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
-    if (!file_exists(path)) return STATUS_OK; /* it had no picks */
+    if (!file_exists(path)) return STATUS_OK; /* the micrograph had no picks */
     struct err own = {0};
     enum status status = walk->add(walk->join, path, &own);
-    if (status_is_of_file(status)) { /* one that a disk has lost does not take the others with it */
+    if (status_is_of_file(status)) { /* one lost table must not stop the others */
         if (walk->unreadable++ == 0) walk->first = own;
         return STATUS_OK;
     }
@@ -145,23 +147,22 @@ static enum status visit(const struct item *item, void *context, struct err *err
     return status;
 }
 
-/* Once, and not with every summary. */
-static void tell_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
+/* Warns of unreadable tables, once and not with every summary. */
+static void warn_of_unreadable(struct stage *stage, struct extractor *extractor, const struct walk *walk) {
     if (walk->unreadable > 0 && walk->unreadable != extractor->unreadable)
-        stage_log(
-            stage, LOG_WARN, "particles-unreadable",
-            "%zu tables are left out of particles.star, since they cannot be read, the first: %s; remove them, and "
-            "`icestream retry --lost` makes them anew",
-            walk->unreadable, walk->first.message);
+        stage_log(stage, LOG_WARN, "particles-unreadable",
+                  "%zu tables cannot be read and are left out of particles.star. The first: %s. Remove them; "
+                  "`icestream retry --lost` then makes them anew",
+                  walk->unreadable, walk->first.message);
     extractor->unreadable = walk->unreadable;
 }
 
-/* Twice over the items: what columns and optics groups there are, then the rows. */
+/* Goes over the items twice: first for columns and optics groups, then for the rows. */
 static enum status join_into(struct stage *stage, struct extractor *extractor, struct extractor_join *join,
                              const char *path, struct err *err) {
     struct walk walk = {.stage = stage, .join = join, .add = extractor_join_note};
     TRY(stage_each_done(stage, visit, &walk, err));
-    tell_unreadable(stage, extractor, &walk);
+    warn_of_unreadable(stage, extractor, &walk);
     TRY(extractor_join_begin(join, path, err));
     walk.add = extractor_join_rows;
     TRY(stage_each_done(stage, visit, &walk, err));

@@ -4,7 +4,7 @@
 
 #include "kernels/alignment/alignment.h"
 
-/* How far a particle has moved in an iteration. */
+/* The move of a particle in an iteration. */
 struct change {
     bool moved;            /* the particle had a pose before; else the rest is 0 */
     double angle, offset2; /* °, px² */

@@ -1,4 +1,4 @@
-/* Classifies in 3-D: compares all particles with all of several references, without halves. It differs from
+/* Classifies in 3D: compares all particles with all of several references, without halves. It differs from
  * refinement in the seeds of the classes, in the prior (the power of the maps that were compared with), and in a
  * grid that stays as it is. */
 #include "stages/refiner/classes.h"

@@ -1,6 +1,6 @@
-/* Refines 3-D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood,
+/* Refines 3D maps from an accumulating set of particles. With one class: auto-refinement, by regularised likelihood,
  * with two independent halves and a sampling that grows finer as the maps allow (Scheres 2012; the numbers of RELION's
- * auto-refine). With several classes: 3-D classification. It compares all particles with all maps, on a grid that stays
+ * auto-refine). With several classes: 3D classification. It compares all particles with all maps, on a grid that stays
  * as it is, with the power of the maps themselves as the prior (RELION's Class3D).
  *
  * refiner_begin starts an iteration with the particles that are present. refiner_work does a slice of it (a batch of
@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "kernels/alignment/alignment.h"
 
-/* What a user sets (parameters.c). */
+/* The parameters that a user sets (parameters.c). */
 struct refiner_options {
     char *reference;        /* path of a map, or of a STAR file that lists maps (rlnReferenceImage), a class each */
     char *mask;             /* path; NULL: a sphere of the diameter */
@@ -42,15 +42,15 @@ struct refiner_options {
     int seed;
     double memory;     /* GiB, about, of the host and of the device. 0: 4 GiB of the host, and what is free on
                                    the device when the first iteration begins (kernels/alignment) */
-    bool memory_trace; /* record what is taken of the device's memory (refiner_write_trace) */
-    /* What the stage decides by: */
-    int live_order;      /* while particles arrive the grid grows no finer than this, or than healpix_order */
+    bool memory_trace; /* record the use of the device's memory (refiner_write_trace) */
+    /* Used by the stage alone: */
+    int live_order;      /* bounds the grid while particles arrive (schedule_live_max_order) */
     int min_particles;   /* that the first map waits for */
     int max_iterations;  /* at the end of the stream, before the final one */
     int keep_iterations; /* whose files stay */
 };
 
-/* What the machine and the session decide. */
+/* The machine and the session. */
 struct refiner_context {
     int threads;
     struct device device;       /* of the E-step */
@@ -126,7 +126,7 @@ enum refiner_step {
 /* Returns the step's name in history.jsonl. */
 const char *refiner_step_name(enum refiner_step step);
 
-/* What is known after an iteration. */
+/* The state after an iteration. */
 struct refiner_state {
     int iteration, order, current_size;
     bool local, converged, final;

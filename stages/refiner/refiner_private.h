@@ -49,14 +49,14 @@ struct side {
     int changed; /* particles that had a pose before */
 };
 
-/* Where references and sums lie in an iteration. */
+/* The memory of references and sums in an iteration. */
 struct placement {
     struct workspace *workspace; /* the alignment's, for references; NULL: host memory */
     bool sums_on_device;         /* sums stay on the device until the M-step, which works on them there */
     bool sums_on_host;           /* sums of a device come to the host after each side */
 };
 
-/* How far the E-step of the running iteration is. */
+/* The progress of the running iteration's E-step. */
 struct position {
     int side, cursor; /* the side at work; the next one of its members */
     bool side_begun;

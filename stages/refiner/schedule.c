@@ -260,6 +260,10 @@ size_t schedule_live_most(int iteration) {
     return iteration < DOUBLINGS ? (size_t)FIRST << iteration : 0;
 }
 
+int schedule_live_max_order(int live_order, int first_order) {
+    return live_order > first_order ? live_order : first_order;
+}
+
 enum schedule_step schedule_at_end(bool classifies, int done, int max_iterations, bool converged) {
     bool enough = done > 0 && (converged || (!classifies && done >= max_iterations));
     return !enough ? SCHEDULE_ITERATE : classifies ? SCHEDULE_DONE : SCHEDULE_FINAL;

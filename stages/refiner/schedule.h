@@ -9,9 +9,9 @@
 
 enum { LEAST_SHELL = 5 }; /* below this shell there is no prior; no map counts as worse resolved than this shell */
 
-/* What stays the same in all iterations. */
+/* The values that stay the same in all iterations. */
 struct schedule_options {
-    bool classifies;                         /* 3-D classification: no halves, the grid stays as it is */
+    bool classifies;                         /* 3D classification: no halves, the grid stays as it is */
     int references;                          /* maps that each particle is compared with: 1, or the number of classes */
     int box;                                 /* px */
     double pixel_size;                       /* Å */
@@ -55,7 +55,7 @@ void schedule_resume(struct schedule *schedule, const struct schedule *kept);
 /* Returns how far the first iteration compares, px. */
 int schedule_first_size(const struct schedule_options *options);
 
-/* What is known before an iteration begins. */
+/* The facts that are known before an iteration begins. */
 struct schedule_plan {
     int max_order; /* as in struct schedule */
     bool final;
@@ -74,7 +74,7 @@ int schedule_shared_shell(const struct schedule_options *options, double resolut
 /* Returns the last shell, up to `last`, in which a map's signal outweighs its noise. ssnr: [last + 1]. */
 int schedule_signal_shell(const float *ssnr, int last);
 
-/* What an iteration has found. */
+/* The results of an iteration. */
 struct findings {
     int particles;    /* compared in this iteration */
     size_t present;   /* all that there are */
@@ -91,19 +91,23 @@ void schedule_after(struct schedule *schedule, const struct findings *findings);
 /* Returns whether the next iteration searches near the last poses, if all particles have one. */
 bool schedule_local_next(const struct schedule *schedule);
 
-/* What the stage knows while particles still arrive. All 0 at first. */
+/* The state of the schedule while particles still arrive. All 0 at first. */
 struct schedule_live {
     size_t last_particles;    /* of the last iteration */
     bool settled;             /* more iterations with the same particles gain nothing */
     size_t settled_particles; /* the number of particles then */
 };
-/* Returns whether another iteration is worth the time. paused: no particles have come for a while. */
+enum { SCHEDULE_PAUSE = 4 }; /* s without new particles, after which the stream counts as paused */
+/* Returns whether another iteration is worth the time. paused: no particles have come for SCHEDULE_PAUSE. */
 bool schedule_live_worth(const struct schedule_live *live, size_t particles, bool paused);
 /* Takes in a completed iteration. present: all particles; stalled, converged: as in struct schedule. */
 void schedule_live_after(struct schedule_live *live, size_t particles, size_t present, bool stalled, bool converged);
 /* Returns how many particles, chosen by chance, the next iteration compares; 0: all. iteration: the number of those
  * done. */
 size_t schedule_live_most(int iteration);
+/* Returns how fine the grid may grow while particles still arrive (max_order of struct schedule_plan): as fine as the
+ * user allows, but never coarser than the first grid. Both orders are HEALPix orders. */
+int schedule_live_max_order(int live_order, int first_order);
 
 enum schedule_step { SCHEDULE_ITERATE, SCHEDULE_FINAL, SCHEDULE_DONE };
 /* Returns what follows at the end of the stream. done: iterations since then, the final one not counted. */

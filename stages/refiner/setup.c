@@ -259,7 +259,7 @@ static enum status read_reference(struct refiner *r, const char *path, float *ma
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
-    /* What mask and low-pass leave beyond the shared shells would decide on the poses of both halves. */
+    /* Detail beyond the shared shells that mask and low-pass leave would decide on the poses of both halves. */
     return r->shared_shell > 0 ? lowpass_map(map, r->box, r->shared_shell + 0.5, 0, err) : STATUS_OK;
 }
 

@@ -15,21 +15,22 @@
 #include "stages/refiner/schedule.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
+enum { LEAST_PARTICLES = 10 };           /* fewer make no map */
 
 struct state {
     struct arrivals arrivals;
     struct refiner *refiner;
     struct writer *writer;
     struct schedule_live live;
-    bool looked; /* for the final files of an earlier run */
-    /* What the log has reported already: */
-    bool remarked;      /* how the refinement began */
-    bool told;          /* sums come to the host */
-    size_t spoiled;     /* so many images count as empty */
-    bool warned;        /* particles have no CTF */
+    bool looked;        /* for the final files of an earlier run */
     bool unwritten;     /* the writer has not taken the last iteration yet */
     bool gone;          /* the file of the last selection was gone when the stage began */
-    struct err refused; /* of the first file that could not join; status OK: none */
+    struct err refused; /* error of the first file that could not join; status OK: none */
+    /* Reported in the log already: */
+    bool logged_start;     /* how the refinement began */
+    bool logged_host_sums; /* sums come to the host */
+    size_t spoiled;        /* number of images that count as empty */
+    bool warned_of_ctf;    /* particles have no CTF */
 };
 
 struct lane {
@@ -148,7 +149,7 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
 }
 
 /* Warns about particles that make a map worse than it could be, which the map itself would not show. */
-static void tell_doubts(struct stage *stage, struct state *state) {
+static void warn_of_doubts(struct stage *stage, struct state *state) {
     const struct refiner_doubts doubts = refiner_doubts(state->refiner);
     size_t particles = refiner_particles(state->refiner);
     if (doubts.spoiled > state->spoiled)
@@ -157,25 +158,24 @@ static void tell_doubts(struct stage *stage, struct state *state) {
             "%zu of %zu images are ignored: NaN or infinite pixels, or more than 100 times stronger than the median "
             "image",
             doubts.spoiled, particles);
-    if (doubts.without_ctf > 0 && !state->warned)
+    if (doubts.without_ctf > 0 && !state->warned_of_ctf)
         stage_log(stage, LOG_WARN, "refine-ctf",
                   "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
                   doubts.without_ctf, particles);
     state->spoiled = doubts.spoiled;
-    state->warned = doubts.without_ctf > 0;
+    state->warned_of_ctf = doubts.without_ctf > 0;
 }
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
-    tell_doubts(stage, state);
-    if (!state->remarked && *refiner_remark(state->refiner) != 0)
+    warn_of_doubts(stage, state);
+    if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
-    state->remarked = true;
-    if (!state->told && refiner_state(state->refiner).sums_on_host) {
-        state->told = true;
+    state->logged_start = true;
+    if (!state->logged_host_sums && refiner_state(state->refiner).sums_on_host) {
+        state->logged_host_sums = true;
         stage_log(stage, LOG_INFO, "refine-memory",
                   "the device's memory has no room for the sums of both halves beside the E-step: the sums come to the "
-                  "host in "
-                  "between, which takes longer; set `memory` to more to avoid this");
+                  "host in between, which takes longer; set `memory` to more to avoid this");
     }
     struct err own = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &own) != STATUS_OK)
@@ -212,7 +212,6 @@ static void look_for_end(struct stage *stage, struct state *state, size_t partic
 }
 
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
-    static const double PAUSE = 4; /* s */
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
     *ret_work = STAGE_WORK_NONE;
@@ -227,9 +226,9 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     size_t particles = refiner_particles(state->refiner);
     if (particles < (size_t)p->min_particles) return STATUS_OK;
     look_for_end(stage, state, particles);
-    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, PAUSE))) return STATUS_OK;
-    const struct refiner_iteration next = {.max_order =
-                                               p->live_order > p->healpix_order ? p->live_order : p->healpix_order,
+    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
+        return STATUS_OK;
+    const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(refiner_begin(state->refiner, &next, err));
     *ret_work = STAGE_WORK_MORE;
@@ -279,11 +278,11 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
-    if (particles < 10 && state->refused.status != STATUS_OK) {
+    if (particles < LEAST_PARTICLES && state->refused.status != STATUS_OK) {
         *err = state->refused;
         return err->status;
     }
-    if (particles < 10) {
+    if (particles < LEAST_PARTICLES) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
         return STATUS_OK;
     }
@@ -303,7 +302,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
     .summary =
-        "Refines a 3-D map from particles: two independent halves, from a low-resolution reference to convergence; or "
+        "Refines a 3D map from particles: two independent halves, from a low-resolution reference to convergence; or "
         "sorts particles into classes of different maps",
     .in = "particles|selection",
     .out = "",

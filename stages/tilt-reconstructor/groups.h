@@ -68,8 +68,9 @@ struct group *groups_to_preview(struct groups *groups);
 /* Returns a series that is open and complete, or NULL. announced: tilts of a series, 0: unknown. final: the stream has
  * ended. */
 struct group *groups_complete(struct groups *groups, double now, int announced, double quiet, bool final);
+/* For tests: returns the number of series. */
 int groups_count(const struct groups *groups);
-/* Returns the number of tilts in series that are not complete yet. */
+/* For tests: returns the number of tilts in series that are not complete yet. */
 int groups_waiting(const struct groups *groups);
 
 /* Records the outcome of an attempt: the tomogram was made, or could not be made. ret_items[series.count] gets the

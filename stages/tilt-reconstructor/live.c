@@ -68,13 +68,9 @@ enum status live_submit(struct live *live, const struct arrival *arrival, struct
     return groups_submit(live->groups, arrival, err);
 }
 
-static void drop_item(struct item **item) {
-    if (*item != NULL) item_destroy(item);
-}
-
 enum status product_paths_of(const struct stage *stage, const char *series, bool preview,
                              struct product_paths *ret_paths, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     struct product_paths *p = ret_paths;
     char ignored[PATH_SIZE];
     TRY(item_create(series, "tomogram", &item, err));
@@ -90,7 +86,7 @@ enum status product_paths_of(const struct stage *stage, const char *series, bool
  * sent once. */
 static enum status make_item(const struct live *live, const char *series, int tilts, double pixel_size,
                              struct item **ret_item, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     struct product_paths paths;
     char id[ITEM_ID_MAX];
     int used = snprintf(id, sizeof id, "tomogram/%s/%04d", series, tilts);
@@ -107,7 +103,7 @@ static enum status make_item(const struct live *live, const char *series, int ti
 }
 
 enum status live_announce(struct live *live, const char *series, int tilts, double pixel_size, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(make_item(live, series, tilts, pixel_size, &item, err));
     struct news *news = calloc(1, sizeof *news);
     FAIL_IF(news == NULL, err, STATUS_NO_MEMORY, "no memory for an item");

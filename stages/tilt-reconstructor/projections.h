@@ -10,7 +10,7 @@
 #include "common/formats/mrc.h"
 #include "stages/tilt-reconstructor/series.h"
 
-/* How images get one grey scale.
+/* Brings all images to one grey scale.
  *
  * mass: a projection holds the same mass at every tilt, so each image is scaled to the mean of all images. If this mean
  * exceeds the contrast of the images, it is a background (the beam of a bright-field image) or fills the field. No

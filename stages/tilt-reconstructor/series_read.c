@@ -287,8 +287,7 @@ static enum status read_single_images(const char *path, const struct mdoc *mdoc,
     }
     FAIL_IF(missing != NULL && found_count < 2, err, STATUS_NOT_FOUND,
             "%s names %s, which is not in %s (%d of its %d images are missing there): put it there, or name the folder "
-            "with "
-            "images",
+            "with images",
             path, missing, folder, missing_count, found_count + missing_count);
     if (isnan(series->pixel_size)) series->pixel_size = series->spacing;
     return STATUS_OK;

@@ -2,15 +2,13 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/files.h"
+#include "common/formats/star_cells.h"
 #include "common/memory.h"
 
 enum { RECORD_LIMIT = 16 << 20, COLUMNS = 8 };
-
-static const char *const columns[COLUMNS] = {
-    "rlnTomoName",  "rlnTomoTiltSeriesPixelSize",   "rlnTomoTomogramBinning", "rlnTomoSizeX", "rlnTomoSizeY",
-    "rlnTomoSizeZ", "rlnTomoReconstructedTomogram", "rlnTomoFrameCount"};
 
 struct tomogram_table {
     struct star_file *file;
@@ -18,15 +16,38 @@ struct tomogram_table {
     json_t *seen;
 };
 
+/* Lists the cells of a tomogram. record: its JSON file; NULL: only the columns are of interest. */
+static void list_cells(const char *series, const char *relative, const json_t *record,
+                       struct star_cell ret_cells[COLUMNS]) {
+    const json_t *size = json_object_get(record, "size"), *tilts = json_object_get(record, "tilts");
+    double bin = json_number_value(json_object_get(record, "bin"));
+    double pixel_size = json_number_value(json_object_get(record, "pixel_size")) / (bin > 0 ? bin : 1);
+    double nx = json_number_value(json_array_get(size, 0)), ny = json_number_value(json_array_get(size, 1));
+    double nz = json_number_value(json_array_get(size, 2));
+    const struct star_cell cells[COLUMNS] = {
+        {.column = "rlnTomoName", .text = series},
+        {.column = "rlnTomoTiltSeriesPixelSize", .value = pixel_size},
+        {.column = "rlnTomoTomogramBinning", .value = bin},
+        {.column = "rlnTomoSizeX", .value = nx * bin, .integer = true},
+        {.column = "rlnTomoSizeY", .value = ny * bin, .integer = true},
+        {.column = "rlnTomoSizeZ", .value = nz * bin, .integer = true},
+        {.column = "rlnTomoReconstructedTomogram", .text = relative},
+        {.column = "rlnTomoFrameCount", .value = (double)json_array_size(tilts), .integer = true},
+    };
+    memcpy(ret_cells, cells, sizeof cells);
+}
+
 enum status tomogram_table_create(struct tomogram_table **ret_table, struct err *err) {
+    struct star_cell cells[COLUMNS];
     _cleanup_(tomogram_table_destroy) struct tomogram_table *table = calloc(1, sizeof *table);
     FAIL_IF(table == NULL, err, STATUS_NO_MEMORY, "no memory for a table of tomograms");
     table->seen = json_object();
     FAIL_IF(table->seen == NULL, err, STATUS_NO_MEMORY, "no memory for a table of tomograms");
     TRY(star_create(&table->file, err));
     TRY(star_table_add(table->file, "global", true, &table->rows, err));
+    list_cells("", "", NULL, cells);
     for (int i = 0; i < COLUMNS; i++)
-        TRY(star_column_add(table->rows, columns[i], "0", NULL, err));
+        TRY(star_column_add(table->rows, cells[i].column, "0", NULL, err));
     *ret_table = table;
     table = NULL;
     return STATUS_OK;
@@ -42,19 +63,9 @@ void tomogram_table_destroy(struct tomogram_table **table) {
 
 static enum status add_row(struct tomogram_table *table, const char *series, const char *relative, const json_t *record,
                            struct err *err) {
-    const json_t *size = json_object_get(record, "size");
-    double bin = json_number_value(json_object_get(record, "bin"));
-    size_t row;
-    TRY(star_row_add(table->rows, &row, err));
-    TRY(star_set(table->rows, row, 0, series, err));
-    TRY(star_set_number(table->rows, row, 1,
-                        json_number_value(json_object_get(record, "pixel_size")) / (bin > 0 ? bin : 1), err));
-    TRY(star_set_number(table->rows, row, 2, bin, err));
-    for (size_t i = 0; i < 3; i++)
-        TRY(star_set_integer(table->rows, row, 3 + (int)i, (long)(json_number_value(json_array_get(size, i)) * bin),
-                             err));
-    TRY(star_set(table->rows, row, 6, relative, err));
-    return star_set_integer(table->rows, row, 7, (long)json_array_size(json_object_get(record, "tilts")), err);
+    struct star_cell cells[COLUMNS];
+    list_cells(series, relative, record, cells);
+    return star_cells_row(table->rows, cells, COLUMNS, err);
 }
 
 enum status tomogram_table_add(struct tomogram_table *table, const char *series, const char *record,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "common/formats/star.h"
+#include "common/formats/star_cells.h"
 #include "common/harness/item_optics.h"
 #include "common/memory.h"
 
@@ -39,12 +39,8 @@ static enum status set_optics(const struct record_source *source, struct item *i
     return item_set_optics(item, &optics, original, err);
 }
 
-static void destroy(struct item **item) {
-    if (*item != NULL) item_destroy(item);
-}
-
 enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(id, "micrograph", &item, err));
     const char *name = record_relative(path, root);
     TRY(item_set_string(item, "micrograph.path", item_text_fits(name) ? name : id, err));
@@ -55,7 +51,7 @@ enum status record_failed(const char *id, const char *path, const char *root, st
 
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
                              struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(id, "structure", &item, err));
     TRY(item_set_string(item, "structure.path", record_relative(path, root), err));
     *ret_item = item;
@@ -74,7 +70,7 @@ static enum status set_tilt(const struct tilt_place *tilt, struct item *item, st
 }
 
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
-    _cleanup_(destroy) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(item_create(source->id, "micrograph", &item, err));
     TRY(item_set_string(item, "micrograph.path", record_relative(source->path, source->root), err));
     TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
@@ -97,19 +93,17 @@ struct record_table {
 };
 
 enum { PIECE_ROWS = 512 };
-enum { OPTICS_COLUMNS = 7 };
-
-static const char *const optics_columns[OPTICS_COLUMNS] = {
-    "rlnOpticsGroup",         "rlnOpticsGroupName", "rlnMicrographOriginalPixelSize",
-    "rlnMicrographPixelSize", "rlnVoltage",         "rlnSphericalAberration",
-    "rlnAmplitudeContrast"};
-static const char *const optics_members[OPTICS_COLUMNS] = {"",
-                                                           "optics.group",
-                                                           "optics.original_pixel_size",
-                                                           "optics.pixel_size",
-                                                           "optics.voltage",
-                                                           "optics.spherical_aberration",
-                                                           "optics.amplitude_contrast"};
+/* Columns of the optics table that come from an item, beside the number and the name of the group. */
+enum { OPTICS_NUMBERS = 5 };
+static const struct {
+    const char *column, *member;
+} OPTICS[OPTICS_NUMBERS] = {
+    {"rlnMicrographOriginalPixelSize", "optics.original_pixel_size"},
+    {"rlnMicrographPixelSize", "optics.pixel_size"},
+    {"rlnVoltage", "optics.voltage"},
+    {"rlnSphericalAberration", "optics.spherical_aberration"},
+    {"rlnAmplitudeContrast", "optics.amplitude_contrast"},
+};
 
 enum status record_table_create(struct record_table **ret_table, struct err *err) {
     _cleanup_(record_table_destroy) struct record_table *table = calloc(1, sizeof *table);
@@ -117,11 +111,12 @@ enum status record_table_create(struct record_table **ret_table, struct err *err
     TRY(star_create(&table->file, err));
     TRY(star_table_add(table->file, "optics", true, &table->optics, err));
     TRY(star_table_add(table->file, "micrographs", true, &table->micrographs, err));
-    int column;
-    for (int i = 0; i < OPTICS_COLUMNS; i++)
-        TRY(star_column_add(table->optics, optics_columns[i], "0", &column, err));
-    TRY(star_column_add(table->micrographs, "rlnMicrographName", "", &column, err));
-    TRY(star_column_add(table->micrographs, "rlnOpticsGroup", "1", &column, err));
+    TRY(star_column_add(table->optics, "rlnOpticsGroup", "0", NULL, err));
+    TRY(star_column_add(table->optics, "rlnOpticsGroupName", "0", NULL, err));
+    for (int i = 0; i < OPTICS_NUMBERS; i++)
+        TRY(star_column_add(table->optics, OPTICS[i].column, "0", NULL, err));
+    TRY(star_column_add(table->micrographs, "rlnMicrographName", "", NULL, err));
+    TRY(star_column_add(table->micrographs, "rlnOpticsGroup", "1", NULL, err));
     *ret_table = table;
     table = NULL;
     return STATUS_OK;
@@ -136,18 +131,22 @@ void record_table_destroy(struct record_table **table) {
     *table = NULL;
 }
 
+static const char *group_name(const struct item *item) {
+    const char *name = item_string(item, "optics.group");
+    return name != NULL ? name : "opticsGroup1";
+}
+
 /* Finds the row of the item's optics; *ret_row is the number of rows when there is none. Groups are few. */
 static enum status find_group(const struct star_table *optics, const struct item *item, size_t *ret_row,
                               struct err *err) {
-    const char *name = item_string(item, "optics.group");
-    name = name != NULL ? name : "opticsGroup1";
+    const int names = star_column_find(optics, "rlnOpticsGroupName");
     size_t row = 0;
     for (; row < star_row_count(optics); row++) {
-        bool same = strcmp(star_get(optics, row, 1), name) == 0;
-        for (int i = 2; i < OPTICS_COLUMNS && same; i++) {
+        bool same = strcmp(star_get(optics, row, names), group_name(item)) == 0;
+        for (int i = 0; i < OPTICS_NUMBERS && same; i++) {
             double value;
-            TRY(star_get_number(optics, row, i, &value, err));
-            same = fabs(value - item_number(item, optics_members[i], 0)) <= 1e-5 * fabs(value);
+            TRY(star_get_number(optics, row, star_column_find(optics, OPTICS[i].column), &value, err));
+            same = fabs(value - item_number(item, OPTICS[i].member, 0)) <= 1e-5 * fabs(value);
         }
         if (same) break;
     }
@@ -156,13 +155,12 @@ static enum status find_group(const struct star_table *optics, const struct item
 }
 
 static enum status add_group(struct star_table *optics, const struct item *item, struct err *err) {
-    const char *name = item_string(item, "optics.group");
     size_t row;
     TRY(star_row_add(optics, &row, err));
-    TRY(star_set_integer(optics, row, 0, (long)row + 1, err));
-    TRY(star_set(optics, row, 1, name != NULL ? name : "opticsGroup1", err));
-    for (int i = 2; i < OPTICS_COLUMNS; i++)
-        TRY(star_set_number(optics, row, i, item_number(item, optics_members[i], 0), err));
+    TRY(star_put_integer(optics, row, "rlnOpticsGroup", (long)row + 1, err));
+    TRY(star_put_text(optics, row, "rlnOpticsGroupName", group_name(item), err));
+    for (int i = 0; i < OPTICS_NUMBERS; i++)
+        TRY(star_put_number(optics, row, OPTICS[i].column, item_number(item, OPTICS[i].member, 0), err));
     return STATUS_OK;
 }
 
@@ -206,15 +204,14 @@ enum status record_table_add(struct record_table *table, const struct item *item
         TRY(begin_piece(table, err));
     }
     TRY(star_row_add(table->rows, &row, err));
-    TRY(star_set(table->rows, row, 0, path, err));
-    TRY(star_set_integer(table->rows, row, 1, (long)group + 1, err));
     const json_t *columns = json_object_get(item_json(item), "columns");
-    for (size_t i = 2; i < star_column_count(table->rows); i++) {
+    for (size_t i = 0; i < star_column_count(table->rows); i++) {
         const json_t *value = json_object_get(columns, star_column_name(table->rows, i));
         TRY(json_is_number(value) ? star_set_number(table->rows, row, (int)i, json_number_value(value), err)
                                   : star_set(table->rows, row, (int)i, "0", err));
     }
-    return STATUS_OK;
+    TRY(star_put_text(table->rows, row, "rlnMicrographName", path, err));
+    return star_put_integer(table->rows, row, "rlnOpticsGroup", (long)group + 1, err);
 }
 
 enum status record_table_commit(struct record_table *table, struct err *err) {

@@ -235,7 +235,7 @@ enum status watcher_idle(struct watcher *watcher, double now, double seconds, bo
     watcher->was_busy = false;
     double last = fmax(fmax(folder_last_change(watcher->folder), watcher->last_busy), watcher->started);
     if (now - last < seconds || folder_pending(watcher->folder) > 0) return STATUS_OK;
-    /* Where the system sends no notices, new files may lie there unseen. */
+    /* If the system sends no notices, new files may lie there unseen. */
     TRY(sweep(watcher, now, err));
     if (folder_pending(watcher->folder) > 0 || (watcher->held_count > 0 && watcher->is_paused)) return STATUS_OK;
     if (watcher->held_count > 0 && watcher->rows != NULL && ctf_rows_may_grow(watcher->rows)) return STATUS_OK;

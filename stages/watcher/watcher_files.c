@@ -21,10 +21,6 @@ void held_clear(struct held *held) {
     free(held->relative);
 }
 
-static void drop_item(struct item **item) {
-    if (*item != NULL) item_destroy(item);
-}
-
 /* Logs once that header and session differ: one wrong setting affects every micrograph. */
 static void compare_pixel_size(struct watcher *watcher, const char *path, double header) {
     double session = stage_session(watcher->stage)->pixel_size;
@@ -38,7 +34,7 @@ static void compare_pixel_size(struct watcher *watcher, const char *path, double
 
 static enum status set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
                              struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(record_failed(id, path, stage_root(watcher->stage), &item, err));
     return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
 }
@@ -51,7 +47,7 @@ static enum status emit(struct watcher *watcher, const struct item *item, struct
 }
 
 static enum status send_structure(struct watcher *watcher, const struct folder_find *find, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     TRY(record_structure(find->id, find->path, stage_root(watcher->stage), &item, err));
     return emit(watcher, item, err);
 }
@@ -60,7 +56,7 @@ static enum status send_structure(struct watcher *watcher, const struct folder_f
  * one is set aside. */
 static enum status send_image(struct watcher *watcher, const char *id, const char *path, const struct image_info *image,
                               const struct metadata *metadata, struct err *err) {
-    _cleanup_(drop_item) struct item *item = NULL;
+    _cleanup_(item_destroy) struct item *item = NULL;
     struct record_source record = {path,
                                    id,
                                    stage_root(watcher->stage),

@@ -207,6 +207,8 @@ static void live_iterations_wait_for_particles(void **state) {
     assert_int_equal(schedule_live_most(0), 300);
     assert_int_equal(schedule_live_most(4), 4800);
     assert_int_equal(schedule_live_most(5), 0);
+    assert_int_equal(schedule_live_max_order(4, 2), 4);
+    assert_int_equal(schedule_live_max_order(2, 3), 3);
 }
 
 /* At least one iteration, then the final one once converged or after max_iterations; a classification has no final

@@ -5,7 +5,7 @@
  * Numbers in a batch:
  *   row    = (reference · directions + direction) · psi_count + psi, up to 2^31 − 1
  *   sample = row · shift_count + shift, modulo 2^32: code that has a sample knows its row    (coarse)
- *   rotation = direction child · psi_children + psi child; there are 8, 2 in 2-D, or 1       (fine)
+ *   rotation = direction child · psi_children + psi child; there are 8, 2 in 2D, or 1       (fine)
  *   slice  = a row and a rotation; in the whole grid its number is row · rotations + rotation
  *   fine shift = shift · shift_children + child, up to 2^16 − 1 */
 #ifndef ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_H

@@ -132,7 +132,7 @@ __device__ inline void place(const sums_cuda &s, const float m[6], int kx, int k
 }
 
 /* Scatters pixels. Four lanes serve a corner, of which three add re, im and weight: these lie in one sector of memory.
- * A pixel takes half a warp in 2-D, a whole warp in 3-D. */
+ * A pixel takes half a warp in 2D, a whole warp in 3D. */
 template <bool IS_3D> __device__ inline void scatter(const sums_cuda &s, int64_t *voxels, const placed &w) {
     const int lane = threadIdx.x & 31, part = lane & 3, corner = lane >> 2 & (IS_3D ? 7 : 3);
     const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2, half = IS_3D ? 0 : lane >> 4;

@@ -23,7 +23,7 @@ enum { EACH = 4, PIXELS = 32 * EACH, UNITS = 48 };
 static_assert(FINE_SLICE_STEP % PIXELS == 0, "a slice is read in whole blocks");
 enum { SHIFTS_MOST = 4096 };
 
-/* Source of slices: stored slices, a 2-D reference, a 3-D reference, or a 3-D reference with quads. */
+/* Source of slices: stored slices, a 2D reference, a 3D reference, or a 3D reference with quads. */
 enum source { STORED, PLANE, VOLUME, QUADS };
 
 struct work {

@@ -9,11 +9,10 @@
 
 #include "kernels/alignment/cuda/prepare.cuh"
 #include "kernels/fourier/pixels.h"
-#include "kernels/fsc/soft_edge.h"
+#include "kernels/prepare/mask.h"
 
 namespace {
 
-const double MASK_EDGE = 5; /* px */
 enum { THREADS = 256, WARPS = THREADS / 32, SUM_PIXELS = 4096, CACHED = 24 << 20 };
 
 /* Sums the background, SUM_PIXELS at a time: ret_sums[image][blocks]. */
@@ -188,14 +187,7 @@ enum status make_constants(prepare_cuda *p, const struct fourier_pixels *pixels,
 enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct err *err) {
     if (radius == p->mask_radius) return STATUS_OK;
     p->mask_radius = -1;
-    p->outside_sum = 0;
-    for (int y = 0; y < p->box; y++)
-        for (int x = 0; x < p->box; x++) {
-            double dx = x - p->box / 2, dy = y - p->box / 2;
-            double w = soft_edge_outside(sqrt(dx * dx + dy * dy), radius, MASK_EDGE);
-            p->host_outside[y * p->box + x] = (float)w;
-            p->outside_sum += w;
-        }
+    p->outside_sum = prepare_mask_outside(p->box, radius, p->host_outside);
     size_t bytes = (size_t)p->box * p->box * sizeof(float);
     TRY(prepare_spread(p->box, p->host_outside, p->host_spread, err));
     CUDA_TRY(cudaMemcpyAsync(p->spread, p->host_spread, bytes, cudaMemcpyHostToDevice, stream), err, "copying a mask");

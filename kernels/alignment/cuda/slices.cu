@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) make_quads(grid_cuda grid, size_t cou
 } // namespace
 
 extern "C" enum status grid_quads_cuda(const struct grid_cuda *grid, float *ret_quads, void *stream, struct err *err) {
-    FAIL_IF(grid->dimensions != 3, err, STATUS_UNSUPPORTED, "only 3-D references have quads, not one of %d dimensions",
+    FAIL_IF(grid->dimensions != 3, err, STATUS_UNSUPPORTED, "only 3D references have quads, not one of %d dimensions",
             grid->dimensions);
     size_t count = grid_quads_floats(grid) / 8;
     make_quads<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, (cudaStream_t)stream>>>(*grid, count,

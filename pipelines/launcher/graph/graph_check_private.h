@@ -1,4 +1,4 @@
-/* What the files of the check share. */
+/* Declares the functions that the files of the check share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_PRIVATE_H
 

@@ -19,7 +19,7 @@ static bool has_mask(const struct graph_stage *stage) {
     return is_kind(stage, "classifier") || is_kind(stage, "refiner");
 }
 
-/* Returns NaN when the key is missing or its value is no number above 0. */
+/* Returns NaN when the key is missing or its value is not a number above 0. */
 static double number_of(const struct graph_section *section, const char *key) {
     const struct graph_entry *entry = graph_entry(section, key);
     if (entry == NULL || entry->value.count != 1) return NAN;

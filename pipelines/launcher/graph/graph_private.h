@@ -1,4 +1,4 @@
-/* What the files that read a graph share. */
+/* Declares the functions that the files that read a graph share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_PRIVATE_H
 

@@ -22,7 +22,7 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
         if (parents[i] == NULL || parents[i][0] != '/' || strlen(parents[i]) > PLAN_IPC_MAX - 32 ||
             access(parents[i], W_OK | X_OK) != 0 || stat(parents[i], &info) != 0)
             continue;
-        /* Where others may rename our folder, they could put one of theirs in its place. */
+        /* Others who may rename our folder could put one of theirs in its place. */
         if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) continue;
         snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parents[i]);
         /* The umask may have taken bits away. */
@@ -31,8 +31,7 @@ static enum status make_socket_folder(struct run *run, struct err *err) {
     run->sockets[0] = '\0';
     FAIL(err, STATUS_IO,
          "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must "
-         "be "
-         "sticky, as /tmp is)",
+         "be sticky, as /tmp is)",
          strerror(errno));
 }
 

@@ -1,4 +1,4 @@
-/* What the files of a run share: run_prepare.c (preparations), run_deaths.c (deaths and silence), run.c (everything
+/* Declares a run for its files: run_prepare.c (preparations), run_deaths.c (deaths and silence), run.c (everything
  * else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H

@@ -341,7 +341,7 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
         if (child->reported) say(s, "%s answers again", spec->name);
         child->reported = false;
     }
-    /* What the child lacked is there by now; the next lack is worth a new report. */
+    /* The child has by now what it lacked; the next lack is worth a new report. */
     if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max) child->lacks = 0;
     double silent = supervisor_silence(s, index);
     if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {

@@ -73,6 +73,7 @@ enum child_state supervisor_state(const struct supervisor *supervisor, size_t ch
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
 /* Returns the seconds since the last sign of life of a child that runs and is watched; else 0. */
 double supervisor_silence(const struct supervisor *supervisor, size_t child);
+/* For tests: returns how often a child was started again. */
 int supervisor_restarts(const struct supervisor *supervisor, size_t child);
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
 

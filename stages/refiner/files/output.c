@@ -23,7 +23,7 @@ enum status output_map(const struct refiner *r, const char *folder, const char *
     return mrc_write(path, &image, MRC_VOLUME, MRC_FLOAT32, err);
 }
 
-/* What to fill a STAR file with. */
+/* The content of a STAR file. */
 struct content {
     const struct side *side;
     const char *reference, *root, *stem;

@@ -10,7 +10,7 @@ enum status output_map(const struct refiner *refiner, const char *folder, const 
 enum status output_picture(const struct refiner *refiner, const char *folder, const char *name, const float *map,
                            const float *curve, struct err *err);
 
-/* Where files of an iteration, or of the end, go. */
+/* The place of the files of an iteration, or of the end. */
 struct output_place {
     const char *folder, *prefix; /* as refiner_write has them */
     const char *stem;            /* "run_it003" or "run" */
