@@ -1,7 +1,8 @@
 /* Keeps the maps of a search in two files, so that picks can be chosen again with another threshold:
  *   MIC_maps.mrcs  stack of float maps, work × work: image, mu and sigma of struct search_maps, then scores and
  *                  rotations of each template
- *   MIC_maps.json  description of the maps: struct pick_geometry, the micrograph's name, deviation, noise and terms */
+ *   MIC_maps.json  description of the maps: the micrograph's name, struct pick_geometry (without band), deviation,
+ *                  noise and terms */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
 
