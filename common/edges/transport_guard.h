@@ -1,6 +1,6 @@
-/* Decides who may speak to the sockets that are bound on the network: only holders of the session's secret key. CURVE
- * alone lets in everybody who knows the server's public key; the guard also requires each peer's own key to be the
- * session's. */
+/* Admits only peers that hold the session's secret key to the sockets that are bound on the network. CURVE alone admits
+ * every peer that knows the server's public key. The guard also compares the peer's own public key with the session's
+ * public key. A thread of the guard answers libzmq (ZAP, RFC 27). */
 #ifndef ICESTREAM_COMMON_EDGES_TRANSPORT_GUARD_H
 #define ICESTREAM_COMMON_EDGES_TRANSPORT_GUARD_H
 
@@ -10,17 +10,17 @@
 
 struct guard;
 
-/* Starts to answer for the sockets of a ZeroMQ context; call it before any of them is bound. public_key: Z85. */
+/* Starts the guard of a ZeroMQ context. Call it before a socket of the context is bound. public_key: the session's, 40
+ * characters of Z85; STATUS_BAD_ARGUMENT if it is not. */
 enum status guard_create(void *context, const char *public_key, struct guard **ret_guard, struct err *err);
-/* Puts the guard in front of a socket; call it before the socket is bound. number: the number of its monitor. Returns
- * false on failure, with the reason in errno. */
+/* Puts the guard in front of a socket. Call it before the socket is bound. number: of the socket's monitor, unique
+ * among the monitors of the context. Returns false on failure, with the reason in errno. */
 bool guard_socket(struct guard *guard, void *socket, int number);
-/* Returns how many peers were turned away so far: with wrong keys, without keys, or because they do not speak the
- * protocol. */
+/* Returns how many connections were refused so far: with a wrong key, without a key, or in another protocol. */
 long long guard_refused(struct guard *guard);
-/* Closes the monitors; call it before the context is terminated, after its other sockets were closed. */
+/* Closes the guard's monitors. Call it after the other sockets were closed and before the context is terminated. */
 void guard_close(struct guard *guard);
-/* Frees the guard; call it after the context was terminated. */
+/* Frees the guard and waits for its thread, which ends with the context. Call it after the context was terminated. */
 void guard_destroy(struct guard **guard);
 
 #endif

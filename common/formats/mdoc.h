@@ -1,9 +1,7 @@
 /* Reads SerialEM's .mdoc: data of each image of a tilt series, in the order in which the images were taken. A file may
  * still grow while it is read. SubFramePath comes after TiltAngle, so a tilt that is found by its file has its whole
  * angle. Sections are [ZValue = n] of a stack, or [FrameSet = n] of a file of frames. Source: SerialEM's manual, "The
- * .mdoc file".
- *
- *  */
+ * .mdoc file". */
 #ifndef ICESTREAM_COMMON_FORMATS_MDOC_H
 #define ICESTREAM_COMMON_FORMATS_MDOC_H
 

@@ -5,11 +5,13 @@
 #include "common/formats/optics.h"
 #include "common/harness/stage.h"
 
-/* NaN: not set in the session. */
+/* Returns the optics of the session. A value that the session does not set is NaN. */
 struct optics session_optics(const struct stage_session *session);
-/* Takes each value from the item, else from the session, else from the defaults. The pixel size may stay NaN. */
+/* Returns the optics of an item. Takes each value from the item, else from the session, else from the defaults. There
+ * is no default pixel size: it is NaN if neither sets it. */
 struct optics item_optics(const struct item *item, const struct stage_session *session);
-/* Writes the values that are known. original_pixel_size: Å, before binning; NaN: unknown. */
+/* Writes the optics into an item, without the values that are NaN. original_pixel_size: Å, before binning; NaN:
+ * unknown. */
 enum status item_set_optics(struct item *item, const struct optics *optics, double original_pixel_size,
                             struct err *err);
 

@@ -1,9 +1,9 @@
-/* Paints crystallisation drops of known outcome: a drop in a round well under uneven light, with the contents of its
- * outcome. The pictures are textures of known kind to test scoring with; they are no photographs.
+/* Paints crystallisation drops of known outcome, to test scoring with. Each picture shows a drop in a round well under
+ * uneven light. The drop is filled with textures that imitate its outcome (grains, droplets, crystals, folds).
  *
- * Brightness tells nothing: one rising curve maps the grey levels inside each drop towards a histogram that is drawn
- * at random, whatever the outcome. Curve, light, focus, noise, dust and places differ from picture to picture. The
- * same seed gives the same pictures on every machine. */
+ * Brightness does not reveal the outcome: a rising curve maps the grey levels inside each drop to a histogram that is
+ * drawn at random for each picture. Light, focus, noise, dust and places also differ from picture to picture. The same
+ * seed gives the same pictures on every machine. */
 #ifndef ICESTREAM_EXAMPLES_DROPS_DROPS_H
 #define ICESTREAM_EXAMPLES_DROPS_DROPS_H
 
@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "examples/simulate/random.h"
 
-/* In the order of the paper's table (Kotseruba, Cumbaa & Jurisica 2012, table 1). */
+/* Outcomes, in the order of table 1 of the paper (Kotseruba, Cumbaa & Jurisica 2012). */
 enum drop_kind {
     DROP_CLEAR,
     DROP_PRECIPITATE,
@@ -37,7 +37,7 @@ struct drop_scene {
 };
 
 struct drop_truth {
-    float x, y, radius; /* px: centre (of the first pixel: 0) and radius of the drop */
+    float x, y, radius; /* of the drop, px; x, y: centre, counted from the centre of the first pixel */
 };
 
 struct drop_painter;

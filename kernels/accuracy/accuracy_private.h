@@ -5,9 +5,10 @@
 #include "kernels/accuracy/accuracy.h"
 #include "kernels/accuracy/accuracy_cuda.h"
 
-static const double ACCURACY_TELLABLE = 4.60517;                         /* −ln 0.01 */
+static const double ACCURACY_TELLABLE = 4.60517; /* −ln 0.01: images that differ more can be told apart */
 static const double ACCURACY_ANGLE_MOST = 30, ACCURACY_OFFSET_MOST = 10; /* °, px */
 
+/* Return the value after e (°, px) in the scan that looks for the accuracy. */
 static inline double accuracy_next_angle(double e) {
     return e + (e < 0.2 ? 0.05 : e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : e < 10 ? 1 : e < 20 ? 2 : 5);
 }
@@ -15,6 +16,7 @@ static inline double accuracy_next_offset(double e) {
     return e + (e < 1 ? 0.1 : e < 2 ? 0.2 : e < 5 ? 0.5 : 1);
 }
 
+/* Computes the matrix of the Euler angles rot, tilt and psi (°). */
 void accuracy_matrix(const double angles[3], float ret_matrix[9]);
 
 /* Does accuracy_estimate in the memory that holds the projector's transform. */
@@ -23,7 +25,7 @@ struct accuracy_work {
                             double *ret_offsets, struct err *err);
 };
 extern const struct accuracy_work accuracy_cpu_work;
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct accuracy_work accuracy_cuda_work;
 
 #endif

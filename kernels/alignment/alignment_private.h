@@ -57,7 +57,7 @@ struct alignment_work {
     size_t (*trace)(struct alignment *a, struct arena_step *steps, size_t capacity);
 };
 extern const struct alignment_work alignment_cpu_work;
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct alignment_work alignment_cuda_work;
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@ struct averages_work {
 };
 
 extern const struct averages_work averages_cpu_work;
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct averages_work averages_cuda_work;
 
 #endif

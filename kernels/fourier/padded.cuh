@@ -1,8 +1,8 @@
-/* Arrays of a padded transform, for code that fills the first array or reads the last. n = 2 box. `slots` are the n
- * places of an axis in the order of frequencies 0, 1 .. −1. `columns` are the frequencies x = 0 .. columns − 1 that are
- * not zero.
+/* Declares the arrays and steps of a padded transform, for code that fills the first array or reads the last array.
+ * n = 2 box. Slots are the n places of an axis, in the order of frequencies 0, 1 .. −1. Columns are the frequencies
+ * x = 0 .. columns − 1, beyond which all values are zero.
  *
- *   lines  [rows][columns][n or 1]   z fastest: some rows y at a time, 1 where there is no z
+ *   lines  [rows][columns][n or 1]   z fastest: some rows y at a time; 1 in 2-D
  *   sheets [box or 1][columns][n]    y fastest
  *   planes [box or 1][box][n/2 + 1]  x fastest; as reals [..][n + 2]
  *
@@ -21,11 +21,12 @@
 
 struct padded_cuda {
     int dimensions, box, n;
-    /* Depth of the map (box or 1) and of lines (n or 1); first index of the map in the padded map */
+    /* depth: of the map (box, or 1 in 2-D). n_z: of lines (n, or 1). first, first_z: first index of the map in the
+     * padded map. */
     int depth, n_z, first, first_z;
-    int batch;                               /* lines per plan */
+    int batch;                               /* lines that a plan transforms at a time */
     cufftHandle complex, to_real, from_real; /* 0: no plan */
-    size_t work;
+    size_t work;                             /* bytes of the plans' work area */
     float *correction; /* [dimensions · (box/2)² + 1], by squared distance from the centre: 1/sinc² of interpolation */
 };
 
@@ -35,7 +36,7 @@ struct padded_memory {
     char *rest;        /* memory after the part that padded_cuda_scratch counts */
 };
 
-/* Divides scratch into arrays; gives the plans their work area and the stream. */
+/* Divides scratch into arrays, and gives the plans their work area and the stream. size: frequencies up to size/2. */
 enum status padded_begin(struct padded_cuda *p, int columns, int size, void *scratch, cudaStream_t stream,
                          struct padded_memory *ret_memory, struct err *err);
 /* Steps to the map. Rows go to consecutive slots from `slot` on. padded_clear_sheets zeroes the other slots. */

@@ -1,8 +1,9 @@
 /* Transforms between a map (box² or box³) and the low frequencies of its twofold padded grid on a CUDA device, for
  * kernels/projector and kernels/reconstruct.
  *
- * One axis is transformed after the other; only lines that are not zero before or not cut away after. This takes a
- * tenth of the memory of the whole padded transform in double, and a third of its work. Single precision. */
+ * One axis is transformed after the other, in single precision. Lines that are zero before a step, or cut away after
+ * it, are skipped. This takes a tenth of the memory of the whole padded transform in double, and a third of the
+ * work. */
 #ifndef ICESTREAM_KERNELS_FOURIER_PADDED_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_PADDED_CUDA_H
 

@@ -1,4 +1,4 @@
-/* Inside of a workspace (kernels/fourier/workspace.h), for the kernels that keep grids there. */
+/* Defines struct workspace (kernels/fourier/workspace.h) for the kernels that keep grids in a workspace. */
 #ifndef ICESTREAM_KERNELS_FOURIER_WORKSPACE_CUDA_H
 #define ICESTREAM_KERNELS_FOURIER_WORKSPACE_CUDA_H
 
@@ -17,17 +17,17 @@ struct workspace {
     struct arena *arena;
     void *stream; /* a cudaStream_t */
     struct device_busy *busy;
-    bool timed;                 /* a timer runs since workspace_cuda_begin */
-    struct padded_cuda *padded; /* for the kind of map used last; NULL before the first map */
-    struct volume_cuda *volume; /* the same for whole transforms */
+    bool timed;                 /* `busy` is measuring since workspace_cuda_begin */
+    struct padded_cuda *padded; /* plans for the dimensions and box used last; NULL before the first map */
+    struct volume_cuda *volume; /* plans for the box used last; NULL before the first whole transform */
 };
 
-/* Ops table: what workspace.h does with plans. */
+/* Ops table of the functions of workspace.h that need CUDA. close: frees the plans. */
 struct workspace_work {
     void (*close)(struct workspace *workspace);
     enum status (*volumes_bytes)(struct workspace *workspace, int box, size_t *ret_bytes, struct err *err);
 };
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct workspace_work workspace_cuda_work;
 
 /* Makes the workspace's device current in this thread. */

@@ -11,8 +11,9 @@
 extern "C" {
 #endif
 
+/* Returns the bytes of scratch for maps of box³. */
 size_t fsc_cuda_scratch(int box);
-/* ret_fsc[box/2 + 1]. */
+/* Computes ret_fsc[box/2 + 1] of half transforms a and b, [box][box][box/2 + 1] complex. */
 enum status fsc_cuda_spectra(int box, const float *a, const float *b, void *scratch, float *ret_fsc, void *stream,
                              struct err *err);
 

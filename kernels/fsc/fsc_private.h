@@ -1,4 +1,4 @@
-/* Ops table of the FSC of two maps. For the files of this folder only. */
+/* Defines the ops table of fsc_maps_on for the files of this folder. */
 #ifndef ICESTREAM_KERNELS_FSC_FSC_PRIVATE_H
 #define ICESTREAM_KERNELS_FSC_FSC_PRIVATE_H
 
@@ -9,7 +9,7 @@ struct fsc_work {
                         struct err *err);
 };
 extern const struct fsc_work fsc_cpu_work;
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct fsc_work fsc_cuda_work;
 
 #endif

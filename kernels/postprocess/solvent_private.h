@@ -1,4 +1,4 @@
-/* Ops table of solvent.h. For the files of this folder only. */
+/* Defines the ops table of solvent.h for the files of this folder. */
 #ifndef ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_PRIVATE_H
 #define ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_PRIVATE_H
 
@@ -10,7 +10,7 @@ struct solvent_work {
     enum status (*flatten)(struct workspace *workspace, const struct solvent_sphere *sphere, const float *mask_or_null,
                            double shared, float *map, struct err *err);
 };
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct solvent_work solvent_cuda_work;
 
 #endif

@@ -1,4 +1,4 @@
-/* Parts of a projector. For the files of this folder only. */
+/* Defines struct projector for the files of this folder. */
 #ifndef ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_PRIVATE_H
 #define ICESTREAM_KERNELS_PROJECTOR_PROJECTOR_PRIVATE_H
 
@@ -7,26 +7,29 @@
 #include "common/fft.h"
 #include "kernels/projector/projector.h"
 
+/* Grid points per pixel of the unpadded transform. */
 enum { PROJECTOR_PAD = 2 };
 
 struct projector {
     int dimensions, box, threads;
-    int r_max;             /* px of the unpadded transform; PAD · r_max grid points */
-    struct fft_plan *plan; /* this and the next members are the CPU's; NULL before its first map */
-    float *padded;         /* (PAD · box)^dimensions */
-    float *spectrum;
-    float *correction; /* corrects the map, by squared distance from the centre */
-    /* Half grid about the origin: [z][y][x] complex, x = 0 .. PAD r_max + 1, y and z = −reach .. reach. reach = PAD
-     * r_max + 1, so that every trilinear corner of a point within PAD r_max is inside. */
+    int r_max; /* highest frequency, px of the unpadded transform */
+    /* plan, padded, spectrum and correction serve the CPU; NULL before its first map. */
+    struct fft_plan *plan;
+    float *padded;     /* [(PAD · box)^dimensions] the padded map */
+    float *spectrum;   /* half-plane transform of `padded` */
+    float *correction; /* factors that cancel the interpolation's sinc², by squared distance from the centre in px */
+    /* Half grid about the origin: [nz][ny][nx] complex, x = 0 .. reach, y and z = −reach .. reach (2-D: z = 0). The
+     * grid contains each trilinear corner of each point within PAD · r_max. */
     float *grid;
-    size_t grid_capacity;
-    int nx, ny, nz, reach;
+    size_t grid_capacity;  /* floats */
+    int nx, ny, nz, reach; /* reach = PAD · r_max + 1 */
     const struct projector_work *work;
-    struct workspace *workspace; /* holds the transform; NULL: `grid` does */
-    float *device_grid;
+    struct workspace *workspace; /* whose device_grid holds the transform; NULL: `grid` holds it */
+    float *device_grid;          /* the transform in device memory, shaped like `grid` */
 };
 
-/* Ops table: what is done with a transform where it lies. projector.c checks the arguments first. */
+/* Ops table: implements the functions of the same names in projector.h in the memory that holds the transform.
+ * projector.c checks the arguments first. workspace: where set_map puts the transform; NULL on the CPU. */
 struct projector_work {
     enum status (*set_map)(struct projector *p, struct workspace *workspace, const float *map, int size,
                            struct err *err);
@@ -35,15 +38,16 @@ struct projector_work {
     enum status (*power)(const struct projector *p, float *ret_power, struct err *err);
 };
 extern const struct projector_work projector_cpu_work;
-/* Built with CUDA only. */
+/* Defined only in builds with CUDA. */
 extern const struct projector_work projector_cuda_work;
 
-/* Sets the shape for frequencies up to size/2. */
+/* Sets r_max, reach, nx, ny and nz for frequencies up to size/2. */
 void projector_shape(struct projector *projector, int size);
+/* Returns the floats of the half grid. */
 static inline size_t projector_floats(const struct projector *p) {
     return 2 * (size_t)p->nx * (size_t)p->ny * (size_t)p->nz;
 }
-/* Reserves host memory for a half grid of this shape. */
+/* Makes `grid` large enough for the current shape. Values are lost if it grows. */
 enum status projector_reserve(struct projector *projector, struct err *err);
 
 #endif

@@ -1,11 +1,12 @@
-/* The Wiener filter of sums on a CUDA device, for code that fills transforms with the filtered values. */
+/* Applies the Wiener filter to sums on a CUDA device, for code that fills transforms with the filtered values. */
 #ifndef ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
 #define ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
 
 #include "kernels/reconstruct/accumulator_device.cuh"
 #include "kernels/reconstruct/accumulator_private.h"
 
-/* Sums over a shell floor(r) of the padded grid. The shells ROUND(r / PAD) and FLOOR(r / PAD) follow from them. */
+/* Totals over a shell floor(r) of the padded grid. Totals over the shells ROUND(r / PAD) and FLOOR(r / PAD) follow from
+ * these. */
 enum { SHELL_WEIGHT, SHELL_COUNT, SHELL_COVERED, SHELL_FILTERED, SHELL_TERMS };
 
 struct wiener {
@@ -34,14 +35,17 @@ static __device__ inline wiener wiener_of(wiener all, int index) {
     return all;
 }
 
+/* Returns the totals of reference `index`. */
 static __device__ inline const double *wiener_totals_of(const wiener &w, const double *totals, int index) {
     return totals + (size_t)index * w.limit * SHELL_TERMS;
 }
 
+/* Returns ROUND(r / PAD), the shell of tau2, for floor(r) = radius. */
 static __device__ inline int wiener_shell(int radius) {
     return (radius + 1) / ACCUMULATOR_PAD;
 }
 
+/* Returns weight + 1/(T tau²); weight + 1000/weight where tau² is 0; the weight alone where there is no prior. */
 static __device__ inline double wiener_denominator(const wiener &w, double weight, int shell) {
     if (w.tau2 == NULL || shell < w.minres_shell) return weight;
     double tau2 = w.fudge * (double)w.tau2[shell];
@@ -59,7 +63,7 @@ static __device__ inline float2 wiener_value(const wiener &w, const double *tota
         sum += totals[i * SHELL_TERMS + SHELL_FILTERED];
         count += totals[i * SHELL_TERMS + SHELL_COUNT];
     }
-    /* Points that hardly any slice came near would be amplified noise. */
+    /* A floor: without it, points that almost no slice comes near would be amplified noise. */
     double least = 0.001 * sum / count;
     if (value < least) value = least;
     double factor = value > 0 ? (odd ? -1 : 1) / value : 0;

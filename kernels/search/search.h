@@ -6,10 +6,11 @@
  *
  *   score(x) = max over templates and psi of (C − mu A1) / (sigma √A2)
  *
- * is the correlation with a template of unit power in standard deviations of the local background: C is the mean over
- * the particle's circle of template × micrograph, mu and sigma the background's mean and deviation
- * (kernels/local_stats), A1 and A2 the template's mean and power in the circle, with the micrograph's CTF. It has no
- * grey scale; RELION's figure of merit follows from it (merit_from_score, kernels/correlate).
+ * The score is the correlation with a template of unit power, in standard deviations of the local background. C is the
+ * mean of template × micrograph over the particle's circle, mu and sigma are the background's mean and deviation
+ * (kernels/local_stats), A1 and A2 are the template's mean and power in the circle, with the micrograph's CTF. The
+ * score does not depend on grey scales; RELION's figure of merit follows from the score (merit_from_score,
+ * kernels/correlate).
  *
  * With `whiten` the search uses the whitened micrograph (kernels/whiten): the cropped transform times the weight of
  * each coefficient's ring. The maps mu, sigma and image are computed before and stay unweighted. C and mu in the score
@@ -59,8 +60,8 @@ struct search;
  * micrograph. */
 struct search_maps {
     struct device device; /* whose page-locked memory this is */
-    void *block;          /* all of it */
-    size_t bytes;
+    void *block;          /* the one allocation that holds all maps */
+    size_t bytes;         /* of block */
     int work, count;
     bool per_template;
     float deviation;           /* standard deviation of the micrograph in its own units; 0: the micrograph is constant,
@@ -69,8 +70,8 @@ struct search_maps {
                                   noise in z-scores / pixels of the circle), the variance from the quietest ring; with
                                   `whiten`: that times whiten_noise (kernels/whiten) */
     float *image;              /* [work²] the low-passed micrograph */
-    float *mu, *sigma;         /* [work²] */
-    float *score;              /* [work²] */
+    float *mu, *sigma;         /* [work²] mean and deviation of the local background */
+    float *score;              /* [work²] best score of all templates and rotations */
     uint16_t *best_template;   /* [work²] from 0 */
     uint16_t *best_rotation;   /* [work²] psi = rotation · 360° / rotations */
     float *scores;             /* [count][work²], or NULL */
@@ -78,8 +79,8 @@ struct search_maps {
     struct merit_terms *terms; /* [count], with the micrograph's CTF */
 };
 
-/* templates: [count][box][box] at the micrograph's pixel size; the caller may free them after the call.
- * STATUS_BAD_ARGUMENT: a template is empty inside the circle, or box and circle leave no background. */
+/* Creates a search. templates: [count][box][box] at the micrograph's pixel size; the caller may free them after the
+ * call. STATUS_BAD_ARGUMENT: a template is empty inside the circle, or box and circle leave no background. */
 enum status search_create(const struct search_options *options, const float *templates, struct search **ret_search,
                           struct err *err);
 void search_destroy(struct search **search);
@@ -87,7 +88,7 @@ const struct search_options *search_options(const struct search *search);
 
 /* Allocates maps in the shape that search_run fills. */
 enum status search_maps_fit(const struct search *search, struct search_maps *maps, struct err *err);
-/* The same without a search: for maps that are read from a file. */
+/* Allocates maps without a search, for maps that are read from a file. */
 enum status search_maps_shape(const struct device *device, int work, int count, bool per_template,
                               struct search_maps *maps, struct err *err);
 void search_maps_clear(struct search_maps *maps);

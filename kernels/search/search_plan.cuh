@@ -1,22 +1,23 @@
-/* Declarations shared by the .cu files of kernels/search. One stream computes, another one downloads at the same
- * time. */
+/* Declares the state of a search on a CUDA device and the steps that the .cu files of kernels/search implement. One
+ * stream computes while another stream downloads. Pointers are device pointers unless a comment says otherwise. */
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_PLAN_CUH
 
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/search/search_setup_cuda.h"
 
-/* Use after a kernel launch. */
+/* Checks the kernel launch before it. */
 #define LAUNCH_TRY(err, what) CUDA_TRY(cudaGetLastError(), err, what)
 
 /* The scale of a micrograph, as normalisation finds it. */
 struct search_scale {
     float mean, factor, deviation;
-    float centre, reach; /* the next pass uses pixels within reach of centre */
-    double used;         /* pixels that the last pass used */
-    bool settled;
+    float centre, reach; /* the next pass uses pixels within `reach` of `centre` */
+    double used;         /* number of pixels that the last pass used */
+    bool settled;        /* another pass would find the same scale */
 };
 
+/* Results of the preparation that the host reads. */
 struct search_numbers {
     search_scale scale;
     double power[SEARCH_RINGS];
@@ -36,25 +37,25 @@ struct search_whiten;
 struct search_cuda {
     struct search_options o;
     struct search_setup setup; /* its arrays are NULL once the plan is made */
-    int turn;                  /* rotations that are transformed: half a turn if the other half is their conjugate */
-    int pairs;                 /* of rotations, correlated at a time */
-    size_t half, pixels;       /* of the work size: complex, real */
-    int term_grid, term_batch;
+    int turn;                  /* rotations that are transformed: half of them if the other half are their conjugates */
+    int pairs;                 /* pairs of rotations that are correlated at a time */
+    size_t half, pixels;       /* elements of a work half plane (complex) and of a map (work²) */
+    int term_grid, term_batch; /* side of the transforms that compute terms, px; templates at a time */
     cudaStream_t stream, copies;
     cudaEvent_t event;
     cufftHandle forward, inverse, term_inverse, batch_inverse; /* 0: none */
     void *cufft_work;
 
-    float *micrograph; /* [ny][nx], where the caller has none on the device */
+    float *micrograph; /* [ny][nx], used if the caller's micrograph is not on the device */
     void *scratch;     /* shared by the steps, one after another */
     double *parts;     /* partial sums */
     search_scale *scale;
     double *power;                            /* [SEARCH_RINGS] */
-    float2 *image, *square, *mask, *prepared; /* work half planes */
-    float *ctf;                               /* work half plane */
+    float2 *image, *square, *mask, *prepared; /* half planes [work][work/2 + 1] */
+    float *ctf;                               /* [work][work/2 + 1] */
     float *statistics;                        /* [3][work²]: mu, sigma, low-passed image */
     float *circle;                            /* [term_grid²] */
-    double *terms, *plain_terms;              /* [count][2] with and without CTF */
+    double *terms, *plain_terms;              /* [count][2] mean and power of templates, with and without CTF */
     search_templates templates;
     float2 *padded_ft;
     double2 *turns;
@@ -63,13 +64,13 @@ struct search_cuda {
     unsigned long long *best; /* [work²]: see search_pack */
     float *score;
     uint16_t *best_template, *best_rotation;
-    float *scores; /* [count][work²] where wanted */
+    float *scores; /* scores, rotations: [count][work²]; NULL unless o.per_template */
     uint16_t *rotations;
     search_whiten *whiten; /* NULL: the micrograph is searched as it is */
     search_fused *fused;   /* NULL: cuFFT does the correlations */
     /* Page-locked, of the host. */
     search_numbers *numbers;
-    double *host_terms; /* [count][2]; after search_plan_create without CTF */
+    double *host_terms; /* [count][2] terms of the last run; after search_plan_create, the terms without CTF */
     /* Plain host memory [work/2+1]; NULL unless the search is whitened. */
     float *weights; /* of the last run */
     double *template_power;
@@ -92,19 +93,21 @@ const float *search_whiten_weights(const search_whiten *w);
 /* search_templates_cuda.cu */
 enum status search_templates_create(search_cuda *s, bool transposed, err *err);
 enum status search_terms_create(search_cuda *s, err *err);
+/* Computes terms[count][2], mean and power of the templates in the circle. ctf NULL: no CTF. */
 enum status search_terms_run(search_cuda *s, const float *ctf, double *terms, err *err);
 
-/* search_correlate_cuda.cu */
+/* search_correlate_cuda.cu. Correlates template t in all rotations into s->best, and turns s->best into scores. */
 enum status search_correlate_run(search_cuda *s, int t, err *err);
 enum status search_score_run(search_cuda *s, int t, err *err);
 
-/* search_fused_cuda.cu. *ret_fused: NULL if the fused transforms do not have this size. */
+/* search_fused_cuda.cu. *ret_fused is NULL if there are no fused transforms of this size. search_fused_run does what
+ * search_correlate_run does. */
 enum status search_fused_create(const search_cuda *s, search_fused **ret_fused, err *err);
 void search_fused_destroy(search_fused **fused);
 enum status search_fused_run(search_cuda *s, int t, err *err);
 
 #ifdef __CUDACC__
-/* Returns the sum in lane 0. */
+/* Returns the sum over a warp in lane 0; other lanes get partial sums. */
 static __device__ inline double search_warp_sum(double value) {
     for (int step = 16; step > 0; step /= 2)
         value += __shfl_down_sync(0xffffffffu, value, step);

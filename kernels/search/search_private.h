@@ -10,10 +10,10 @@
 extern "C" {
 #endif
 
-/* How a CUDA device correlates. {0} chooses what is fastest; anything else is for tests and benchmarks. */
+/* Chooses how a CUDA device correlates. {0} is the fastest way; other values are for tests and benchmarks. */
 struct search_tuning {
-    bool cufft; /* through cuFFT even for sizes that the fused transforms have */
-    int pairs;  /* of rotations at a time; 0: as many as is fast */
+    bool cufft; /* use cuFFT even for sizes that have fused transforms */
+    int pairs;  /* pairs of rotations that are correlated at a time; 0: the fastest number */
 };
 
 /* The work of one kind of device on its own state. */
@@ -35,9 +35,10 @@ void *search_state(struct search *search);
 
 enum { SEARCH_RINGS = 64, SEARCH_RING_WIDTH = 4, SEARCH_RING_COEFFICIENTS = 100 };
 
-/* Rings of the micrograph's full transform whose power is compared to find `noise`: of equal width over 0 ≤ |k| < end,
- * where ring = int(|k| · rings / end); both signs of ky, kx ≥ 0. The variance of white noise is the least mean power
- * among the rings that hold at least SEARCH_RING_COEFFICIENTS coefficients, over size²; transforms without a factor. */
+/* Return `end` and the number of the rings whose power gives `noise`. The rings lie in the half plane kx ≥ 0 of the
+ * micrograph's full, unscaled transform, with equal widths over 0 ≤ |k| < end: ring = int(|k| · rings / end). The
+ * variance of white noise is the least mean power / size² among the rings that hold at least SEARCH_RING_COEFFICIENTS
+ * coefficients. */
 static inline int search_rings_end(const struct search_options *options) {
     return options->work < options->size / 2 ? options->work : options->size / 2;
 }
@@ -45,15 +46,17 @@ static inline int search_rings(const struct search_options *options) {
     int rings = search_rings_end(options) / SEARCH_RING_WIDTH;
     return rings < SEARCH_RINGS ? rings : SEARCH_RINGS;
 }
-/* Returns √(variance / pixels in the circle), from the rings' sums of power and counts. */
+/* Returns `noise` of struct search_maps, √(variance / pixels in the circle). power[rings], count[rings]: sums of |F|²
+ * and numbers of coefficients. */
 float search_noise(const struct search_options *options, int rings, const double *power, const double *count);
 
-/* memory_limit: bytes for rotated transforms; 0: none are kept. */
+/* Returns the options of the templates' transforms. memory_limit: bytes for rotated transforms; 0: none are kept. */
 struct template_spectra_options search_spectra_options(const struct search_options *options, size_t memory_limit);
-/* The part of the maps that is micrograph, and the particle's circle. */
+/* Returns the options of whitening: the part of the maps that shows the micrograph, and the particle's diameter. */
 struct whiten_options search_whiten_options(const struct search_options *options);
 
-/* Merges template t into the best maps; the first (0) replaces them. Of equal scores the earlier template stays. */
+/* Merges the map of template t into score, best_template and best_rotation of `maps`. t = 0 overwrites the maps. Of
+ * equal scores the earlier template stays. */
 void search_keep_best(const float *score, const uint16_t *rotation, int t, struct search_maps *maps);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* A search on a CUDA device, between the C that prepares it once (search_setup_cuda.c) and the CUDA C++ that runs it
- * (search_plan_cuda.cu). The meaning of numbers and arrays is that of kernels/search/search.h. */
+/* Connects the C file that prepares a search on a CUDA device once (search_setup_cuda.c) with the CUDA C++ file that
+ * runs the search (search_plan_cuda.cu). kernels/search/search.h explains numbers and arrays. */
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_SETUP_CUDA_H
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_SETUP_CUDA_H
 
@@ -9,17 +9,18 @@
 extern "C" {
 #endif
 
-/* The setup that the host computes once for all micrographs, besides the options. Its arrays are needed by
- * search_plan_create only. */
+/* Values that the host computes once for all micrographs. Only search_plan_create reads the arrays; the caller may free
+ * them afterwards. */
 struct search_setup {
     struct search_tuning tuning;
-    int circle, background;                /* pixels of the box inside and outside the circle */
-    double ring_count[SEARCH_RINGS];       /* coefficients in each ring of the noise spectrum */
-    struct template_grid templates;        /* padded template transforms */
-    struct whiten_options whiten;          /* used where tile > 0 */
-    int tile;                              /* px of a side (kernels/whiten); 0: no whitening */
-    const int *ring_members, *ring_starts; /* the coefficients of a tile's half plane ring by ring; where rings begin */
-    const double *template_power;          /* [work/2 + 1] of the templates (kernels/whiten); NULL: no whitening */
+    int circle, background;          /* pixels of the box inside and outside the circle */
+    double ring_count[SEARCH_RINGS]; /* coefficients in each ring of the noise spectrum */
+    struct template_grid templates;  /* padded template transforms */
+    struct whiten_options whiten;    /* used if tile > 0 */
+    int tile;                        /* px of a side (kernels/whiten); 0: no whitening */
+    const int *ring_members,
+        *ring_starts;             /* coefficients of a tile's half plane, ring by ring; first member of a ring */
+    const double *template_power; /* [work/2 + 1] of the templates (kernels/whiten); NULL: no whitening */
 };
 
 /* A search in the memory of a CUDA device. */

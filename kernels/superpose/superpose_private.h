@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Å from the origin that a coordinate may have: sums of squares stay far inside single precision. */
+/* Largest magnitude of a coordinate, Å: sums of squares stay far below the limit of single precision. */
 #define SUPERPOSE_FARTHEST 1e7f
 
 /* Returns the largest weight. All weights are divided by it, since RMSDs do not depend on their scale.
@@ -17,8 +17,8 @@ enum status superpose_most_weight(const float *weights, int atoms, float *ret_mo
 /* Returns STATUS_BAD_ARGUMENT with a message that names the structure (from 1) and the atom `at` (from 0). */
 enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at, struct err *err);
 
-/* How a CUDA device computes products. SUPERPOSE_BEST: as is best on the device; the others are for tests and
- * benchmarks. */
+/* The precision of products on a CUDA device. SUPERPOSE_BEST: the one that suits the device; the others are for tests
+ * and benchmarks. */
 enum superpose_product { SUPERPOSE_BEST, SUPERPOSE_DOUBLE, SUPERPOSE_SINGLE };
 
 /* The work of one kind of device on its own state; arguments as in superpose.h. */
@@ -46,8 +46,9 @@ void *superpose_state(struct superpose *superpose);
 struct superpose_device;
 struct superpose_device *superpose_cuda_device(void *state);
 
-/* Lists that grow: _begin starts lists for count structures; _room makes room for `entries` in all. STATUS_NO_MEMORY
- * beyond limit bytes. */
+/* superpose_neighbours_begin starts empty lists for `count` structures. superpose_neighbours_room enlarges the lists to
+ * `entries` entries in all; STATUS_NO_MEMORY if the lists would exceed `limit` bytes (0: no limit). cutoff: for the
+ * message. */
 enum status superpose_neighbours_begin(struct superpose_neighbours *neighbours, int count, struct err *err);
 enum status superpose_neighbours_room(struct superpose_neighbours *neighbours, size_t entries, float cutoff,
                                       size_t limit, struct err *err);

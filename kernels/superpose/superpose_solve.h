@@ -1,5 +1,5 @@
-/* λ of one pair from its 3 × 3 matrix R (kernels/superpose/superpose.h), in double: what the tiles of both devices
- * share.
+/* Computes λ of one pair from its 3 × 3 matrix R (kernels/superpose/superpose.h) in double, for the tiles of the CPU
+ * and of CUDA devices.
  *
  * With t = |R|² (Frobenius), e = the sum of squares of R's 2 × 2 minors and d = det R, λ is the largest root of
  * λ⁴ − 2 t λ² − 8 d λ + t² − 4 e, whose four roots s1 + s2 + s3 (with two signs changed at a time, d < 0: with one) are
@@ -22,17 +22,17 @@
 #define SUPERPOSE_UNROLL
 #endif
 
-/* Below this derivative, in units of |R|, the polynomial has lost a part of λ that shows: its coefficients, good to
- * 1e-15, give λ to 1e-15 / derivative. */
+/* The least derivative (in units of |R|) at which Newton's λ is accurate enough. The coefficients are good to 1e-15, so
+ * λ is good to 1e-15 / derivative. */
 #define SUPERPOSE_STEEP 1e-4
 /* |R|² below which R counts as 0, Å⁴. */
 #define SUPERPOSE_NOTHING 1e-30
-/* Sums of products in single precision are done again below this RMSD over Rg² (1/Å). */
+/* Pairs below this RMSD / Rg² (1/Å), summed in single precision, are computed again in double. */
 #define SUPERPOSE_AGAIN 4e-4
 
 enum { SUPERPOSE_SWEEPS = 6, SUPERPOSE_STEPS = 40 };
 
-/* One rotation of cyclic Jacobi that makes a[p][q] 0. turned: accumulates the rotations; may be NULL. */
+/* Does one rotation of cyclic Jacobi, which makes a[p][q] 0. turned: accumulates the rotations; may be NULL. */
 SUPERPOSE_INLINE void superpose_turn(double a[4][4], double (*turned)[4], int p, int q) {
     double off = a[p][q];
     /* Too small to matter beside the diagonal. */
@@ -58,7 +58,7 @@ SUPERPOSE_INLINE void superpose_turn(double a[4][4], double (*turned)[4], int p,
     }
 }
 
-/* The symmetric matrix whose largest eigenvalue is λ (Coutsias, Seok & Dill 2004, equation 10). */
+/* Fills the symmetric matrix whose largest eigenvalue is λ (Coutsias, Seok & Dill 2004, equation 10). */
 SUPERPOSE_INLINE void superpose_quaternion_matrix(const double *r, double a[4][4]) {
     a[0][0] = r[0] + r[4] + r[8];
     a[1][1] = r[0] - r[4] - r[8];
@@ -97,7 +97,7 @@ SUPERPOSE_INLINE double superpose_jacobi(const double *r, double *vector) {
     return most;
 }
 
-/* t, d and e (above). */
+/* The coefficients t, d and e of the polynomial above. */
 struct superpose_polynomial {
     double t, d, e;
 };
@@ -139,9 +139,9 @@ SUPERPOSE_INLINE double superpose_qcp(const double *r, double bound, int *ret_st
     return x * unit;
 }
 
-/* s1 + s2 ± s3: R's columns are turned in pairs until they stand at right angles (one-sided Jacobi); their lengths are
- * the singular values. The turns leave det R as it is. columns, turns: [9] where not NULL, as
- * kernels/superpose/pair_cpu.c needs them for the rotation. */
+/* Returns λ = s1 + s2 ± s3. Rotates R's columns in pairs until they are orthogonal (one-sided Jacobi); the lengths of
+ * the columns are then the singular values. The rotations do not change det R. columns, turns: receive the columns and
+ * the accumulated rotations, [9] each, for kernels/superpose/pair_cpu.c; or both NULL. */
 SUPERPOSE_INLINE double superpose_kabsch(const double *r, double *columns, double *turns) {
     double u[9], v[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
     for (int k = 0; k < 9; k++)
@@ -183,6 +183,7 @@ SUPERPOSE_INLINE double superpose_kabsch(const double *r, double *columns, doubl
     return det < 0 ? sum - 2 * least : sum;
 }
 
+/* Returns λ by a method. bound: (G_p + G_q) / 2. */
 SUPERPOSE_INLINE double superpose_lambda(enum superpose_method method, const double *r, double bound) {
     int steep = 0;
     if (method == SUPERPOSE_KABSCH) return superpose_kabsch(r, 0, 0);
@@ -190,6 +191,7 @@ SUPERPOSE_INLINE double superpose_lambda(enum superpose_method method, const dou
     return steep ? lambda : superpose_jacobi(r, 0);
 }
 
+/* Returns the RMSD in Å. norms: G_p + G_q; total: Σ w. */
 SUPERPOSE_INLINE double superpose_rmsd(double norms, double lambda, double total) {
     return sqrt(fmax(0.0, (norms - 2 * lambda) / total));
 }

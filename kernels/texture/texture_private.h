@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* A displacement, and its rounded length. Displacements of one length differ in length by less than 1; of two opposite
- * ones only the first in reading order is used. */
+/* A displacement, and its rounded length. Displacements of one rounded length differ in length by less than 1. Of two
+ * opposite displacements only the first in reading order is used. */
 struct texture_displacement {
     int dx, dy, length;
 };
@@ -24,8 +24,8 @@ struct texture_geometry {
     struct texture_displacement *displacements; /* by length */
     int first[TEXTURE_LENGTHS + 2]; /* displacements of length L are first[L] … first[L + 1] − 1; none has length 0 */
     int steps, positions;           /* positions of a row: 2 steps + 1 */
-    int *reach;     /* [positions]: of row y, x from steps − reach[y] to steps + reach[y]; columns alike */
-    int pixels;     /* evaluated */
+    int *reach;     /* [positions]: row y has pixels x = steps − reach[y] … steps + reach[y]; columns likewise */
+    int pixels;     /* number of evaluated pixels */
     int half, side; /* of the plane */
     struct texture_tables *tables;
 };

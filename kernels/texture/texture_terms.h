@@ -1,14 +1,14 @@
 /* Computes features from running sums, on the CPU and on CUDA devices.
  *
- * M pairs are counted once each; p is symmetric and sums to 1, so p(i, j) = u / 2M off the diagonal and 2u / 2M on it,
- * with u the number of pairs that have the levels i and j, one way round or the other. With T(n) = n ln n:
+ * M pairs are counted once each. p is symmetric and sums to 1, so p(i, j) = u / 2M off the diagonal and 2u / 2M on the
+ * diagonal, where u is the number of pairs that have the levels i and j in any order. With T(n) = n ln n:
  *
  *   2M HXY = 2M ln 2M − Σ_{i<j} 2 T(u) − Σ_{i=j} T(2u)    = 2 (T(M) + (M − equal) ln 2 − Σ T(u))
  *   M H(x+y) = T(M) − Σ T(pairs of a sum)                   M H(x−y) = T(M) − Σ T(pairs of a difference)
  *   2M HX = T(2M) − Σ T(pixels of a level, both of a pair)
  *
- * and everything else is a moment of i + j or of |i − j|: ij = ((i + j)² − (i − j)²) / 4. T is a table of int64 in
- * units of 2^−44, so sums are exact and return to 0, and an entropy that is 0 is 0: all its terms cancel. */
+ * All other features follow from moments of i + j and of |i − j|: ij = ((i + j)² − (i − j)²) / 4. T is a table of int64
+ * in units of 2^−44. Sums of T are exact, so the terms of an entropy that should be 0 cancel to exactly 0. */
 #ifndef ICESTREAM_KERNELS_TEXTURE_TEXTURE_TERMS_H
 #define ICESTREAM_KERNELS_TEXTURE_TEXTURE_TERMS_H
 
@@ -23,11 +23,11 @@
 #define TEXTURE_INLINE static inline
 #endif
 
-/* Units of n ln n and of 1 / (1 + d²). */
+/* Units of the tables of n ln n and of 1 / (1 + d²). */
 #define TEXTURE_LOG_UNIT 0x1p-44
 #define TEXTURE_CLOSENESS_UNIT 0x1p-40
 
-enum { TEXTURE_PAIRS = TEXTURE_WINDOW * (TEXTURE_WINDOW - 1) }; /* of a window, at most */
+enum { TEXTURE_PAIRS = TEXTURE_WINDOW * (TEXTURE_WINDOW - 1) }; /* most pairs of a window */
 
 struct texture_tables {
     int64_t log[2 * TEXTURE_PAIRS + 1];  /* T(n) */
@@ -37,34 +37,35 @@ struct texture_tables {
     uint64_t powers[2 * TEXTURE_LEVELS]; /* k + 2^32 k²: moments of a sum or a difference in one addition */
 };
 
-/* Running sums of a matrix. */
+/* Running sums of a matrix, from which all features follow. */
 struct texture_sums {
-    int64_t cells, sums, differences, marginals; /* Σ T */
-    int64_t closeness;                           /* over pairs */
-    uint64_t sum_powers, difference_powers;      /* over pairs, as in the table */
-    int64_t squares;                             /* Σ u² over cells, those of the diagonal twice */
-    int64_t equal;                               /* pairs with i = j */
+    int64_t cells, sums, differences, marginals; /* Σ T over cells (u), values of i + j, of |i − j|, and levels */
+    int64_t closeness;                           /* Σ 1 / (1 + (i − j)²) over pairs */
+    uint64_t sum_powers, difference_powers;      /* Σ powers[i + j], Σ powers[|i − j|] over pairs */
+    int64_t squares;                             /* Σ u² over cells; cells of the diagonal count twice */
+    int64_t equal;                               /* number of pairs with i = j */
 };
 
-/* Terms of the features, exact in double or rounded once. */
+/* Terms of the features, exact in double or rounded once. A factor in a comment: the term is this factor times the
+ * value that its name says. */
 enum texture_term {
     TERM_SQUARES,
     TERM_DIFFERENCE_SQUARES,
-    TERM_COVARIANCE, /* 4 M² times */
-    TERM_VARIANCE,   /* 4 M² times */
+    TERM_COVARIANCE, /* 4 M² */
+    TERM_VARIANCE,   /* 4 M² */
     TERM_CLOSENESS,
     TERM_SUM,
-    TERM_SUM_VARIANCE,        /* M² times */
-    TERM_DIFFERENCE_VARIANCE, /* M² times */
-    TERM_SUM_ENTROPY,         /* M times, in units of the table; so are those below */
+    TERM_SUM_VARIANCE,        /* M² */
+    TERM_DIFFERENCE_VARIANCE, /* M² */
+    TERM_SUM_ENTROPY,         /* M; entropies are in units of the table */
     TERM_DIFFERENCE_ENTROPY,
     TERM_ENTROPY,
-    TERM_MARGINAL_ENTROPY, /* 2M times */
-    TERM_INFORMATION,      /* 2 HX − HXY */
+    TERM_MARGINAL_ENTROPY, /* 2M */
+    TERM_INFORMATION,      /* M; 2 HX − HXY */
     TEXTURE_TERMS
 };
 
-/* to[k · stride] is term k. */
+/* Computes the terms: term k goes to to[k · stride]. pairs: M. */
 TEXTURE_INLINE void texture_terms(const struct texture_sums *s, const struct texture_tables *t, int pairs, double *to,
                                   int stride) {
     int64_t m = pairs;
@@ -87,8 +88,8 @@ TEXTURE_INLINE void texture_terms(const struct texture_sums *s, const struct tex
     to[TERM_INFORMATION * stride] = (double)(marginal - entropy);
 }
 
-/* 1 − exp(−x) for 0 ≤ x ≤ 2 ln 64, to 3e-14, in operations that the compiler can do on vectors: exp(−x / 256) by its
- * series, squared eight times. */
+/* Returns 1 − exp(−x) for 0 ≤ x ≤ 2 ln 64, good to 3e-14, in operations that the compiler can vectorise: exp(−x / 256)
+ * by its series, squared eight times. */
 TEXTURE_INLINE double texture_one_minus_exp(double x) {
     double y = x * (-1.0 / 256);
     double e = 1 + y * (1 + y * (1.0 / 2 + y * (1.0 / 6 + y * (1.0 / 24 + y * (1.0 / 120 + y * (1.0 / 720))))));
@@ -103,7 +104,7 @@ TEXTURE_INLINE double texture_one_minus_exp(double x) {
     return 1 - e;
 }
 
-/* Feature k at to[k · to_stride], from terms as above. */
+/* Computes the features from terms at from[k · stride]: feature k goes to to[k · to_stride]. pairs: M. */
 TEXTURE_INLINE void texture_features_of(const double *from, int stride, int pairs, float *to, int to_stride) {
     double over = 1.0 / pairs, log_over = TEXTURE_LOG_UNIT * over;
     double variance = from[TERM_VARIANCE * stride], marginal = from[TERM_MARGINAL_ENTROPY * stride];

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Weights stand at f = k / TOMOGRAPHY_STEPS and are interpolated linearly between, which errs by less than 3e-7. */
+/* Weights are tabulated at f = k / TOMOGRAPHY_STEPS. Linear interpolation in the table errs by less than 3e-7. */
 #define TOMOGRAPHY_STEPS 512
 /* Rays and voxels with a smaller sum of weights have R or C = 0; sums below 1 count as 1. Otherwise 1 / sum would blow
  * up noise where a ray cuts a corner of the slice, or only the last column of an image meets a voxel. */
@@ -26,8 +26,10 @@ struct tomography_setup {
     double *offsets;         /* [tilts] shift + (nx − 1)/2 */
     /* [STEPS + 1][8]: q0 of rays floor(u) − 1 .. floor(u) + 2, then q1 of the same rays. */
     float *weights;
-    int halo;          /* rows that a row's neighbours reach: 1 for blobs, else 0 (q1 is 0) */
-    double stencil[4]; /* of volume = Σ c b: by the number of coordinates in which the neighbour differs; {1} if none */
+    int halo; /* rows beside a row that its rays also meet: 1 for blobs, else 0 (q1 is 0) */
+    /* b of volume = Σ c b, by the number of coordinates in which a neighbour differs; {1} for other bases than
+     * blobs. */
+    double stencil[4];
     /* Pairs ±θ: tilt t reads row pair[t] of `pairs`, mirrored where mirror[t]. */
     int *pair;             /* [tilts] */
     unsigned char *mirror; /* [tilts] */
@@ -54,8 +56,9 @@ static inline double tomography_position(const struct tomography_setup *s, int t
     return (x - 0.5 * (s->nx - 1)) * s->cosines[t] + (z - 0.5 * (s->nz - 1)) * s->sines[t] + s->offsets[t];
 }
 
-/* ret_sums0, 1 [tilts][nx]: Σ over (x, z) of q0 and q1 at each ray; Σ_h w_ih is sums0 + sums1 × rows y ± 1 that exist.
- * ret_columns0, 1 [nz][nx]: Σ over tilts and rays inside the image. Any of them NULL: not wanted. */
+/* Sums weights. ret_sums0, ret_sums1 [tilts][nx]: Σ over (x, z) of q0 and of q1 at each ray. The sum Σ_h w_ih of a ray
+ * is sums0 + n sums1, where n is the number of rows y ± 1 that exist. ret_columns0, ret_columns1 [nz][nx]: Σ over tilts
+ * and rays inside the image, for each voxel. NULL: not wanted. */
 void tomography_sums(const struct tomography_setup *setup, double *ret_sums0, double *ret_sums1, double *ret_columns0,
                      double *ret_columns1);
 

@@ -1,5 +1,6 @@
-/* Compares a batch of particles with all classes (kernels/alignment) and sums what the next averages are made from.
- * Begin a batch, run its particles, one half after the other, and end the batch. */
+/* Compares a batch of particles with all classes (kernels/alignment) and adds the particles to the sums of the next
+ * averages. Calls for a batch: estep_begin, estep_run for all particles of one half, estep_run for all particles of the
+ * other half, estep_end. */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 #define ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 
@@ -11,7 +12,7 @@ struct estep_options {
     double psi_step;                  /* ° */
     double offset_range, offset_step; /* px */
     struct device device;
-    double memory; /* bytes for comparing, of the device or of the host; 0: as kernels/alignment finds */
+    double memory; /* bytes for the comparison, of the device or of the host; 0: kernels/alignment decides */
     int threads;
 };
 
@@ -20,36 +21,38 @@ enum status estep_create(const struct estep_options *options, const struct model
                          struct err *err);
 void estep_destroy(struct estep **estep);
 
-/* Returns the half that a particle belongs to: 0 or 1. */
+/* Returns the half (0 or 1) of a particle. particle: index into the dataset. */
 static inline int estep_half(size_t particle) {
     return (int)(particle & 1);
 }
 
-/* Returns how many bytes of a device's memory images may occupy: a quarter of what the sums and references of all
- * classes, at their largest size, leave free. */
+/* Returns how many bytes particle images may occupy in a device's memory. That is a quarter of the bytes that remain of
+ * `memory` after the sums and references of all classes at their largest size. */
 size_t estep_image_bytes(double memory, const struct model *model);
-/* Call before a batch that starts from empty sums. Moves the averages to the device that compares particles, if they
- * fit; they stay there. */
+/* Moves the averages for good to the device that compares particles. The averages stay in host memory if they do not
+ * fit, or on the CPU. Call it before a batch that starts from empty sums. */
 enum status estep_place(struct estep *estep, struct model *model, struct err *err);
 
-/* Begins a batch and drops one that was not ended. The model must not change until estep_end. jitter (-0.5 .. 0.5)
- * moves the grids of angles and shifts by that part of a step. */
+/* Begins a batch. Drops a batch that was not ended. The model must not change until estep_end. jitter: part of a step
+ * (−0.5 .. 0.5) by which the grids of angles and shifts are moved. */
 enum status estep_begin(struct estep *estep, const struct model *model, double jitter, struct err *err);
 
 struct estep_result {
-    double changed; /* number of particles that changed class */
-    double probability_sum;
+    double changed;         /* number of particles that changed class */
+    double probability_sum; /* over particles: probability of the likeliest pose, or of the empty class if chosen */
 };
 
-/* Compares the next particles of which[count], count >= 1: as many as fit one batch, all from the half of the first.
- * Updates them and adds them to the model's sums. */
+/* Compares the first particles of which[count] (indices into the dataset), count ≥ 1: all of one half, and as many as
+ * fit the memory. Updates these particles, adds them to the model's sums and adds to *result. *ret_done: how many
+ * particles were compared; call again with the others. */
 enum status estep_run(struct estep *estep, struct model *model, struct dataset *dataset, const size_t *which,
                       size_t count, struct estep_result *result, size_t *ret_done, struct err *err);
-/* Call after estep_run has failed. Returns how many particles before these must be added again, because the sums of
- * their half were reset. 0: none of these was added, for example because an image could not be read. */
+/* Call after estep_run has failed. Returns how many particles of earlier calls must be added again, because the failure
+ * reset the sums and the result of their half. 0: no sums were reset, for example if an image could not be read. */
 size_t estep_lost(struct estep *estep);
+/* Ends the batch: completes the sums of its last half. */
 enum status estep_end(struct estep *estep, struct model *model, struct err *err);
-/* Seconds for which the device has worked so far; 0 for the CPU. */
+/* Returns how many seconds the device has worked so far; 0 for the CPU. */
 enum status estep_device_seconds(struct estep *estep, double *ret_seconds, struct err *err);
 
 #endif

@@ -27,14 +27,14 @@ struct crystal_scorer_options {
 /* The surroundings of a scorer. */
 struct crystal_scorer_place {
     const char *folder; /* of results */
-    bool in_pipeline;   /* else on files alone */
+    bool in_pipeline;   /* false: the program runs on files alone */
     int threads;        /* for training; at least 1 */
 };
 
 struct crystal_scorer {
     const struct crystal_scorer_options *options;
-    struct features_options features; /* the model's, or as set */
-    bool with_texture;                /* texture is needed, or is to be kept */
+    struct features_options features; /* of the model, or as the user set them for training */
+    bool with_texture;                /* texture is computed: the features need it, or files keep it */
     bool has_centre;
     int centre[2]; /* px, if has_centre */
     struct model model;
@@ -50,7 +50,7 @@ void crystal_scorer_clear(struct crystal_scorer *s);
 /* Returns the drop's centre that the user set for all images, or NULL. */
 const int *crystal_scorer_centre(const struct crystal_scorer *s);
 
-/* Finds the label of an image file. Without training *ret_label is NULL. STATUS_REJECTED: it has none. */
+/* Finds the label of an image file. Without training *ret_label is NULL. STATUS_REJECTED: the file has no label. */
 enum status crystal_scorer_label(const struct crystal_scorer *s, const char *path, const struct label **ret_label,
                                  struct err *err);
 /* Scores the features of an image with the model. ret_score->image borrows `image`. */

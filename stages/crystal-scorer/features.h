@@ -1,5 +1,5 @@
-/* Computes the features of an image for the forest: those of kernels/drop_features and kernels/texture, in the circle
- * around the drop's centre. */
+/* Computes the features that the forest reads from an image: features of kernels/drop_features and kernels/texture in
+ * the circle around the drop's centre. */
 #ifndef ICESTREAM_STAGES_CRYSTAL_SCORER_FEATURES_H
 #define ICESTREAM_STAGES_CRYSTAL_SCORER_FEATURES_H
 
@@ -11,15 +11,16 @@
 #include "kernels/texture/texture.h"
 
 enum {
-    /* Version of the features. Models and kept features of another version are refused. Any change of the set, or of
-     * the meaning of a number, here or in the kernels, needs a new version. */
+    /* Version of the features. Models and kept features of another version are refused. Raise it if a feature is added,
+     * removed or computed differently, here or in the kernels. */
     FEATURES_VERSION = 1,
-    FEATURES_DIAMETER = 4096, /* px, largest diameter and stride; with texture TEXTURE_DIAMETER */
+    FEATURES_DIAMETER = 4096, /* px, largest diameter and stride; with texture the largest is TEXTURE_DIAMETER */
     FEATURES_TEXTURE = TEXTURE_QUANTISATIONS * TEXTURE_LENGTHS * TEXTURE_FEATURES * TEXTURE_AGGREGATES,
     FEATURES_MOST = DROP_FEATURES_COUNT + FEATURES_TEXTURE
 };
 
-/* Statistics: only mean, deviation, histogram and the like; simple: all of kernels/drop_features; all: texture too. */
+/* Statistics: mean, deviation, histogram and the like (the features before DROP_FEATURES_GRADIENT). Simple: all
+ * features of kernels/drop_features. All: simple features and texture. */
 enum features_groups { FEATURES_ALL, FEATURES_SIMPLE, FEATURES_STATISTICS };
 #define FEATURES_GROUPS_CHOICES "all|simple|statistics"
 
@@ -28,38 +29,41 @@ struct features_options {
     int diameter, window, stride; /* px */
 };
 
+/* Returns the number of features in groups. */
 int features_count(enum features_groups groups);
 const char *features_groups_name(enum features_groups groups); /* "all", "simple" or "statistics" */
-/* Computes how likely a forest should try each feature, [features_count]: each group (statistics, grey-level changes,
- * lines, strips, topology, texture) has the same weight, whatever its number of features; texture has 2,925 of
- * 3,150. */
+/* Computes the relative probability with which a forest tries each feature: ret_weights[features_count]. The weights of
+ * each group (statistics, grey-level changes, lines, strips, topology, texture) sum to 1. With equal weights texture
+ * would dominate: it has 2,925 of 3,150 features. */
 void features_weights(enum features_groups groups, float *ret_weights);
 
-/* The features of one image; buffers are kept from image to image. Used by one thread at a time. On a CUDA device each
- * has its own memory for texture: 0.4 GiB at a diameter of 200 px, 4 GiB at 1,024. */
+/* The features of one image, with buffers that are kept from image to image. Only one thread at a time may use a struct
+ * features. On a CUDA device each struct features takes memory for texture: 0.4 GiB at a diameter of 200 px, 4 GiB at
+ * 1,024 px. */
 struct features {
     struct features_options options;
-    bool with_texture; /* the groups need texture, or it is to be kept */
+    bool with_texture; /* texture is computed: options.groups needs it, or the caller keeps it in a file */
     struct drop_find *find;
     struct drop_features *simple;
     struct texture *texture;
     struct image image;
     struct texture_features of_texture;
-    float vector[FEATURES_MOST]; /* simple features first */
-    int centre[2];
-    bool fills; /* no edge of a drop is visible: the image lies within the drop, and its centre is used */
+    float vector[FEATURES_MOST]; /* simple features, then texture */
+    int centre[2];               /* x, y of the drop, px from 0 */
+    bool fills; /* no edge of a drop is visible: the image lies within the drop, and `centre` is the image's centre */
 };
 
 enum status features_create(const struct features_options *options, bool with_texture, int threads,
                             const struct device *device, struct features **ret_features, struct err *err);
 void features_destroy(struct features **features);
 
-/* Reads the image, finds the drop (centre NULL) or takes the centre as it is, and computes the simple features. If the
- * circle of a found drop would leave the image, its centre is moved inwards as far as needed; a given centre is not
- * moved. STATUS_NOT_FOUND: no drop; STATUS_BAD_FORMAT: no image, or one smaller than the circle. */
+/* Reads the image and computes the simple features around `centre` (x, y in px). centre NULL: finds the drop, and moves
+ * the drop's centre inwards as far as the circle would leave the image. STATUS_NOT_FOUND: no drop was found.
+ * STATUS_BAD_FORMAT: the file is no image, or the image is smaller than the circle. */
 enum status features_load(struct features *features, const char *path, const int centre[2], struct err *err);
-/* Starts the texture: a device queues it, and features_finish waits for it. */
+/* Starts to compute texture. A device queues the work. Does nothing without texture, like features_finish. */
 enum status features_start(struct features *features, struct err *err);
+/* Waits for the texture and puts it into `vector`. */
 enum status features_finish(struct features *features, struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* A random forest (Breiman 2001) through XGBoost's C API: one round of boosting in which no tree builds on
- * another; each tree uses a part of the examples, and each split a part of the features, so that the mean of the trees
- * is the answer. Each class has trees against the rest; class probabilities are the softmax of their means. A forest
- * consists of FOREST_PARTS boosters of as many trees each, with seeds of their own, so that parts can be grown at once:
- * the mean over all trees is the mean of the parts'.
+/* Grows and evaluates a random forest (Breiman 2001) with XGBoost's C API, as one round of boosting in which no tree
+ * depends on another tree. Each tree uses a random part of the examples, and each split a random part of the features.
+ * Each class has trees that separate the class from all others. The probabilities of classes are the softmax of the
+ * mean outputs of their trees. A forest consists of FOREST_PARTS boosters with equally many trees and different seeds,
+ * so that several threads can grow parts at once; the output is the mean over the parts.
  *
  * The same examples, options and seed give the same forest, whatever the number of threads. In a build without XGBoost
  * everything here returns STATUS_UNSUPPORTED. */
@@ -19,13 +19,13 @@ enum { FOREST_PARTS = 10 };
 struct forest_options {
     int classes, features;
     int trees;        /* of each class; 500; rounded up to a multiple of FOREST_PARTS */
-    double subsample; /* part of the examples for a tree; 0.63, as a draw with replacement holds */
+    double subsample; /* part of the examples for a tree; 0.63 is the part that a draw with replacement contains */
     int seed, threads;
-    const float *weights; /* [features]: how likely a split may use each; NULL: all alike */
+    const float *weights; /* [features]: relative probability that a split tries a feature; NULL: equal */
 };
 
 bool forest_available(void);
-const char *forest_version(void); /* of XGBoost; "" */
+const char *forest_version(void); /* of XGBoost; "": built without XGBoost */
 
 struct forest;
 enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err);
@@ -33,8 +33,8 @@ enum status forest_create(const struct forest_options *options, struct forest **
  * may be grown by different threads at once. */
 enum status forest_grow(struct forest *forest, int part, const float *rows, const int *classes, size_t count,
                         struct err *err);
-/* Once all parts are grown, or the forest is loaded. row: [features]; ret_probabilities: [classes], which sum to 1. One
- * thread at a time. */
+/* Computes ret_probabilities[classes], which sum to 1, from row[features]. Call it when all parts are grown, or the
+ * forest is loaded. One thread at a time. */
 enum status forest_predict(struct forest *forest, const float *row, float *ret_probabilities, struct err *err);
 void forest_destroy(struct forest **forest);
 

@@ -8,12 +8,14 @@
 /* Writes features.json. centre: set for all images; NULL: found in each image. */
 enum status kept_begin(const char *folder, const struct features_options *options, const int centre[2],
                        struct err *err);
-/* STATUS_BAD_ARGUMENT: the features in the folder have other settings, another centre or another version. */
+/* Compares features.json with the present settings. STATUS_BAD_ARGUMENT: the kept features have other settings, another
+ * centre or another version. */
 enum status kept_check(const char *folder, const struct features_options *options, const int centre[2],
                        struct err *err);
-/* texture, simple: paths. */
+/* Writes the features of one image. texture, simple: paths of the two files. */
 enum status kept_write(const char *texture, const char *simple, const struct features *features, struct err *err);
-/* Replaces features_load, _start and _finish. id: the item's. Reads texture if features->with_texture. */
+/* Reads kept features instead of features_load, features_start and features_finish. id: of the item. Reads texture only
+ * if features->with_texture. */
 enum status kept_read(const char *folder, const char *id, struct features *features, struct err *err);
 
 #endif

@@ -22,12 +22,12 @@ struct model {
     bool has_series;
     char pattern[SERIES_PATTERN_SIZE];
     struct series_model series;
-    char xgboost[32]; /* version that wrote the forest; as in the file, if the model was read */
+    char xgboost[32]; /* version of XGBoost that wrote the forest */
     char hash[17];    /* identifies the model */
     struct forest *forest;
 };
 
-/* The beginning of the file. */
+/* The first line of the file. */
 #define MODEL_MAGIC "icestream crystal-scorer model "
 #define MODEL_VERSION 2
 #define MODEL_TEXT_OF(number) #number
@@ -35,13 +35,13 @@ struct model {
 #define MODEL_BEGINS MODEL_MAGIC MODEL_TEXT(MODEL_VERSION) "\n"
 
 enum status model_write(const struct model *model, const char *path, struct err *err);
-/* STATUS_BAD_FORMAT: no model, or a broken one; STATUS_UNSUPPORTED: another version. */
+/* Reads a model. STATUS_BAD_FORMAT: the file is no model, or was changed. STATUS_UNSUPPORTED: another version. */
 enum status model_read(const char *path, int threads, struct model *ret_model, struct err *err);
 /* Reads everything but the forest. ret_forest: where the forest begins in bytes[length]. */
 enum status model_parse(const char *path, const char *bytes, size_t length, struct model *ret_model,
                         const char **ret_forest, size_t *ret_forest_length, struct err *err);
-/* Writes into folder/model.txt which model scores here; path: its file. STATUS_BAD_ARGUMENT: another model has scored
- * here. */
+/* Records in folder/model.txt which model scores into this folder. path: of the model's file. STATUS_BAD_ARGUMENT: the
+ * folder has scores of another model. */
 enum status model_hold(const struct model *model, const char *path, const char *folder, struct err *err);
 void model_clear(struct model *model);
 

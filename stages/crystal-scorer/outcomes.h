@@ -25,7 +25,7 @@ enum outcome {
 
 const char *outcome_name(enum outcome outcome); /* "precip & crystal" */
 bool outcome_has_crystal(enum outcome outcome);
-/* Ignores case; blanks, _ and - are equivalent. Returns false if there is no such outcome. */
+/* Finds an outcome by name. Ignores case; blanks, _ and - are equivalent. Returns false if there is no such outcome. */
 bool outcome_parse(const char *text, enum outcome *ret_outcome);
 /* Returns the outcome that was probably meant, or NULL. */
 const char *outcome_nearest(const char *text);

@@ -5,12 +5,12 @@
 #include "stages/crystal-scorer/model.h"
 
 struct score {
-    char *image, *id; /* path as the item has it; the item's id */
+    char *image, *id; /* path as in the item; id of the item */
     enum outcome outcome;
     float probability[OUTCOMES]; /* by outcome; 0 for outcomes that the model does not know */
     bool in_series;
     struct series_name *series; /* if in_series */
-    float smoothed[OUTCOMES];
+    float smoothed[OUTCOMES];   /* probability by outcome after scores_smooth, if in_series */
 };
 
 struct scores {
@@ -18,13 +18,13 @@ struct scores {
     size_t count, capacity;
 };
 
-/* Sets the likeliest of the model's classes, and the probabilities by outcome. */
+/* Sets outcome (the likeliest class) and probability. of_class[classes]: the forest's probabilities. */
 void score_set(struct score *score, const struct model *model, const float *of_class);
 double score_crystal(const float probability[OUTCOMES]); /* probability of any crystal */
 
 /* Writes one row: image, outcome and a column for each outcome. */
 enum status score_write(const struct score *score, const char *path, struct err *err);
-/* Reads such a file and adds its row. */
+/* Reads a file that score_write has written, and adds its row. */
 enum status scores_add(struct scores *scores, const char *path, const char *id, struct err *err);
 void scores_clear(struct scores *scores);
 

@@ -22,9 +22,9 @@ struct series_name {
     char drop[SERIES_NAME_SIZE], time[SERIES_NAME_SIZE];
 };
 
-/* STATUS_BAD_ARGUMENT: {drop} or {time} is missing or occurs twice, or nothing separates them. */
+/* Checks a pattern. STATUS_BAD_ARGUMENT: {drop} or {time} is missing or occurs twice, or nothing separates them. */
 enum status series_check(const char *pattern, struct err *err);
-/* Returns false if the name does not match; the image is then a drop of its own. */
+/* Matches an id with a pattern. Returns false if the id does not match; the image is then a drop of its own. */
 bool series_parse(const char *pattern, const char *id, struct series_name *ret_name);
 /* Returns a value below, at or above 0: compares by drop, then by time. */
 int series_compare(const struct series_name *a, const struct series_name *b);

@@ -32,8 +32,8 @@ struct pick_list {
     struct pick *items;
     size_t count, capacity;
     double threshold;    /* threshold used; infinite if nothing can be a particle */
-    double scale;        /* factor of the templates found with an automatic threshold; else 1 */
-    double masked;       /* part of the micrograph that is contaminated */
+    double scale;        /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
+    double masked;       /* contaminated part of the micrograph, 0 to 1 */
     const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; owned by the scratch; NULL: not computed */
 };
 void pick_list_destroy(struct pick_list *list);

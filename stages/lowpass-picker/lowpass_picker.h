@@ -28,7 +28,7 @@ struct lowpass_picker_options {
     double templates_pixel_size, diameter; /* Å */
     double lowpass;                        /* Å; 0: none */
     double angle_step;                     /* ° */
-    char *threshold, *max_stddev_noise;    /* a number, or auto */
+    char *threshold, *max_stddev_noise;    /* a number, or "auto" */
     double min_distance;                   /* Å */
     struct param_floats log_diameter;      /* Å; none, or least and greatest */
     bool invert, ctf, write_png, keep_maps, mask_contamination;
@@ -53,7 +53,7 @@ struct lowpass_picker_task {
 
 struct lowpass_picker;
 
-/* templates: used with PICKER_TEMPLATE only; not needed any more when the call returns. PICKER_LOG searches with round
+/* Creates a search. templates: used with PICKER_TEMPLATE only, and only during the call. PICKER_LOG searches with round
  * shapes (round_templates.h) instead. */
 enum status lowpass_picker_create(const struct lowpass_picker_task *task, const struct picker_templates *templates,
                                   struct lowpass_picker **ret_picker, struct err *err);

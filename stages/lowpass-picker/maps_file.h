@@ -1,6 +1,8 @@
-/* Keeps the maps of a search in files, so that picks can be chosen again with another threshold:
- *   MIC_maps.mrcs  stack of work × work floats: image, mean, deviation, then score and rotation of each template
- *   MIC_maps.json  what they mean: micrograph, sizes, particle, noise, terms of the templates */
+/* Keeps the maps of a search in two files, so that picks can be chosen again with another threshold:
+ *   MIC_maps.mrcs  stack of float maps, work × work: image, mu and sigma of struct search_maps, then scores and
+ *                  rotations of each template
+ *   MIC_maps.json  description of the maps: the micrograph's name, struct pick_geometry (without band), deviation,
+ *                  noise and terms */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_MAPS_FILE_H
 
@@ -10,10 +12,13 @@
 
 #define MAPS_SUFFIX "_maps.mrcs"
 
-/* Writes maps, which must include those of each template. path ends in MAPS_SUFFIX; `scratch` keeps its memory. */
+/* Writes both files. path: of the stack, ends in MAPS_SUFFIX. micrograph: name that the description records. `scratch`
+ * is reused from call to call. STATUS_BAD_ARGUMENT: the maps of each template are missing. */
 enum status maps_file_write(const char *path, const char *micrograph, const struct pick_maps *maps,
                             struct image *scratch, struct err *err);
-/* STATUS_BAD_ARGUMENT: the maps belong to another micrograph (compared by file name, since folders move). */
+/* Reads both files into `maps`. STATUS_NOT_FOUND: no maps were kept. STATUS_BAD_ARGUMENT: the maps belong to another
+ * micrograph; only file names are compared, since folders move. STATUS_BAD_FORMAT, STATUS_UNSUPPORTED: this version did
+ * not write the files. */
 enum status maps_file_read(const char *path, const char *micrograph, struct pick_maps *maps, struct image *scratch,
                            struct err *err);
 

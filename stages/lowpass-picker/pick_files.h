@@ -1,16 +1,17 @@
-/* STAR files of picks, as RELION names and reads them. */
+/* Writes STAR files of picks, with the columns that RELION reads. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PICK_FILES_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_PICK_FILES_H
 
 #include "common/status.h"
 #include "stages/lowpass-picker/choose.h"
 
-/* One loop in an unnamed block: rlnCoordinateX, rlnCoordinateY (px of the micrograph, from 0), rlnClassNumber,
- * rlnAutopickFigureOfMerit, rlnAnglePsi (°). */
+/* Writes the picks of one micrograph: one loop in an unnamed block with rlnCoordinateX, rlnCoordinateY (px of the
+ * micrograph, from 0), rlnClassNumber, rlnAutopickFigureOfMerit, rlnAnglePsi (°). */
 enum status pick_files_write(const char *path, const struct pick_list *picks, struct err *err);
 
-/* Writes autopick.star: micrographs and their files of picks. Rows are written in pieces, so that a long session needs
- * no more memory. create, add for each micrograph, commit; destroy in any case. */
+/* Writes autopick.star, a table of micrographs and their files of picks (`star`). Rows are written in pieces, so memory
+ * does not grow with the session. Call create, add for each micrograph, and commit, which puts the file in its place.
+ * Call destroy in any case. */
 struct pick_summary;
 enum status pick_summary_create(const char *path, struct pick_summary **ret_summary, struct err *err);
 enum status pick_summary_add(struct pick_summary *summary, const char *micrograph, const char *star, struct err *err);

@@ -6,10 +6,10 @@
 #include "common/status.h"
 #include "stages/lowpass-picker/choose.h"
 
-/* A picture about 1,000 px wide, or of the micrograph's size if that is less. */
+/* A picture, about 1,000 px wide, or as wide as the micrograph if the micrograph is smaller. */
 struct pick_picture;
 
-/* *picture starts as NULL; its plans and memory are kept while the maps keep their shape. */
+/* Draws into *picture, which starts as NULL. Plans and memory are kept while the maps keep their shape. */
 enum status pick_picture_draw(struct pick_picture **picture, const struct pick_maps *maps,
                               const struct pick_list *picks, struct err *err);
 /* Writes the last drawing as PNG. */

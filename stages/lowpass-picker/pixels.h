@@ -5,8 +5,9 @@
 #include "common/formats/image.h"
 #include "kernels/contamination/contamination.h"
 
-/* STATUS_BAD_FORMAT: all pixels are NaN, all are equal, or one is absurdly large and would dominate a transform. The
- * picker works around single NaN pixels. data: the part of the micrograph that is not filled; may be empty. */
+/* Checks a micrograph. STATUS_BAD_FORMAT: all pixels are NaN, all pixels are equal, or a pixel is so large that it
+ * would dominate a transform. The picker works around single NaN pixels. data: the part of the micrograph without
+ * filled borders; may be empty. path: for the message. */
 enum status pixels_check(const char *path, const struct image *micrograph, struct contamination_area data,
                          struct err *err);
 

@@ -25,7 +25,7 @@ struct templates_source {
 enum status templates_read(const struct templates_source *source, int threads, struct image *ret_images,
                            double *ret_pixel_size, struct err *err);
 
-/* STATUS_BAD_ARGUMENT: no templates, an odd size or one below 8 px, or no pixel size. */
+/* Checks templates. STATUS_BAD_ARGUMENT: no templates, an odd size, a size below 8 px, or no pixel size. */
 enum status templates_check(const struct picker_templates *templates, struct err *err);
 
 /* Resizes the templates to the pixel size of the geometry's micrograph: ret_data[count][ret_box][ret_box], which the

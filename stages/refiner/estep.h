@@ -8,14 +8,16 @@
 enum status estep_open(struct refiner *refiner, struct err *err);
 /* Decides where the references and sums of an iteration lie. */
 enum status estep_place(struct refiner *refiner, struct err *err);
+/* Begins the E-step of a side: sets all references, clears the sums, and begins to compare. */
 enum status estep_begin(struct refiner *refiner, struct side *side, struct err *err);
-/* Makes projections of the references first .. first+count−1 possible, and clears their sums. */
+/* Prepares references first .. first + count − 1 for projection, and clears the accumulators of these references. */
 enum status estep_set_references(struct refiner *refiner, struct side *side, int first, int count, struct err *err);
-/* Adds up what went before; from here on particles are compared with the references first .. first+count−1. */
+/* Makes the following batches compare with references first .. first + count − 1. Call alignment_finish before: sums
+ * that are not finished are lost. */
 enum status estep_compare_with(struct refiner *refiner, struct side *side, int first, int count, struct err *err);
-/* Loads members from `first` on into the batch, as many as fit; ret_count: how many. */
+/* Loads members from `first` on into refiner->batch, as many as fit. *ret_count: number of members loaded. */
 enum status estep_load(struct refiner *refiner, const struct side *side, int first, int *ret_count, struct err *err);
-/* Compares a batch of members from `first` on; ret_count: how many. */
+/* Loads and compares a batch of members from `first` on. *ret_count: number of members compared. */
 enum status estep_batch(struct refiner *refiner, struct side *side, int first, int *ret_count, struct err *err);
 
 #endif

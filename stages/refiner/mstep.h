@@ -4,13 +4,14 @@
 
 #include "stages/refiner/refiner_private.h"
 
-/* Does the M-step of an auto-refinement (a classification: classes_mstep). */
+/* Does the M-step of an auto-refinement. classes_mstep does the M-step of a classification. */
 enum status mstep(struct refiner *refiner, struct err *err);
 /* Updates noise, norm and offsets from the side's sums. */
 void mstep_parameters(const struct refiner *refiner, struct side *side);
-/* Sets what lies outside the mask to 0. mask: one more mask that was made, or NULL. */
+/* Sets the solvent in a map (box³) to 0. Without a mask of the user, applies the sphere first. mask: box³, a mask that
+ * was made from the map, is applied too; or NULL. */
 void mstep_flatten(const struct refiner *refiner, const float *mask, float *map);
-/* Raises a noise spectrum of `shells` shells to 3 % of its largest value at least. */
+/* Raises sigma2[shells] to at least 3 % of its largest value. */
 void mstep_floor_noise(float *sigma2, int shells);
 
 #endif

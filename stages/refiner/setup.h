@@ -4,14 +4,16 @@
 
 #include "stages/refiner/refiner_private.h"
 
-/* Allocates maps and tools once the particles' box is known: all of them, or none, so that it may be called again. */
+/* Allocates maps and tools once the particles' box is known. After a failure nothing is allocated, and the function may
+ * be called again. */
 enum status setup_allocate(struct refiner *refiner, struct err *err);
+/* Frees the maps and tools. */
 void setup_release(struct refiner *refiner);
-/* Makes the alignment anew, for the present number of threads. */
+/* Replaces the alignment by a new one for the present number of threads. */
 enum status setup_alignment(struct refiner *refiner, struct err *err);
 /* Makes room for new optics groups. */
 enum status setup_optics(struct refiner *refiner, struct err *err);
-/* Reads the references, onto the particles' grid and low-passed. */
+/* Reads the references, resamples them to the particles' box and pixel size, and low-pass filters them. */
 enum status setup_reference(struct refiner *refiner, struct err *err);
 /* Estimates noise spectra from the images. */
 enum status setup_noise(struct refiner *refiner, struct err *err);

@@ -51,7 +51,7 @@ void ensemble_batch_destroy(struct ensemble_batch **batch);
 struct ensemble;
 enum status ensemble_create(const struct ensemble_rules *rules, struct ensemble **ret_ensemble, struct err *err);
 void ensemble_destroy(struct ensemble **ensemble);
-/* Takes the batch over and sets *batch to NULL, or refuses it. Any thread. */
+/* Takes ownership of the batch and sets *batch to NULL; on failure the caller keeps the batch. Any thread. */
 enum status ensemble_submit(struct ensemble *ensemble, struct ensemble_batch **batch, struct err *err);
 /* Returns the next batch of the queue, which the caller then owns; NULL: none. */
 struct ensemble_batch *ensemble_next(struct ensemble *ensemble);

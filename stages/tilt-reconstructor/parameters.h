@@ -1,5 +1,5 @@
-/* The parameters that a user sets. The table fills a struct tilt_reconstructor_options; settings.h says what follows
- * from them. */
+/* Lists the parameters that a user sets, and where struct tilt_reconstructor_options holds each value. settings.h
+ * checks the values and derives the settings of a reconstruction. */
 #ifndef ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PARAMETERS_H
 #define ICESTREAM_STAGES_TILT_RECONSTRUCTOR_PARAMETERS_H
 

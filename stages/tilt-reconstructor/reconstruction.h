@@ -69,9 +69,7 @@ enum status reconstruction_make(const struct reconstruction_settings *settings, 
 int reconstruction_depth(const struct reconstruction_settings *settings);
 
 /* Returns a hash of all that a tomogram depends on: its tilts and the settings. Equal fingerprints mean equal
- * tomograms.
- *
- *  */
+ * tomograms. */
 uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settings, const struct series *series);
 
 #endif

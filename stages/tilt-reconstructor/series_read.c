@@ -24,9 +24,7 @@ static bool try_name(const char *stem, size_t length, const char *ending, char o
 }
 
 /* Looks for a file with this ending beside the stack TS.mrc, or beside the aligned stack TS_ali.mrc that IMOD made of
- * TS.
- *
- *  */
+ * TS. */
 static bool try_stems(const char *stem, const char *ending, char out[PATH_SIZE]) {
     static const char *const tails[] = {"", "_ali", "_preali"};
     for (size_t t = 0; t < sizeof tails / sizeof *tails; t++) {

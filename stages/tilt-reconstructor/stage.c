@@ -1,8 +1,6 @@
 /* The tilt-reconstructor as a stage. A stack or an .mdoc is a whole series, read, reconstructed and written like any
  * item. A single tilt joins its series: idle makes previews and tomograms, flush those that are left at the end of the
- * stream.
- *
- *  */
+ * stream. */
 #include <math.h>
 #include <string.h>
 

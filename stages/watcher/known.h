@@ -1,5 +1,5 @@
-/* All files that the watcher has ever seen. Files are found by path; taken files also by id and by inode. The index of
- * a file stays; its address does not. */
+/* Stores all files that the watcher has ever seen. Files are found by path, and taken files also by id and by inode.
+ * The index of a file in known.files never changes; its address does when the list grows. */
 #ifndef ICESTREAM_STAGES_WATCHER_KNOWN_H
 #define ICESTREAM_STAGES_WATCHER_KNOWN_H
 
@@ -19,14 +19,15 @@ enum known_state {
 };
 
 struct known_file {
-    char *path; /* relative, owned */
+    char *path; /* relative to the watched folder, owned */
     enum known_state state;
+    /* asked: folder_options.past was asked. was_reported: reported as failed, in this run or in an earlier run. */
     bool asked, was_reported;
-    double time;
-    int64_t size;
+    double time;  /* of the last change, s since 1970 */
+    int64_t size; /* bytes */
     dev_t device;
     ino_t inode;
-    double changed_at, check_at;
+    double changed_at, check_at; /* s on the clock of folder.h: last change that was seen, next look */
 };
 
 enum { KNOWN_NONE = -1 };
@@ -47,8 +48,9 @@ void known_destroy(struct known *known);
 long known_find_path(const struct known *known, const char *path);
 long known_find_id(const struct known *known, const char *id);
 long known_find_inode(const struct known *known, dev_t device, ino_t inode);
+/* Adds a file whose path is not known yet. Copies the path. */
 enum status known_add(struct known *known, const char *path, long *ret_index, struct err *err);
-/* Enters a file under its id and under the inode that it has now. */
+/* Marks a file as taken: from now on it is found by this id and by its present inode too. */
 enum status known_take(struct known *known, long index, const char *id, struct err *err);
 
 #endif

@@ -19,8 +19,9 @@ struct record_source {
     bool unscaled;                 /* no following stage needs the pixel size: the item has no optics */
 };
 
-/* The session's values stand first, then those of the CTF file's optics table, then 300 kV, 2.7 mm, 0.1, and for the
- * pixel size the image's own header. STATUS_NOT_FOUND when nothing tells the pixel size, unless it is unscaled. */
+/* Makes the item of a micrograph. Takes each value of the optics from the session, else from the CTF file's optics
+ * table, else 300 kV, 2.7 mm, 0.1; the pixel size comes last from the image's own header. STATUS_NOT_FOUND: no source
+ * has a pixel size, and source->unscaled is false. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* Makes the item of a structure: kind "structure", structure.path. */
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,

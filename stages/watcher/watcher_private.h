@@ -1,4 +1,5 @@
-/* Shared by watcher.c (rounds: folder, notices, CTF file, disk space) and watcher_files.c (decides about each file). */
+/* Defines the watcher for watcher.c (rounds: folder, notices, CTF file, disk space) and watcher_files.c (decisions
+ * about each file). Times are in s on the clock of watcher_step. */
 #ifndef ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_WATCHER_PRIVATE_H
 
@@ -16,7 +17,7 @@
 struct held {
     char *path, *id, *relative;
     struct image_info image;
-    double until;
+    double until; /* from then on it goes on without the values */
 };
 
 struct watcher {
@@ -28,16 +29,16 @@ struct watcher {
     struct tilt_names *tilts; /* NULL: images are not tilts */
     struct held *held;
     size_t held_count, held_capacity;
-    double held_until; /* the earliest `until` of all held images */
+    double held_until; /* the earliest `until` of all held images; INFINITY: none */
     double started, next_sweep, next_round, next_mdoc;
-    double last_busy;
-    int64_t passed;
+    double last_busy; /* last round that handled a file */
+    int64_t passed;   /* number of new items that were sent on */
     bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
 };
 
 void held_clear(struct held *held);
 
-/* Decides about a file that is whole, a duplicate or hopeless: sends it on, holds it or sets it aside. */
+/* Handles a file that is whole, a duplicate or hopeless: sends its item on, holds the file, or sets the item aside. */
 enum status watcher_handle(struct watcher *watcher, const struct folder_find *find, double now, struct err *err);
 /* Sends on the held images whose row or angle has come, and handles those that have waited long enough. The others keep
  * their order. */

@@ -1,6 +1,6 @@
-/* Finds out what a graph means, and everything that is wrong with it. Programs are found and asked to describe
- * themselves; keys and values are checked against their descriptions, and edges against what items hold there. No stage
- * is started. */
+/* Fills the members of a graph that follow from its text, and adds everything that is wrong to problems. Finds the
+ * programs and asks them to describe themselves. Checks keys and values against these descriptions, and edges against
+ * what items contain there. Starts no stage. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_CHECK_H
 

@@ -10,20 +10,23 @@ struct writer;
 /* Returns the stage's folder relative to the session: paths in STAR files begin with it. */
 const char *writer_prefix(const struct stage *stage);
 
-/* keep: the number of iterations whose files stay. */
+/* Creates a writer. keep: the number of iterations whose files stay. */
 enum status writer_create(struct stage *stage, struct refiner *refiner, int keep, struct writer **ret_writer,
                           struct err *err);
 /* Waits for files that are being written. Call it before the refiner is destroyed; accepts NULL. */
 void writer_destroy(struct writer **writer);
 
-/* Copies what an iteration writes, and returns while the files are being written. Call it after each iteration. If
- * the files of two iterations are still in progress it waits first. Iterations are written in order: the line in
- * history.jsonl, which tells others about the maps, comes when the maps are complete. An error in the files of an
- * earlier iteration is returned here, and then this iteration is not written: call it again. A full disk is waited
- * for (STAGE_PERSIST). Files for which there was no memory are written again by the next call of any of these
- * functions. */
+/* Copies what an iteration writes, and returns while the files are being written. Call it after each iteration.
+ *
+ * The function first waits if the files of two iterations are still in progress. Iterations are written in order, and
+ * the line in history.jsonl, which announces the maps to others, comes when the maps are complete.
+ *
+ * Returns an error in the files of an earlier iteration; this iteration is then not written, so call the function
+ * again. Waits while the disk is full (STAGE_PERSIST). If there was no memory for some files, the next call of any of
+ * these functions writes them again. */
 enum status writer_write(struct writer *writer, struct err *err);
-/* Returns STATUS_OK while files are being written and after success; returns each error once. */
+/* Returns the status of the files without waiting: STATUS_OK while files are being written and after success. Returns
+ * each error once. */
 enum status writer_look(struct writer *writer, struct err *err);
 /* Waits until all files are written. */
 enum status writer_wait(struct writer *writer, struct err *err);
