@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/fourier/block_fft_device.cuh"
+#include "kernels/fourier/block_fft.cuh"
 #include "kernels/search/search_plan.cuh"
 
 /* Most threads of a block, so that registers suffice. */
