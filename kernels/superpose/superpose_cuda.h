@@ -39,9 +39,9 @@ enum status superpose_cuda_doubles(int index, bool *ret_doubles, struct err *err
 /* Returns the bytes that are free on the device. */
 enum status superpose_cuda_unused(int index, size_t *ret_bytes, struct err *err);
 
-/* superpose_ensemble_reserve makes room for `structures` structures and a reference, and keeps the structures that are
- * there. superpose_ensemble_bytes returns the bytes that this takes. */
+/* Returns the bytes that `structures` structures and a reference take. */
 size_t superpose_ensemble_bytes(const struct superpose_ensemble_options *options, int structures);
+/* Makes room for `structures` structures and a reference, and keeps the structures that are there. */
 enum status superpose_ensemble_reserve(struct superpose_ensemble *ensemble, int structures, struct err *err);
 
 /* Uploads xyz[count][atoms][3] to places first … first + count − 1. first SUPERPOSE_REFERENCE: uploads one structure as

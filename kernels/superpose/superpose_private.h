@@ -42,7 +42,7 @@ extern const struct superpose_work superpose_cuda_work; /* only in builds with C
 enum status superpose_create_as(const struct superpose_options *options, enum superpose_product product,
                                 struct superpose **ret_superpose, struct err *err);
 void *superpose_state(struct superpose *superpose);
-/* state: of superpose_cuda_work. */
+/* Returns the ensemble in device memory. state: of superpose_cuda_work. */
 struct superpose_ensemble;
 struct superpose_ensemble *superpose_cuda_ensemble(void *state);
 
