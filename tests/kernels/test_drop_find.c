@@ -1,4 +1,4 @@
-/* Drops of known place are found, in whatever is in them; pictures without one are refused. */
+/* Tests that drop_find finds drops of known position, whatever they contain, and refuses pictures without a drop. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,8 +67,8 @@ static void large_and_cut(void **state) {
         picture[i] = hypot(i % NX - 700.0, i / NX - 530.0) < 480 ? 50 : 10; /* 50 px of it lie below the picture */
     assert_int_equal(drop_find_run(find, picture, NX, NY, &circle, NULL), STATUS_OK);
     printf("%.2f, %.2f, radius %.2f, support %.2f\n", circle.x, circle.y, circle.radius, circle.support);
-    /* A pixel of the picture as it is looked at is four of these; the edge is as wide as the smoothing, some 4 of those.
-     * */
+    /* drop_find works on a reduced picture: one of its pixels is four pixels here. Smoothing makes the edge about 4
+     * reduced pixels wide. */
     assert_true(fabs(circle.x - 700) < 4 && fabs(circle.y - 530) < 4 && fabs(circle.radius - 480) < 16);
     assert_true(circle.support > 0.9);
     drop_find_destroy(&find);
