@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The lowpass-picker against relion_autopick 3.1.3: figure-of-merit maps, local statistics and picks.
+"""Compares the lowpass-picker with relion_autopick 3.1.3: figure-of-merit maps, local statistics and picks.
 
 Without arguments: real micrographs of apoferritin and a simulated one, at a low-pass of 20 A and without one. With
 arguments: any micrographs, for example
