@@ -1,5 +1,5 @@
-/* Makes maps of the even and of the odd particles at their true poses. No refinement of these particles can do better.
- * */
+/* Makes maps of the even and of the odd particles at their true poses. No refinement can do better with these
+ * particles. */
 #include <stdio.h>
 
 #include "kernels/fsc/fsc.h"

@@ -379,7 +379,7 @@ def failing(work, source, names, expected):
     )
     check(
         "icestream retry" in result.stderr and "no tomogram of b, 5 tilts" in result.stdout,
-        "the end of the run says so",
+        "the output of the run reports this",
     )
     check([row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row] == ["good"], "one row")
     for name in names[1:]:

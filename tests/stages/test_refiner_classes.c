@@ -1,4 +1,4 @@
-/* Tests 3-D classification. Two objects whose images are mixed come apart: from one reference that is neither, and
+/* Tests 3D classification. Two objects whose images are mixed come apart: from one reference that is neither, and
  * from a list of references; with symmetry; stopped in between and continued. */
 #include <math.h>
 #include <setjmp.h>
