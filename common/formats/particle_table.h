@@ -1,10 +1,9 @@
 /* Reads tables of particles: with optics groups, as RELION 3.1 and later write them, and with all values in one table, as
  * RELION 3.0 and earlier do. What one stage accepts, the next stage accepts too:
  *  - The particles are in the table "particles", else in the first table that has a column rlnImageName.
- *  - Pixel size and optics come from the optics group, else from columns of the row. Unknown optics have the defaults of
- *    optics.h. An unknown pixel size is that of detector and magnification (RELION 3.0), else that of the session, else
- *    that in the header of the first stack.
- *  - Pixel sizes may differ by 0.1 %: over a box of 512 px, an image is then off by a quarter of a pixel at its edge.
+ *  - Pixel size and optics come from the optics group, else from columns of the row, else as optics.h says for
+ *    particles. The header is that of the first stack.
+ *  - Pixel sizes must be the same (optics_same_pixel_size).
  *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
  *  - Boxes are even, and from 16 to 2048 px.
  *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
