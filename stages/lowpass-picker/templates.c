@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/formats/image_formats.h"
+#include "common/formats/optics.h"
 #include "common/memory.h"
 #include "kernels/template_spectra/template_spectra.h"
 #include "stages/lowpass-picker/template_map.h"
@@ -69,7 +70,7 @@ enum status templates_diameter(const struct picker_templates *t, double *ret_dia
 enum status templates_resize(const struct picker_templates *templates, const struct pick_geometry *g, int *ret_box,
                              float **ret_data, struct err *err) {
     double ratio = templates->pixel_size / g->pixel_size;
-    bool same = fabs(templates->pixel_size - g->pixel_size) <= 1e-3;
+    bool same = optics_same_pixel_size(templates->pixel_size, g->pixel_size);
     int box = same ? templates->box : 2 * (int)lround(templates->box / 2 * ratio);
     FAIL_IF(box < 8, err, STATUS_BAD_ARGUMENT,
             "the templates (%d px of %.3g Å) are %d px wide at the micrograph's %.3g Å/px: check templates_pixel_size",
