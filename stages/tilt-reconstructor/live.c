@@ -316,8 +316,13 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     *ret_work = STAGE_WORK_MORE;
     TRY(pass_over_made(live, group, &made, err));
     if (made || group->series.count == 0) return STATUS_OK;
+    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when other
+     * trouble is over. */
+    struct stage_patience patience = {0};
     enum status status;
-    STAGE_PERSIST(live->stage, status, &own, make_tomogram(live, group, &own));
+    do
+        status = make_tomogram(live, group, &own);
+    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &own, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status == STATUS_OK) {
         group_drop_pixels(group);
