@@ -286,8 +286,8 @@ enum status particle_table_row(struct particle_table *t, size_t row, struct part
 enum status particle_table_bad_ctf(const struct particle_table *t, size_t row, const struct particle_row *r,
                                    struct err *err) {
     FAIL(err, STATUS_BAD_FORMAT,
-         "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none that "
-         "a microscope can have: correct the table",
+         "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is "
+         "impossible for a microscope: correct the table",
          t->path, row + 1, r->defocus_u, r->defocus_v, r->optics.voltage, r->optics.spherical_aberration,
          r->optics.amplitude_contrast, r->b_factor);
 }

@@ -36,10 +36,9 @@ const struct star_table *particle_table_rows(const struct particle_table *table)
 
 /* Returns the number of rows of the optics table; 0: there are no optics groups. */
 int particle_table_group_count(const struct particle_table *table);
-/* Returns whether rows have values of their own that their group should hold, because the optics table lacks these
- * columns. */
+/* Returns whether the rows hold optics (pixel size, voltage, …) in columns that the optics table lacks. */
 bool particle_table_rows_have_optics(const struct particle_table *table);
-/* Gives the optics of a group, all of them known but for the pixel size, which may be NaN. */
+/* Returns the optics of a group. All values are known, but the pixel size may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
 /* Returns the name of a group: a text of the optics table, or "opticsGroupN", which is written into `own`. */
 const char *particle_table_group_name(const struct particle_table *table, int group, char own[32]);
@@ -81,7 +80,7 @@ struct particle_row {
 };
 /* Reads the values, and refuses a pixel size other than that of the rows before. */
 enum status particle_table_row(struct particle_table *table, size_t row, struct particle_row *ret_row, struct err *err);
-/* Fails with a message that the CTF of a row is none that a microscope can have. */
+/* Fails with a message that the CTF of a row is impossible. */
 enum status particle_table_bad_ctf(const struct particle_table *table, size_t row, const struct particle_row *values,
                                    struct err *err);
 

@@ -56,15 +56,15 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .type = PARAM_STRING,
      .offset = AT(threshold),
      .default_text = "auto",
-     .help = "Least figure of merit of a pick (1: as likely as expected of a particle; in whitened micrographs "
-             "that of a typical pick of auto), for LoG the least score, some 0.1 to 0.3; auto: from each "
-             "micrograph's own peaks, whatever the grey scale of the templates."},
+     .help = "Least figure of merit of a pick. 1: as likely as expected of a particle; in whitened micrographs, as a "
+             "typical pick of auto. LoG: the least score, 0.1 to 0.3. Auto: from each micrograph's peaks, on any "
+             "grey scale."},
     {.name = "min_distance",
      .type = PARAM_FLOAT,
      .offset = AT(rules.min_distance),
      .unit = "Å",
      .maximum = 100000,
-     .help = "Of two picks nearer than this the better stays; by default 0.7 of the diameter."},
+     .help = "Least distance between two picks: the better of two nearer picks stays; by default 0.7 of the diameter."},
     {.name = "max_stddev_noise",
      .type = PARAM_STRING,
      .offset = AT(max_stddev_noise),
@@ -115,7 +115,7 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .offset = AT(rules.prune),
      .choices = "greedy|relion",
      .default_text = "greedy",
-     .help = "Of close peaks keep the best (greedy), or apply RELION's rule, which may drop both."},
+     .help = "Keep the best of close peaks (greedy), or apply RELION's rule, which may drop both."},
     {.name = "size_rule",
      .type = PARAM_CHOICE,
      .offset = AT(size_rule),

@@ -302,7 +302,8 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     if (made || count < 2) return STATUS_OK;
     enum status status = make_preview(live, group, &own);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
-    if (status != STATUS_OK) stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, own.message);
+    if (status != STATUS_OK)
+        stage_log(live->stage, LOG_WARN, "preview", "no preview of %s: %s", group->id, own.message);
     group->previewed = count;
     return STATUS_OK;
 }

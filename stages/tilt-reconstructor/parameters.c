@@ -59,9 +59,9 @@ const struct param tilt_reconstructor_parameters[TILT_RECONSTRUCTOR_PARAMETERS] 
      .offset = AT(reconstruction.normalise),
      .default_text = "mass",
      .choices = PROJECTIONS_NORMALISE_CHOICES,
-     .help = "Mass: images are scaled to one mean; the mean is subtracted if it exceeds their contrast (not with "
-             "non_negative), and each image's own mean if means are near 0. Mean: mean 0. Variance: mean 0, "
-             "variance 1. Contrast is never inverted."},
+     .help = "Mass: scale images to one mean. If it exceeds their contrast, subtract it (not with non_negative). If "
+             "means are near 0, subtract each image's own. Mean: mean 0. Variance: mean 0, variance 1. Contrast is "
+             "never inverted."},
     {.name = "method",
      .type = PARAM_CHOICE,
      .offset = AT(reconstruction.tomography.method),

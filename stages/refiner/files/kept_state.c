@@ -127,7 +127,7 @@ static enum status read_map(const struct kept_state *r, struct image *map, const
             err, STATUS_BAD_FORMAT, "%s: %d × %d × %d px of %g Å, a cube of %d px of %g Å was expected", path, map->nx,
             map->ny, map->nz, (double)map->pixel_size, r->box, r->pixel_size);
     FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
-            "%s: holds values that are no densities", path);
+            "%s: has voxels that are NaN, infinite or far too large", path);
     return STATUS_OK;
 }
 
