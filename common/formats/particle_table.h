@@ -32,6 +32,7 @@ enum status particle_table_open(struct star_file *file, const char *path, double
                                 double expected_pixel_size, struct particle_table **ret_table, struct err *err);
 void particle_table_close(struct particle_table **table);
 
+/* Returns the table of the rows. */
 const struct star_table *particle_table_rows(const struct particle_table *table);
 
 /* Returns the number of rows of the optics table; 0: there are no optics groups. */
@@ -48,6 +49,7 @@ struct particle_image {
     long number;       /* from 1 */
     const char *stack; /* as the table names it; valid as long as the file */
 };
+/* Finds out which image of which stack a row names. */
 enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
                                  struct err *err);
 

@@ -88,7 +88,7 @@ static enum status find_classes(const struct training *t, struct model *model, i
         model->examples[model->classes++] = of[k];
     }
     FAIL_IF(model->classes < 2, err, STATUS_NOT_FOUND,
-            "%zu labelled images of %d outcomes could be read: two or more outcomes are needed", t->count,
+            "%zu labelled images of %d outcomes could be read: two outcomes or more are needed", t->count,
             model->classes);
     for (size_t i = 0; i < t->count; i++)
         ret_class[i] = class_of[t->examples[i].outcome];

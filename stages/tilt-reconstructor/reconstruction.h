@@ -46,6 +46,7 @@ struct reconstruction {
     double tilt_axis;    /* ° by which images were turned upright; 0: not turned */
 };
 
+/* Frees the memory. */
 void reconstruction_clear(struct reconstruction *reconstruction);
 
 /* Checks that the mask has the size of the tomogram of a series. Reads no pixels. */
@@ -65,6 +66,7 @@ struct reconstruction_plan {
     bool masked;
 };
 void reconstruction_plan_clear(struct reconstruction_plan *plan);
+/* Computes the volume of a series that was read. */
 enum status reconstruction_make(const struct reconstruction_settings *settings, struct reconstruction_plan *plan,
                                 struct reconstruction *reconstruction, struct err *err);
 
