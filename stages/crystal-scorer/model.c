@@ -244,8 +244,8 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
     enum status status = forest_load(&options, forest, forest_length, &model.forest, err);
     if (status != STATUS_OK)
         return err_context(err, status,
-                           "%s: its forest, written by XGBoost %s, cannot be read by XGBoost %s: train it again", path,
-                           model.xgboost, forest_version());
+                           "%s: its forest, which XGBoost %s wrote and XGBoost %s cannot read, must be trained again",
+                           path, model.xgboost, forest_version());
     *ret_model = model;
     return STATUS_OK;
 }

@@ -51,7 +51,7 @@ enum status ensemble_batch_read(const struct ensemble_rules *rules, const char *
 void ensemble_batch_destroy(struct ensemble_batch **batch);
 
 struct ensemble;
-/* Creates an empty queue. The atoms of rules->topology, if there are any, are those that its structures must have. */
+/* Creates an empty queue. All structures must have the atoms that rules->topology selects, if there is a topology. */
 enum status ensemble_create(const struct ensemble_rules *rules, struct ensemble **ret_ensemble, struct err *err);
 void ensemble_destroy(struct ensemble **ensemble);
 /* Takes ownership of the batch and sets *batch to NULL; on failure the caller keeps the batch. Any thread. */
