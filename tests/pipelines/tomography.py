@@ -386,7 +386,7 @@ def failing(work, source, names, expected):
         put(f"{source}/tilts/{name}", folder)
     os.makedirs(f"{session}/{STAGE}/a_preview.mrc/in_the_way")
     run(*arguments(session, folder), timeout=120, expect=3)
-    check("a: no preview: " in log_of(session), "no preview can be written")
+    check("no preview of a: " in log_of(session), "no preview can be written")
     check(
         tomogram(session, "a") == expected,
         "with the tilts that were still to come it is the tomogram of all at once, bit for bit",

@@ -278,7 +278,7 @@ def real(work):
         return
     # Three photographs show the well; 6488 was taken from inside the drop.
     text = scorer("--i", folder, "--model", f"{work}/model/crystals.model", "--o", f"{work}/marco")
-    said(text, "6488.jpeg: shows no edge of a drop: its middle is taken")
+    said(text, "6488.jpeg: shows no edge of a drop: its middle is evaluated")
     check(text.count("shows no edge") == 1, "three wells are found")
     scores = rows(f"{work}/marco/scores.csv")
     check(len(scores) == 4, "all four are scored")
