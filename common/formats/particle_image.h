@@ -6,8 +6,8 @@
 
 /* Returns the mean of the squared values. */
 double particle_image_strength(const float *values, size_t count);
-/* Returns how strong an image may be: values a hundred times as large as those of the median image. Half of the images, at
- * least, must be good. Sorts the strengths; leave out images that are empty or hold NaN. 0: there are none. */
+/* Returns how strong an image may be: values a hundred times as large as those of the median image. Half of the images,
+ * at least, must be good. Sorts the strengths; leave out images that are empty or hold NaN. 0: there are none. */
 double particle_image_limit(double *strengths, size_t count);
 
 #endif

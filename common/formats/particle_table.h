@@ -27,7 +27,8 @@ struct particle_table;
 struct star_table *particle_table_find(struct star_file *file);
 
 /* Reads columns and optics groups. The file and the path (for messages) must outlive the table.
- * session_pixel_size: Å, NaN: not set. expected_pixel_size: Å, that of particles read before; 0: the first row decides. */
+ * session_pixel_size: Å, NaN: not set. expected_pixel_size: Å, that of particles read before; 0: the first row
+ * decides. */
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
                                 double expected_pixel_size, struct particle_table **ret_table, struct err *err);
 void particle_table_close(struct particle_table **table);
@@ -86,8 +87,8 @@ enum status particle_table_row(struct particle_table *table, size_t row, struct 
 enum status particle_table_bad_ctf(const struct particle_table *table, size_t row, const struct particle_row *values,
                                    struct err *err);
 
-/* Fails if particles of this box or pixel size cannot join the others. *common: that of the others; 0: there are none, and
- * it is set. path: of the file that the particles come from, for the message. */
+/* Fails if particles of this box or pixel size cannot join the others. *common: that of the others; 0: there are none,
+ * and it is set. path: of the file that the particles come from, for the message. */
 enum status particle_join_box(int *common, int box, const char *path, struct err *err);
 enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
 
