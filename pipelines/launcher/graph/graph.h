@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "pipelines/launcher/problems.h"
 
-enum { GRAPH_TEXT_MAX = 1 << 20, GRAPH_REPLICAS_MAX = 256, GRAPH_LIST_MAX = 256 };
+enum { GRAPH_TEXT_MAX = 1 << 20, GRAPH_LIST_MAX = 256 };
 
 struct graph_value {
     bool is_list;
