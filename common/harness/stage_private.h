@@ -155,6 +155,8 @@ struct stage {
     int threads_started;
 };
 
+/* Texts of --help that the manual has too. */
+extern const char stage_verbose_help[], stage_syntax_help[], stage_exit_codes[];
 /* Returns what --i may be, for help texts. */
 const char *stage_takes(const struct stage_descriptor *descriptor);
 /* setup.c: makes a stage from a descriptor, up to the call of init, and destroys it. */

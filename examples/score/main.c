@@ -87,7 +87,7 @@ static enum status print_scores(const struct options *o, struct err *err) {
 static int usage(const char *message) {
     if (message != NULL) fprintf(stderr, "icestream-score: %s\n", message);
     FILE *out = message == NULL ? stdout : stderr;
-    fprintf(out, "usage: icestream-score --session DIR --truth DIR [--tolerance PX]\n");
+    fprintf(out, "Usage: icestream-score --session DIR --truth DIR [--tolerance PX]\n");
     params_help(PARAMS, PARAM_COUNT, out);
     return message == NULL ? 0 : 2;
 }
