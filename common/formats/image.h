@@ -31,6 +31,7 @@ struct image_info {
 enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err);
 /* As image_resize, for a caller that writes all pixels: new memory is not zeroed. */
 enum status image_resize_unset(struct image *image, int nx, int ny, int nz, struct err *err);
+/* Frees the pixels and resets the image to {0}. */
 void image_destroy(struct image *image);
 
 /* Returns the luminance of a colour (weights of ITU-R BT.709). The order of the sum keeps grey that is stored as a

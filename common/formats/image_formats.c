@@ -185,9 +185,9 @@ static enum status refuse(const char *path, const unsigned char *bytes, size_t l
     for (size_t i = 0; i < sizeof FOREIGN / sizeof *FOREIGN; i++)
         if (begins(bytes, length, FOREIGN[i].magic)) what = FOREIGN[i].what;
     const char *it_is = what[0] == 'a' ? "it is " : "";
-    FAIL_IF(is_short, err, STATUS_TRUNCATED, "%s: ends at byte %zu, which is too short for an %s file; %s%s", path,
+    FAIL_IF(is_short, err, STATUS_TRUNCATED, "%s: ends at byte %zu, which is too short for an image (%s); %s%s", path,
             length, names, it_is, what);
-    FAIL(err, STATUS_BAD_FORMAT, "%s: an %s file is expected; %s%s", path, names, it_is, what);
+    FAIL(err, STATUS_BAD_FORMAT, "%s: an image (%s) is expected; %s%s", path, names, it_is, what);
 }
 
 static enum status find_format(const char *path, const struct format **ret_format, struct err *err) {

@@ -29,9 +29,11 @@ struct mdoc {
     struct mdoc_tilt *tilts;
 };
 
+/* Reads a file. */
 enum status mdoc_read(const char *path, struct mdoc *ret_mdoc, struct err *err);
 /* Parses a text. name: for messages. */
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err);
+/* Frees the tilts and their texts. */
 void mdoc_clear(struct mdoc *mdoc);
 
 /* Returns whether the second of two tilts was taken later: by their times; if one has none, or both are equal, by

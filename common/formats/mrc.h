@@ -30,7 +30,9 @@ struct mrc_header {
 };
 
 struct mrc_reader;
+/* Opens a file for reading and checks its header. */
 enum status mrc_open(const char *path, struct mrc_reader **ret_reader, struct err *err);
+/* Returns the header, which the reader owns. */
 const struct mrc_header *mrc_reader_header(const struct mrc_reader *reader);
 /* Reads slices first .. first+count-1 as float32 into out[count * ny * nx]. Several threads may call it. */
 enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, float *out, struct err *err);
@@ -40,6 +42,7 @@ void mrc_close(struct mrc_reader **reader);
 bool mrc_looks_like_one(const unsigned char *bytes, size_t length);
 /* Reads the header only. STATUS_TRUNCATED when the file is shorter than its header says. */
 enum status mrc_read_header(const char *path, struct mrc_header *ret_header, struct err *err);
+/* Reads all pixels as float32 into `image` and reuses its memory. */
 enum status mrc_read(const char *path, struct image *image, struct err *err);
 
 /* Writes a whole file: under another name first, then synced and renamed. Integer modes round values, integers and
@@ -51,12 +54,14 @@ enum status mrc_write(const char *path, const struct image *image, enum mrc_kind
 /* Writes a file slice by slice. mrc_writer_finish completes statistics and nz, syncs, and renames into place;
  * mrc_writer_discard deletes an unfinished file. */
 struct mrc_writer;
+/* Begins a file of nx × ny px. pixel_size: Å. */
 enum status mrc_writer_create(const char *path, int nx, int ny, float pixel_size, enum mrc_kind kind,
                               enum mrc_mode mode, struct mrc_writer **ret_writer, struct err *err);
 /* Adds a line of ASCII text to the header, after the line that names icestream; cuts it to 80 characters. Further lines
  * after the ninth are left out. */
 enum { MRC_LABEL_SIZE = 81 };
 void mrc_writer_label(struct mrc_writer *writer, const char *text);
+/* Appends one slice, [ny][nx], converted to the mode. */
 enum status mrc_writer_append(struct mrc_writer *writer, const float *slice, struct err *err);
 enum status mrc_writer_finish(struct mrc_writer **writer, struct err *err);
 void mrc_writer_discard(struct mrc_writer **writer);

@@ -22,6 +22,7 @@ void mrc_unsigned_to_float(const uint8_t *stored, size_t count, float *out);
  * see. */
 void mrc_from_float(enum mrc_mode mode, const float *values, size_t count, void *stored, float *as_stored);
 
+/* Converts float16 to float32, without loss. */
 float mrc_half_to_float(uint16_t half);
 /* Rounds to nearest, ties to even; clamps beyond ±65504; keeps NaN. */
 uint16_t mrc_float_to_half(float value);

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+/* Returns the mean of the squared values. */
 double particle_image_strength(const float *values, size_t count);
 /* Returns how strong an image may be: values a hundred times as large as those of the median image. Half of the images, at
  * least, must be good. Sorts the strengths; leave out images that are empty or hold NaN. 0: there are none. */

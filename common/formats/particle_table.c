@@ -8,8 +8,6 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 
-static const double TOLERANCE = 1e-3; /* of pixel sizes */
-
 /* Values that all particles of an optics group share. */
 enum shared { PIXEL_SIZE, VOLTAGE, SPHERICAL_ABERRATION, AMPLITUDE_CONTRAST, PREMULTIPLIED, SHARED };
 static const char *const SHARED_NAMES[SHARED] = {
@@ -152,16 +150,9 @@ static struct optics optics_of(const double values[SHARED]) {
     };
 }
 
-/* For a table without pixel sizes. */
-static double other_pixel_size(const struct particle_table *t) {
-    return isnan(t->session_pixel_size) ? t->header_pixel_size : t->session_pixel_size;
-}
-
 struct optics particle_table_group_optics(const struct particle_table *t, int group) {
-    struct optics optics = optics_of(t->groups[group].values);
-    if (isnan(optics.pixel_size)) optics.pixel_size = other_pixel_size(t);
-    optics_fill_defaults(&optics);
-    return optics;
+    const struct optics own = optics_of(t->groups[group].values);
+    return optics_of_particle(&own, NAN, t->session_pixel_size, t->header_pixel_size);
 }
 
 const char *particle_table_group_name(const struct particle_table *t, int group, char own[32]) {
@@ -235,18 +226,13 @@ static enum status number_or(const struct star_table *table, size_t row, int col
     return column >= 0 ? star_get_number(table, row, column, ret_value, err) : STATUS_OK;
 }
 
-/* RELION 3.0: the detector's pixel, in µm, over the magnification. */
-static enum status fill_pixel_size(const struct particle_table *t, size_t row, double *pixel_size, struct err *err) {
+static enum status detector_pixel_size(const struct particle_table *t, size_t row, double *ret_pixel_size,
+                                       struct err *err) {
     double detector, magnification;
-    if (!isnan(*pixel_size)) return STATUS_OK;
-    TRY(number_or(t->rows, row, t->columns.detector, 0, &detector, err));
-    TRY(number_or(t->rows, row, t->columns.magnification, 0, &magnification, err));
-    *pixel_size = detector > 0 && magnification > 0 ? 1e4 * detector / magnification : other_pixel_size(t);
+    TRY(number_or(t->rows, row, t->columns.detector, NAN, &detector, err));
+    TRY(number_or(t->rows, row, t->columns.magnification, NAN, &magnification, err));
+    *ret_pixel_size = optics_pixel_size_of_detector(detector, magnification);
     return STATUS_OK;
-}
-
-static bool same_pixel_size(double a, double b) {
-    return fabs(a / b - 1) <= TOLERANCE;
 }
 
 static enum status need_pixel_size(double pixel_size, const char *path, struct err *err) {
@@ -260,7 +246,7 @@ static enum status need_pixel_size(double pixel_size, const char *path, struct e
 static enum status check_pixel_size(struct particle_table *t, size_t row, double pixel_size, struct err *err) {
     TRY(need_pixel_size(pixel_size, t->path, err));
     if (t->pixel_size == 0) t->pixel_size = pixel_size;
-    FAIL_IF(!same_pixel_size(pixel_size, t->pixel_size), err, STATUS_BAD_FORMAT,
+    FAIL_IF(!optics_same_pixel_size(pixel_size, t->pixel_size), err, STATUS_BAD_FORMAT,
             "%s, row %zu: particles of %.5g Å/px among others of %.5g Å/px: extract all particles at one pixel size",
             t->path, row + 1, pixel_size, t->pixel_size);
     return STATUS_OK;
@@ -275,9 +261,10 @@ static enum status read_optics(struct particle_table *t, size_t row, struct part
     }
     FAIL_IF(!isnan(values[PREMULTIPLIED]) && values[PREMULTIPLIED] != 0, err, STATUS_UNSUPPORTED,
             "%s: particles that are multiplied by their CTF already cannot be compared: extract them without", t->path);
-    r->optics = optics_of(values);
-    TRY(fill_pixel_size(t, row, &r->optics.pixel_size, err));
-    optics_fill_defaults(&r->optics);
+    const struct optics own = optics_of(values);
+    double detector = NAN;
+    if (isnan(own.pixel_size)) TRY(detector_pixel_size(t, row, &detector, err));
+    r->optics = optics_of_particle(&own, detector, t->session_pixel_size, t->header_pixel_size);
     return check_pixel_size(t, row, r->optics.pixel_size, err);
 }
 
@@ -299,8 +286,8 @@ enum status particle_table_row(struct particle_table *t, size_t row, struct part
 enum status particle_table_bad_ctf(const struct particle_table *t, size_t row, const struct particle_row *r,
                                    struct err *err) {
     FAIL(err, STATUS_BAD_FORMAT,
-         "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is none that "
-         "a microscope can have: correct the table",
+         "%s, row %zu: its CTF (defocus %g and %g Å, %g kV, %g mm, amplitude contrast %g, B-factor %g Å²) is "
+         "impossible for a microscope: correct the table",
          t->path, row + 1, r->defocus_u, r->defocus_v, r->optics.voltage, r->optics.spherical_aberration,
          r->optics.amplitude_contrast, r->b_factor);
 }
@@ -318,7 +305,7 @@ enum status particle_join_box(int *common, int box, const char *path, struct err
 
 enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
     TRY(need_pixel_size(pixel_size, path, err));
-    FAIL_IF(*common != 0 && !same_pixel_size(pixel_size, *common), err, STATUS_UNSUPPORTED,
+    FAIL_IF(*common != 0 && !optics_same_pixel_size(pixel_size, *common), err, STATUS_UNSUPPORTED,
             "%s has particles of %.5g Å/px, those before had %.5g Å/px: extract all particles at one pixel size", path,
             pixel_size, *common);
     if (*common == 0) *common = pixel_size;

@@ -1,10 +1,9 @@
 /* Reads tables of particles: with optics groups, as RELION 3.1 and later write them, and with all values in one table, as
  * RELION 3.0 and earlier do. What one stage accepts, the next stage accepts too:
  *  - The particles are in the table "particles", else in the first table that has a column rlnImageName.
- *  - Pixel size and optics come from the optics group, else from columns of the row. Unknown optics have the defaults of
- *    optics.h. An unknown pixel size is that of detector and magnification (RELION 3.0), else that of the session, else
- *    that in the header of the first stack.
- *  - Pixel sizes may differ by 0.1 %: over a box of 512 px, an image is then off by a quarter of a pixel at its edge.
+ *  - Pixel size and optics come from the optics group, else from columns of the row, else as optics.h says for
+ *    particles. The header is that of the first stack.
+ *  - Pixel sizes must be the same (optics_same_pixel_size).
  *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
  *  - Boxes are even, and from 16 to 2048 px.
  *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
@@ -33,14 +32,14 @@ enum status particle_table_open(struct star_file *file, const char *path, double
                                 double expected_pixel_size, struct particle_table **ret_table, struct err *err);
 void particle_table_close(struct particle_table **table);
 
+/* Returns the table of the rows. */
 const struct star_table *particle_table_rows(const struct particle_table *table);
 
 /* Returns the number of rows of the optics table; 0: there are no optics groups. */
 int particle_table_group_count(const struct particle_table *table);
-/* Returns whether rows have values of their own that their group should hold, because the optics table lacks these
- * columns. */
+/* Returns whether the rows hold optics (pixel size, voltage, …) in columns that the optics table lacks. */
 bool particle_table_rows_have_optics(const struct particle_table *table);
-/* Gives the optics of a group, all of them known but for the pixel size, which may be NaN. */
+/* Returns the optics of a group. All values are known, but the pixel size may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
 /* Returns the name of a group: a text of the optics table, or "opticsGroupN", which is written into `own`. */
 const char *particle_table_group_name(const struct particle_table *table, int group, char own[32]);
@@ -50,6 +49,7 @@ struct particle_image {
     long number;       /* from 1 */
     const char *stack; /* as the table names it; valid as long as the file */
 };
+/* Finds out which image of which stack a row names. */
 enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
                                  struct err *err);
 
@@ -82,7 +82,7 @@ struct particle_row {
 };
 /* Reads the values, and refuses a pixel size other than that of the rows before. */
 enum status particle_table_row(struct particle_table *table, size_t row, struct particle_row *ret_row, struct err *err);
-/* Fails with a message that the CTF of a row is none that a microscope can have. */
+/* Fails with a message that the CTF of a row is impossible. */
 enum status particle_table_bad_ctf(const struct particle_table *table, size_t row, const struct particle_row *values,
                                    struct err *err);
 

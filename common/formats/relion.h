@@ -21,6 +21,7 @@ struct relion_optimiser {
     double change_angle, change_offset, change_classes; /* of the last iteration: °, Å, fraction */
     double smallest_angle, smallest_offset;             /* °, Å */
 };
+/* Writes the labels of data_optimiser_general. */
 enum status relion_optimiser_put(struct star_table *table, const struct relion_optimiser *optimiser, struct err *err);
 
 struct relion_sampling {
@@ -31,6 +32,7 @@ struct relion_sampling {
     double offset_range, offset_step; /* Å */
     double perturbation;              /* fraction of a step */
 };
+/* Writes the labels of data_sampling_general. */
 enum status relion_sampling_put(struct star_table *table, const struct relion_sampling *sampling, struct err *err);
 
 /* Returns how many directions RELION's grid of an order has; 0: unknown. Tables of its models must have this number. */

@@ -38,10 +38,16 @@ enum status star_row_fill(struct star_table *t, size_t row, struct err *err) {
     return STATUS_OK;
 }
 
+enum status star_cell_set(struct star_table *t, size_t row, int index, const struct star_cell *c, struct err *err) {
+    if (c->text != NULL) return star_set(t, row, index, c->text, err);
+    return c->integer ? star_set_integer(t, row, index, lround(c->value), err)
+                      : star_set_number(t, row, index, c->value, err);
+}
+
 static enum status put_cell(struct star_table *t, size_t row, const struct star_cell *c, struct err *err) {
-    if (c->text != NULL) return star_put_text(t, row, c->column, c->text, err);
-    return c->integer ? star_put_integer(t, row, c->column, lround(c->value), err)
-                      : star_put_number(t, row, c->column, c->value, err);
+    int index;
+    TRY(star_column_add(t, c->column, "0", &index, err));
+    return star_cell_set(t, row, index, c, err);
 }
 
 enum status star_cells_put(struct star_table *t, size_t row, const struct star_cell *cells, size_t count,

@@ -27,6 +27,9 @@ struct star_cell {
     bool unless;      /* true: leave the cell out; its column is not added */
 };
 
+/* Writes a cell into the column at `index`, whatever its name; ignores cell->unless. */
+enum status star_cell_set(struct star_table *table, size_t row, int index, const struct star_cell *cell,
+                          struct err *err);
 /* Writes cells[count] into one row. */
 enum status star_cells_put(struct star_table *table, size_t row, const struct star_cell *cells, size_t count,
                            struct err *err);

@@ -67,6 +67,7 @@ enum status structure_open_stream(FILE *stream, const char *name, const struct s
  * a file without any atom; STATUS_TRUNCATED: a file that ends inside a row, a loop or a frame. */
 enum status structure_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found,
                            struct err *err);
+/* Returns the format of the file. */
 enum structure_format structure_reader_format(const struct structure_reader *reader);
 /* Returns how many structures the file has if it says so (DCD); else 0. */
 int64_t structure_reader_count(const struct structure_reader *reader);
@@ -129,6 +130,7 @@ float structure_mass(const char *element);
  * last. STATUS_BAD_ARGUMENT: a coordinate does not fit its eight columns. Atoms without coordinates (NaN) are left out,
  * long names are cut to their columns, and numbers of atoms above 99,999 are hybrid-36. */
 enum status structure_pdb_write(FILE *out, const struct structure_model *model, int number, struct err *err);
+/* Writes the END row. */
 void structure_pdb_end(FILE *out);
 
 /* Begins a DCD file (of CHARMM, little-endian, without unit cells) of `frames` structures of `atoms` atoms. */

@@ -50,8 +50,10 @@ struct structure_reader {
     struct dcd_state dcd;
 };
 
+/* Read the next structure of a PDB or mmCIF file into a model that was reset. */
 enum status pdb_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found, struct err *err);
 enum status cif_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found, struct err *err);
+/* Reads the header of a DCD file; dcd_next reads the next frame; dcd_end frees the buffers. */
 enum status dcd_begin(struct structure_reader *reader, struct err *err);
 enum status dcd_next(struct structure_reader *reader, struct structure_model *model, bool *ret_found, struct err *err);
 void dcd_end(struct dcd_state *dcd);
@@ -59,7 +61,9 @@ void dcd_end(struct dcd_state *dcd);
 /* Adds an atom, zeroed. */
 enum status structure_model_add(struct structure_model *model, struct structure_atom **ret_atom, float **ret_xyz,
                                 struct err *err);
+/* Removes all atoms and faults; keeps the memory. */
 void structure_model_reset(struct structure_model *model);
+/* Records a fault of the atom that was added last. text: the faulty text of the file. */
 void structure_model_fault(struct structure_model *model, long line, const char *text);
 
 /* Returns the decimal number in a text of at most `width` characters, with blanks around it ("  12.345 "); else NaN. */

@@ -13,6 +13,7 @@
 
 /* As image_probe. */
 enum status tiff_probe(const char *path, struct image_info *ret_info, struct err *err);
+/* Reads all pages as float32 into `image` and reuses its memory. */
 enum status tiff_read(const char *path, struct image *image, struct err *err);
 /* Reads one page. Pages count from 0, without previews and masks. */
 enum status tiff_read_page(const char *path, int page, struct image *image, struct err *err);

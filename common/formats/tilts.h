@@ -31,6 +31,7 @@ enum status tilts_parse_angles(const char *name, const char *text, size_t length
  * caller frees *ret_transforms. */
 enum status tilts_read_transforms(const char *path, struct tilt_transform **ret_transforms, int *ret_count,
                                   struct err *err);
+/* Parses a text. name: for messages. */
 enum status tilts_parse_transforms(const char *name, const char *text, size_t length,
                                    struct tilt_transform **ret_transforms, int *ret_count, struct err *err);
 

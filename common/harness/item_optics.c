@@ -13,15 +13,13 @@ struct optics session_optics(const struct stage_session *session) {
 
 struct optics item_optics(const struct item *item, const struct stage_session *session) {
     const struct optics shared = session_optics(session);
-    struct optics optics = {
+    const struct optics own = {
         .pixel_size = item_number(item, "optics.pixel_size", NAN),
         .voltage = item_number(item, "optics.voltage", NAN),
         .spherical_aberration = item_number(item, "optics.spherical_aberration", NAN),
         .amplitude_contrast = item_number(item, "optics.amplitude_contrast", NAN),
     };
-    optics_fill(&optics, &shared);
-    optics_fill_defaults(&optics);
-    return optics;
+    return optics_of_item(&own, &shared);
 }
 
 static enum status set_known(struct item *item, const char *member, double value, struct err *err) {

@@ -7,8 +7,7 @@
 
 /* Returns the optics of the session. A value that the session does not set is NaN. */
 struct optics session_optics(const struct stage_session *session);
-/* Returns the optics of an item. Takes each value from the item, else from the session, else from the defaults. There
- * is no default pixel size: it is NaN if neither sets it. */
+/* Returns the optics of an item (optics_of_item): its own values, else those of the session, else the defaults. */
 struct optics item_optics(const struct item *item, const struct stage_session *session);
 /* Writes the optics into an item, without the values that are NaN. original_pixel_size: Å, before binning; NaN:
  * unknown. */

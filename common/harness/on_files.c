@@ -118,21 +118,18 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
     int name = optics.table != NULL ? star_column_find(optics.table, "rlnOpticsGroupName") : -1;
     const char *group = name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1";
     TRY(item_set_string(item, "optics.group", item_text_fits(group) ? group : "opticsGroup1", err));
-    struct optics values = session_optics(&stage->session);
-    const struct optics tables = {
+    const struct optics session = session_optics(&stage->session);
+    struct optics tables = {
         .pixel_size = read_optics_number(optics, own, "rlnMicrographPixelSize"),
         .voltage = read_optics_number(optics, own, "rlnVoltage"),
         .spherical_aberration = read_optics_number(optics, own, "rlnSphericalAberration"),
         .amplitude_contrast = read_optics_number(optics, own, "rlnAmplitudeContrast"),
     };
-    optics_fill(&values, &tables);
-    double fallback = header_pixel_size > 0 ? header_pixel_size : NAN, detector, magnification;
-    /* RELION 3.0: the detector's pixel in µm, divided by the magnification. */
-    if (cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
-        cell_number(own.table, own.row, "rlnMagnification", &magnification) && magnification > 0)
-        fallback = 1e4 * detector / magnification;
-    if (isnan(values.pixel_size)) values.pixel_size = fallback;
-    optics_fill_defaults(&values);
+    double detector, magnification;
+    if (isnan(tables.pixel_size) && cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
+        cell_number(own.table, own.row, "rlnMagnification", &magnification))
+        tables.pixel_size = optics_pixel_size_of_detector(detector, magnification);
+    const struct optics values = optics_of_micrograph(&session, &tables, header_pixel_size);
     double original = read_optics_number(optics, own, "rlnMicrographOriginalPixelSize");
     return item_set_optics(item, &values, isnan(original) ? values.pixel_size : original, err);
 }

@@ -23,32 +23,28 @@ struct options {
     double tolerance;
 };
 
+#define AT(member) offsetof(struct options, member)
 static const struct param PARAMS[] = {
-    {
-        .name = "session",
-        .type = PARAM_PATH,
-        .offset = offsetof(struct options, session),
-        .required = true,
-        .help = "Session folder of the run.",
-    },
-    {
-        .name = "truth",
-        .type = PARAM_PATH,
-        .offset = offsetof(struct options, truth),
-        .required = true,
-        .help = "Folder truth/ that icestream-simulate wrote.",
-    },
-    {
-        .name = "tolerance",
-        .type = PARAM_FLOAT,
-        .offset = offsetof(struct options, tolerance),
-        .unit = "px",
-        .default_text = "10",
-        .minimum = 0.1,
-        .maximum = 1000,
-        .help = "Largest distance of a right pick from a true centre.",
-    },
+    {.name = "session",
+     .type = PARAM_PATH,
+     .offset = AT(session),
+     .required = true,
+     .help = "Session folder of the run."},
+    {.name = "truth",
+     .type = PARAM_PATH,
+     .offset = AT(truth),
+     .required = true,
+     .help = "Folder truth/ that icestream-simulate wrote."},
+    {.name = "tolerance",
+     .type = PARAM_FLOAT,
+     .offset = AT(tolerance),
+     .unit = "px",
+     .default_text = "10",
+     .minimum = 0.1,
+     .maximum = 1000,
+     .help = "Largest distance of a right pick from a true centre."},
 };
+#undef AT
 enum { PARAM_COUNT = sizeof PARAMS / sizeof PARAMS[0] };
 
 static void print_ledgers(const char *session) {

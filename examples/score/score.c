@@ -298,10 +298,10 @@ enum status score_map(const char *session, const char *truth, struct score_map *
     TRY(mem_new((size_t)box / 2 + 1, sizeof *curve, "FSC", &curve, err));
     TRY(mem_new(image_count(&half1), sizeof *fitted, "phantom", &fitted, err));
     struct score_map score;
-    TRY(fsc_maps(box, half1.data, half2.data, curve, err));
+    TRY(fsc_maps(NULL, box, half1.data, half2.data, curve, err));
     score.gold_standard = fsc_resolution(curve, box, pixel_size, 0.143);
     TRY(fit_phantom(&phantom, &final, fitted, err));
-    TRY(fsc_maps(box, final.data, fitted, curve, err));
+    TRY(fsc_maps(NULL, box, final.data, fitted, curve, err));
     score.against_phantom = fsc_resolution(curve, box, pixel_size, 0.5);
     *ret_score = score;
     return STATUS_OK;

@@ -156,4 +156,4 @@ elif "--instance" in sys.argv:
     with open(sys.argv[sys.argv.index("--instance") + 1]) as instance:
         main(json.load(instance))
 else:
-    sys.exit("usage: stranger.py --instance FILE | --describe")
+    sys.exit("Usage: stranger.py --instance FILE | --describe")

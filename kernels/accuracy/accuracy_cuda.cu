@@ -1,7 +1,7 @@
 #include "kernels/accuracy/accuracy_cuda.h"
 
 #include "kernels/alignment/cuda/prepare.cuh"
-#include "kernels/expectation/grid_device.cuh"
+#include "kernels/expectation/grid.cuh"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "kernels/accuracy/accuracy_private.h"
 #include "kernels/fourier/workspace_cuda.h"
 
-/* Padding of the grid (GRID_PAD, kernels/expectation/grid_device.cuh). */
+/* Padding of the grid (GRID_PAD, kernels/expectation/grid.cuh). */
 static const float PAD = 2;
 
 /* The steps by which a particle is moved. */

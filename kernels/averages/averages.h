@@ -61,8 +61,8 @@ struct average {
     float *data_vs_prior, *completeness, *fsc; /* [box/2 + 1] */
 };
 /* Makes the average of each class in the list: FSC of the halves, Wiener filter, mask, then a shift by whole pixels
- * that brings the centre of mass of all positive pixels to the middle. That map becomes the reference of the class. A
- * class may occur once in the list. */
+ * that brings the centre of mass of all positive pixels to the middle. The shifted map becomes the reference of the
+ * class. A class may occur once in the list. */
 enum status averages_make(struct averages *averages, const struct average *list, int count, struct err *err);
 /* Makes the given maps the references of their classes. Uses only index, map and tau2 of each entry. */
 enum status averages_set(struct averages *averages, const struct average *list, int count, struct err *err);

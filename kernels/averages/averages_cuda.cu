@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/fourier/cufft.cuh"
-#include "kernels/reconstruct/wiener_device.cuh"
+#include "kernels/reconstruct/wiener.cuh"
 
 /* Plans of transforms of n = 2 box: rows of n/2 + 1 complex values, in place of n + 2 reals. */
 struct averages_cuda {

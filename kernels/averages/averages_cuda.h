@@ -23,11 +23,13 @@ enum status averages_cuda_create(const struct averages_options *options, struct 
 void averages_cuda_destroy(struct averages_cuda **averages);
 /* Returns the number of classes made at once: AVERAGES_CUDA_AT_ONCE, or fewer if the box is large. */
 int averages_cuda_at_once(const struct averages_options *options);
+/* Returns the bytes of scratch of averages_cuda_make and averages_cuda_set. */
 size_t averages_cuda_scratch(const struct averages_cuda *averages);
 
 /* Multiplies sums[count][2][..] by factor. */
 enum status averages_cuda_scale(const struct averages_options *options, double *sums, int count, double factor,
                                 void *stream, struct err *err);
+/* Splits class `from` into `from` and `to`, as averages_split. */
 enum status averages_cuda_split(const struct averages_options *options, double *sums, int from, int to, void *stream,
                                 struct err *err);
 

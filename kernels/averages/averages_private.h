@@ -20,7 +20,7 @@ struct averages {
     const struct averages_work *work;
     struct class_sums *classes;   /* [capacity] */
     struct average_space *spaces; /* [threads], on the CPU */
-    struct averages_device *device;
+    struct averages_store *store; /* on a CUDA device */
 };
 
 /* Ops table of a device; members do what the functions of averages.h do. */

@@ -6,7 +6,8 @@
 #include "kernels/averages/averages_private.h"
 #include "kernels/fourier/workspace_cuda.h"
 
-struct averages_device {
+/* Class averages in the memory of a CUDA device. */
+struct averages_store {
     struct averages_cuda *plans;
     int at_once;
     size_t scratch; /* bytes */
@@ -31,7 +32,7 @@ static void *carve(char *base, size_t *bytes, size_t more) {
 
 static struct parts parts_of(const struct averages *a, char *base) {
     struct parts p = {0};
-    size_t n = (size_t)a->device->at_once, box = (size_t)a->options.box, shells = box / 2 + 1;
+    size_t n = (size_t)a->store->at_once, box = (size_t)a->options.box, shells = box / 2 + 1;
     size_t spectra = n * shells * sizeof(float);
     p.slots.classes = p.classes = carve(base, &p.bytes, n * sizeof *p.classes);
     p.slots.tau2 = carve(base, &p.bytes, spectra);
@@ -57,7 +58,7 @@ static size_t reference_bytes(const struct averages_options *o) {
 /* Places the sums and references of all classes in the memory taken. */
 static enum status place(struct averages *a, struct err *err) {
     const struct averages_options *o = &a->options;
-    const struct averages_device *d = a->device;
+    const struct averages_store *d = a->store;
     for (size_t k = 0; k < (size_t)o->capacity; k++) {
         struct class_sums *c = &a->classes[k];
         for (size_t h = 0; h < 2; h++) {
@@ -75,9 +76,9 @@ static enum status place(struct averages *a, struct err *err) {
 static enum status open_classes(struct averages *a, struct err *err) {
     const struct averages_options *o = &a->options;
     struct workspace *w = o->workspace;
-    struct averages_device *d = NULL;
-    TRY(mem_new(1, sizeof *d, "class averages", &a->device, err));
-    d = a->device;
+    struct averages_store *d = NULL;
+    TRY(mem_new(1, sizeof *d, "class averages", &a->store, err));
+    d = a->store;
     TRY(workspace_cuda_adopt(w, err));
     TRY(averages_cuda_create(o, &d->plans, err));
     d->at_once = averages_cuda_at_once(o);
@@ -98,11 +99,11 @@ static enum status open_classes(struct averages *a, struct err *err) {
 }
 
 static void close_classes(struct averages *a) {
-    struct averages_device *d = a->device;
+    struct averages_store *d = a->store;
     if (d == NULL) return;
     averages_cuda_destroy(&d->plans);
     if (d->slots != NULL) device_host_free(&a->options.workspace->device, &d->slots);
-    mem_free(&a->device);
+    mem_free(&a->store);
 }
 
 /* The E-step adds to the sums themselves: nothing to do. */
@@ -120,7 +121,7 @@ static enum status end(struct averages *a, int count, int half, struct err *err)
 static enum status fade(struct averages *a, int count, double factor, struct err *err) {
     const struct averages_options *o = &a->options;
     struct workspace *w = o->workspace;
-    double *sums = a->device->sums;
+    double *sums = a->store->sums;
     TRY(workspace_cuda_adopt(w, err));
     if (!(factor > 0)) return workspace_cuda_zero(w, sums, 2 * (size_t)count * sums_bytes(o), err);
     return averages_cuda_scale(o, sums, count, factor, w->stream, err);
@@ -129,12 +130,12 @@ static enum status fade(struct averages *a, int count, double factor, struct err
 static enum status split(struct averages *a, int from, int to, struct err *err) {
     struct workspace *w = a->options.workspace;
     TRY(workspace_cuda_adopt(w, err));
-    return averages_cuda_split(&a->options, a->device->sums, from, to, w->stream, err);
+    return averages_cuda_split(&a->options, a->store->sums, from, to, w->stream, err);
 }
 
 static void put_in(const struct averages *a, const struct average *list, int count, bool maps, struct parts *to) {
     const size_t shells = (size_t)a->options.box / 2 + 1, pixels = (size_t)a->options.box * (size_t)a->options.box;
-    for (int i = 0; i < a->device->at_once; i++)
+    for (int i = 0; i < a->store->at_once; i++)
         to->classes[i] = i < count ? list[i].index : -1;
     for (size_t i = 0; i < (size_t)count; i++) {
         memcpy(to->slots.tau2 + i * shells, list[i].tau2, shells * sizeof(float));
@@ -163,15 +164,15 @@ static void take_out(const struct averages *a, const struct parts *from, bool po
 static enum status take(struct averages *a, struct parts *there, void **ret_scratch, struct err *err) {
     struct workspace *w = a->options.workspace;
     char *base = NULL;
-    TRY(arena_take(w->arena, a->device->slots_bytes, 1, "class averages", &base, err));
+    TRY(arena_take(w->arena, a->store->slots_bytes, 1, "class averages", &base, err));
     *there = parts_of(a, base);
-    return arena_take(w->arena, a->device->scratch, 1, "class averages", ret_scratch, err);
+    return arena_take(w->arena, a->store->scratch, 1, "class averages", ret_scratch, err);
 }
 
 /* Makes averages of classes, or references from given maps. */
 static enum status make_some(struct averages *a, const struct average *list, int count, bool from_maps,
                              struct err *err) {
-    const struct averages_device *d = a->device;
+    const struct averages_store *d = a->store;
     struct workspace *w = a->options.workspace;
     struct parts here = parts_of(a, d->slots), there;
     void *scratch = NULL;
@@ -191,7 +192,7 @@ static enum status make_some(struct averages *a, const struct average *list, int
 }
 
 static enum status in_turn(struct averages *a, const struct average *list, int count, bool from_maps, struct err *err) {
-    const int most = a->device->at_once;
+    const int most = a->store->at_once;
     for (int first = 0; first < count; first += most)
         TRY(make_some(a, list + first, count - first < most ? count - first : most, from_maps, err));
     return STATUS_OK;

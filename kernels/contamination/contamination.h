@@ -35,9 +35,11 @@ struct contamination_options {
 
 struct contamination;
 
+/* Creates a plan for maps of the given size. */
 enum status contamination_create(const struct contamination_options *options, struct contamination **ret_contamination,
                                  struct err *err);
 void contamination_destroy(struct contamination **contamination);
+/* Returns the options that the plan was created with. */
 const struct contamination_options *contamination_options(const struct contamination *contamination);
 
 /* Marks contamination. map: [work][work], mean about 0; the micrograph lies in `area`. mask: [work][work], 1 where no

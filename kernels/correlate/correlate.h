@@ -2,8 +2,8 @@
  *
  * C_psi(x) = mean over the particle's circle of A_psi(y) I(x + y) = Σ_k conj(F_psi) · image, where `image` holds the
  * micrograph's transform times whatever is common to all rotations (CTF, 1/(size² n_o)). Only the maximum of C over psi
- * and its psi are kept: the figure of merit rises with C. Of equal values the first rotation wins, for any number of
- * threads. */
+ * and its psi are kept: the figure of merit rises with C. When values are equal the first rotation wins, for any
+ * number of threads. */
 #ifndef ICESTREAM_KERNELS_CORRELATE_CORRELATE_H
 #define ICESTREAM_KERNELS_CORRELATE_CORRELATE_H
 
@@ -18,6 +18,7 @@ extern "C" {
 
 struct correlate;
 
+/* Creates a correlator for maps of work² px. */
 enum status correlate_create(int work, int threads, struct correlate **ret_correlate, struct err *err);
 void correlate_destroy(struct correlate **correlate);
 
@@ -38,8 +39,8 @@ void merit_scores(const struct merit_terms *terms, const float *best, const floa
                   float *scores);
 /* RELION's figure of merit: the ratio of the likelihoods of "template and noise" and "noise only" per pixel of the
  * circle, over its expectation. With d = (−2 C + 2 mu A1)/sigma + A2 = A2 − 2 score √A2 it is (exp(−d/2) − 1) /
- * (exp(A2/2) − 1); for the template times `scale`. merit_to_score is its inverse (−infinity for a figure of merit that
- * no score has). */
+ * (exp(A2/2) − 1); for the template times `scale`. merit_to_score is its inverse: −infinity for a figure of merit that
+ * no score has. */
 double merit_from_score(const struct merit_terms *terms, double scale, double score);
 double merit_to_score(const struct merit_terms *terms, double scale, double merit);
 

@@ -33,7 +33,9 @@ struct ctf_terms {
     double offset;       /* φ + asin Q0 */
     double decay, scale; /* B/4, scale */
 };
+/* Returns the terms of a CTF. */
 struct ctf_terms ctf_prepare(const struct ctf *ctf);
+/* Returns the CTF at the frequency (x, y). */
 float ctf_value(const struct ctf_terms *terms, double x, double y);
 
 /* Fills the half plane of a size × size transform: out[size][size/2+1], rows ky = 0 .. size/2, −size/2+1 .. −1.

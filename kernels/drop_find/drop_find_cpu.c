@@ -13,7 +13,8 @@ enum { SIDE_MAX = 320, AREA_MAX = SIDE_MAX * SIDE_MAX, SMALLEST = 64, SECTORS = 
 static const double EDGE_SHARE = 1.0 / 12, RADIUS_LEAST = 0.15, RADIUS_MOST = 0.75, ALONG = 0.97, INNER_LEAST = 0.45,
                     INNER_SUPPORT = 0.8, COARSE_CIRCLE = 0.3, COARSE_CONTENT = 0.5, CONTRAST_LEAST = 0.002,
                     ONE_WAY_MOST = 0.8;
-/* How often the picture is smoothed for each of three scales, and the width of borders that smoothing spoils. */
+/* The number of times that the picture is smoothed for each of three scales. BORDER: px at the rim that smoothing
+ * spoils. */
 enum { SMOOTH_FINE = 2, SMOOTH_MIDDLE = 8, SMOOTH_COARSE = 32, BORDER = 12 };
 
 struct edge {

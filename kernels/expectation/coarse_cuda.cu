@@ -4,8 +4,9 @@
 
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"
-#include "kernels/expectation/grid_device.cuh"
+#include "kernels/expectation/grid.cuh"
 #include "kernels/expectation/product.cuh"
+#include "kernels/fourier/launch.cuh"
 
 struct coarse_cuda {
     struct product_cuda *product;
@@ -14,10 +15,6 @@ struct coarse_cuda {
 namespace {
 
 enum { THREADS = 256 };
-
-unsigned blocks_for(size_t count, unsigned threads) {
-    return (unsigned)((count + threads - 1) / threads);
-}
 
 /* Returns the part of a value that a tensor core reads, rounded to nearest. */
 __device__ inline float high_part(float value) {

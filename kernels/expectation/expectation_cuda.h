@@ -67,10 +67,11 @@ struct grid_cuda {
     int nx, ny, reach, r_max, dimensions;
     const float *quads;
 };
-/* 3D only: the number of floats of quads, and the function that makes quads from values. */
+/* Returns the number of floats of quads; 3D only. */
 static inline size_t grid_quads_floats(const struct grid_cuda *grid) {
     return 8 * (size_t)grid->nx * (size_t)grid->ny * (size_t)grid->ny;
 }
+/* Makes quads from values; 3D only. */
 enum status grid_quads_cuda(const struct grid_cuda *grid, float *ret_quads, void *stream, struct err *err);
 
 struct coarse_cuda; /* a cuBLAS handle */
@@ -94,19 +95,22 @@ enum status coarse_cuda_product(struct coarse_cuda *coarse, int n_pixels, enum c
                                 const float *halves, int n_particles, int n_shifts, size_t all_slices, float *ret_dots,
                                 float *ret_norms, void *stream, struct err *err);
 
-/* Turns differences into the samples that matter, in one kernel. Weights are exp(least - difference), with difference =
- * dot + norm - log priors. The samples that hold the fraction of the total are kept. slice_log_prior[n_slices] and
- * shift_log_prior[n_particles][n_shifts] may be NULL. ret_kept[n_particles][n_shifts][kept_words(n_slices)]: one bit
- * per sample. Weights are not stored: few samples are kept, and their weights are recomputed from dots and norms. */
+/* Input of posterior_cuda: dots[n_particles][n_shifts][n_slices] and norms[n_particles][n_slices] of
+ * coarse_cuda_product. slice_log_prior[n_slices] and shift_log_prior[n_particles][n_shifts] may be NULL. */
 struct posterior_input {
     const float *dots, *norms, *slice_log_prior, *shift_log_prior;
     int n_particles, n_shifts, n_slices;
     uint32_t most; /* as in top_sum_cuda */
     double fraction;
 };
+/* Returns the words of 32 bits that hold one bit per slice. */
 static inline size_t kept_words(int n_slices) {
     return ((size_t)n_slices + 31) / 32;
 }
+/* Turns differences into the samples that matter, in one kernel. Weights are exp(least - difference), with difference =
+ * dot + norm - log priors. The samples that hold the fraction of the total are kept.
+ * ret_kept[n_particles][n_shifts][kept_words(n_slices)]: one bit per sample. Weights are not stored: few samples are
+ * kept, and their weights are recomputed from dots and norms. */
 enum status posterior_cuda(const struct posterior_input *posterior, void *scratch, struct top_sum *ret_sums,
                            uint32_t *ret_kept, void *stream, struct err *err);
 

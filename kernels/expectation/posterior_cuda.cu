@@ -3,13 +3,13 @@
  * The first sweep sums all weights and counts them in narrow cells of their logarithm: counting is the only thing that
  * shared memory does fast. The edges of a cell bound the weights in it, so the counts leave a bracket of few cells that
  * contains the threshold. The second sweep marks samples above the bracket, sums those below and lists those inside.
- * The list then gives the exact threshold (top_sum_device.cuh).
+ * The list then gives the exact threshold (top_sum.cuh).
  *
  * Weights are relative to the largest, which is not known at first. A pilot (a part of the samples) gives a reference
  * not far below it. Cells reach from the depth below the reference at which all n weights together cannot come to 1 −
  * fraction, up to SLACK above it. If the largest lies above that, the first sweep is repeated. If too many samples are
  * in the bracket, it is swept again with narrower cells. */
-#include "kernels/expectation/posterior_device.cuh"
+#include "kernels/expectation/posterior.cuh"
 
 namespace {
 

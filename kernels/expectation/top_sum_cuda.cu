@@ -1,5 +1,5 @@
 /* Top-sum selection over stored weights. */
-#include "kernels/expectation/top_sum_device.cuh"
+#include "kernels/expectation/top_sum.cuh"
 
 namespace {
 

@@ -21,6 +21,7 @@ struct extract_options {
 
 struct extract; /* plans and scratch, one per thread */
 
+/* Creates the plans and scratch of one thread. */
 enum status extract_create(const struct extract_options *options, struct extract **ret_extract, struct err *err);
 void extract_destroy(struct extract **extract);
 

@@ -1,5 +1,5 @@
-/* Tools for .cu files with cuFFT: CUFFT_TRY checks every call, as CUDA_TRY of common/device_cuda.h does; sizes of
- * launches and of parts of scratch memory; integer square roots; sums over a warp or a block. */
+/* Tools for .cu files with cuFFT: CUFFT_TRY checks every call, as CUDA_TRY of common/device_cuda.h does; sizes of parts
+ * of scratch memory; integer square roots; sums over a warp or a block. */
 #ifndef ICESTREAM_KERNELS_FOURIER_CUFFT_CUH
 #define ICESTREAM_KERNELS_FOURIER_CUFFT_CUH
 
@@ -8,6 +8,7 @@
 
 #include "common/arena.h"
 #include "common/device_cuda.h"
+#include "kernels/fourier/launch.cuh"
 
 /* Returns STATUS_DEVICE from the calling function if cuFFT fails, STATUS_NO_MEMORY if cuFFT could not allocate. cuFFT
  * may leave an error in the CUDA runtime: the message names that error, and the macro clears it, so that no later call
@@ -21,10 +22,6 @@
                 "the CUDA device failed at %s: cuFFT error %d (%s)", what, (int)cufft_result_,                         \
                 cudaGetErrorString(cufft_cuda_));                                                                      \
     } while (0)
-
-static inline unsigned blocks_for(size_t count, unsigned each) {
-    return (unsigned)((count + each - 1) / each);
-}
 
 static inline size_t aligned(size_t bytes) {
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;

@@ -25,6 +25,7 @@ struct fourier_pixels {
 /* Largest size in 3D: 32 bits number the points of a map's transform, two per pixel along each axis. */
 enum { FOURIER_SIZE_MOST_3D = 1022 };
 
+/* Lists the pixels of a transform of box² px whose frequencies lie within size/2. */
 enum status fourier_pixels_create(int box, int size, struct fourier_pixels *ret_pixels, struct err *err);
 void fourier_pixels_destroy(struct fourier_pixels *pixels);
 /* Returns how many of the first pixels lie within a smaller size. */

@@ -3,8 +3,8 @@
 #include "common/memory.h"
 #include "kernels/fourier/workspace_cuda.h"
 
-/* Returns NULL when the program was built without CUDA. */
-static const struct workspace_work *work_on_device(void) {
+/* Returns NULL when the program was built without CUDA. A workspace is always on a CUDA device. */
+static const struct workspace_work *work_on(void) {
 #ifdef ICESTREAM_HAVE_CUDA
     return &workspace_cuda_work;
 #else
@@ -15,7 +15,7 @@ static const struct workspace_work *work_on_device(void) {
 enum status workspace_create(const struct device *device, struct arena *arena, void *stream,
                              struct device_busy *busy_or_null, struct workspace **ret_workspace, struct err *err) {
     struct workspace *w = NULL;
-    FAIL_IF(work_on_device() == NULL, err, STATUS_UNSUPPORTED,
+    FAIL_IF(work_on() == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: only host memory can keep grids");
     FAIL_IF(device->kind != DEVICE_CUDA, err, STATUS_UNSUPPORTED,
             "a CPU has no workspace: its grids are in host memory");
@@ -27,7 +27,7 @@ enum status workspace_create(const struct device *device, struct arena *arena, v
 
 void workspace_destroy(struct workspace **workspace) {
     if (*workspace == NULL) return;
-    work_on_device()->close(*workspace);
+    work_on()->close(*workspace);
     mem_free(workspace);
 }
 
@@ -40,7 +40,7 @@ size_t workspace_capacity(const struct workspace *w) {
 }
 
 enum status workspace_volumes_bytes(struct workspace *w, int box, size_t *ret_bytes, struct err *err) {
-    const struct workspace_work *work = work_on_device();
+    const struct workspace_work *work = work_on();
     FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can mask maps");
     return work->volumes_bytes(w, box, ret_bytes, err);
 }

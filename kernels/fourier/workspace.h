@@ -29,8 +29,9 @@ void workspace_destroy(struct workspace **workspace);
 
 /* Gives back all memory of the arena: all grids are lost. */
 void workspace_reset(struct workspace *workspace);
+/* Returns the bytes of the whole arena. */
 size_t workspace_capacity(const struct workspace *workspace);
-/* Returns the bytes that fsc_maps_on and kernels/postprocess/solvent.h need for maps of box³. */
+/* Returns the bytes that fsc_maps and kernels/postprocess/solvent.h need for maps of box³. */
 enum status workspace_volumes_bytes(struct workspace *workspace, int box, size_t *ret_bytes, struct err *err);
 /* Returns whether the workspace now has room for these bytes; NULL: false. */
 enum status workspace_fits_volumes(struct workspace *workspace_or_null, int box, bool *ret_fits, struct err *err);

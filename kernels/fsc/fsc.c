@@ -11,12 +11,8 @@ static const struct fsc_work *work_on(const struct workspace *workspace_or_null)
 #endif
 }
 
-enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err) {
-    return fsc_maps_on(NULL, box, a, b, ret_fsc, err);
-}
-
-enum status fsc_maps_on(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
-                        struct err *err) {
+enum status fsc_maps(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
+                     struct err *err) {
     const struct fsc_work *work = work_on(workspace_or_null);
     FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: only the CPU can correlate maps");

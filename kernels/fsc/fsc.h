@@ -7,12 +7,10 @@
 #include "common/status.h"
 #include "kernels/fourier/workspace.h"
 
-/* Fills ret_fsc[box/2+1]. A denominator of 0 gives 0. */
-enum status fsc_maps(int box, const float *a, const float *b, float *ret_fsc, struct err *err);
-/* Like fsc_maps, on the workspace's device; NULL: on the CPU. Both agree except for rounding. Maps and curve are in
- * host memory. workspace_fits_volumes tells whether the workspace has room. */
-enum status fsc_maps_on(struct workspace *workspace, int box, const float *a, const float *b, float *ret_fsc,
-                        struct err *err);
+/* Fills ret_fsc[box/2+1] from two maps of box³ in host memory, on the workspace's device; NULL: on the CPU. Both agree
+ * except for rounding. A denominator of 0 gives 0. workspace_fits_volumes tells whether the workspace has room. */
+enum status fsc_maps(struct workspace *workspace_or_null, int box, const float *a, const float *b, float *ret_fsc,
+                     struct err *err);
 /* Like fsc_maps, from half transforms [box][box][box/2+1], complex, unscaled, with the same phase origin. */
 enum status fsc_spectra(int box, const float *a, const float *b, float *ret_fsc, struct err *err);
 /* Returns the resolution (Å) at the last shell before the curve first falls below the threshold; 999 if that is shell

@@ -1,4 +1,4 @@
-/* Defines the ops table of fsc_maps_on for the files of this folder. */
+/* Defines the ops table of fsc_maps for the files of this folder. */
 #ifndef ICESTREAM_KERNELS_FSC_FSC_PRIVATE_H
 #define ICESTREAM_KERNELS_FSC_FSC_PRIVATE_H
 

@@ -20,6 +20,7 @@ struct map_space {
     float *spectrum, *padded;
     float *correction; /* corrects a map for interpolation, by squared distance from its centre */
 };
+/* Frees the memory. */
 void map_space_clear(struct map_space *space);
 
 struct accumulator {
@@ -60,6 +61,8 @@ extern const struct accumulator_work accumulator_cpu_work;
 /* Built with CUDA only. */
 extern const struct accumulator_work accumulator_cuda_work, accumulator_beside_work;
 
+/* Members of accumulator_cpu_work; accumulator_beside_work uses some of them, too. They work on sums in host memory,
+ * and do what the functions of reconstruct.h of these names do. */
 enum status accumulator_cpu_finish(struct accumulator *a, const struct symmetry *symmetry_or_null, int threads,
                                    struct err *err);
 enum status accumulator_cpu_merge(struct accumulator *a, const struct accumulator *b, struct err *err);

@@ -1,5 +1,5 @@
 /* Prepares sums for a map and correlates them: finish_cpu.c on a CUDA device. */
-#include "kernels/reconstruct/accumulator_device.cuh"
+#include "kernels/reconstruct/accumulator.cuh"
 #include "kernels/reconstruct/accumulator_private.h"
 
 namespace {

@@ -17,6 +17,7 @@
 
 struct accumulator;
 
+/* Creates zeroed sums in host memory for maps of box² or box³ and frequencies up to size/2. dimensions: 2 or 3. */
 enum status accumulator_create(int dimensions, int box, int size, struct accumulator **ret_accumulator,
                                struct err *err);
 void accumulator_destroy(struct accumulator **accumulator);
@@ -32,9 +33,9 @@ enum status accumulator_place(struct accumulator *accumulator, struct workspace 
  * accumulator at a time, if the whole (reset) workspace has room for that; otherwise the CPU does it. */
 enum status accumulator_clear_beside(struct accumulator *accumulator, struct workspace *workspace, int size,
                                      const struct symmetry *symmetry_or_null, struct err *err);
-/* Return the bytes of such sums in a workspace, and the temporary bytes that reconstruct_map and all earlier steps
- * need. */
+/* Returns the bytes of sums in a workspace, for frequencies up to size/2. */
 size_t accumulator_bytes(int dimensions, int size);
+/* Returns the temporary bytes that reconstruct_map and all earlier steps need in a workspace. */
 enum status reconstruct_scratch(struct workspace *workspace, int dimensions, int box, int size,
                                 const struct symmetry *symmetry_or_null, size_t *ret_bytes, struct err *err);
 
@@ -53,9 +54,9 @@ struct accumulator_grid {
     const struct workspace *workspace; /* holds values; NULL: host memory */
 };
 struct accumulator_grid accumulator_grid(struct accumulator *accumulator);
-/* a += b. */
+/* Computes a += b. */
 enum status accumulator_merge(struct accumulator *a, const struct accumulator *b, struct err *err);
-/* a *= factor, for the decay of stepwise EM. Host memory only. */
+/* Computes a *= factor, for the decay of stepwise EM. Host memory only. */
 enum status accumulator_scale(struct accumulator *a, double factor, struct err *err);
 /* Joins Friedel pairs on the plane x = 0, then sums over the operators of the group. Call it once, before
  * reconstruction. */

@@ -1,6 +1,6 @@
 /* The M-step on a CUDA device: applies a Wiener filter to the grid and makes the map. */
 #include "kernels/fourier/padded.cuh"
-#include "kernels/reconstruct/wiener_device.cuh"
+#include "kernels/reconstruct/wiener.cuh"
 
 namespace {
 

@@ -24,33 +24,37 @@ struct accumulator_cuda {
     double *voxels;
     int dimensions, box, r_max, reach, nx, ny, nz, count;
 };
-/* Return the shape of the sums of one reference for frequencies up to size/2, without voxels, and the bytes of the
- * voxels. */
+/* Returns the shape of the sums of one reference for frequencies up to size/2, without voxels. */
 struct accumulator_cuda accumulator_cuda_shape(int dimensions, int box, int size);
+/* Returns the bytes of the voxels. */
 size_t accumulator_cuda_bytes(const struct accumulator_cuda *accumulator);
-/* Copies host sums of the same size, and waits. */
+/* Copies sums of the same size from the host, and waits. */
 enum status accumulator_cuda_put(const struct accumulator_cuda *to, const struct accumulator *from, void *stream,
                                  struct err *err);
+/* Copies sums of the same size to the host, and waits. */
 enum status accumulator_cuda_get(const struct accumulator_cuda *from, struct accumulator *to, void *stream,
                                  struct err *err);
 
-/* Like accumulator_finish; any count if there are no operators. Scratch: 12 bytes per voxel with operators, 0
- * without. */
+/* Returns the bytes of scratch of accumulator_cuda_finish: 12 per voxel with operators, 0 without. */
 size_t accumulator_cuda_finish_scratch(const struct accumulator_cuda *accumulator,
                                        const struct symmetry *symmetry_or_null);
+/* Does accumulator_finish; any count if there are no operators. */
 enum status accumulator_cuda_finish(const struct accumulator_cuda *accumulator, const struct symmetry *symmetry_or_null,
                                     void *scratch, void *stream, struct err *err);
-/* a += b. */
+/* Computes a += b. */
 enum status accumulator_cuda_merge(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *stream,
                                    struct err *err);
+/* Gives a and b the mean of both in shells 0 .. shells, as accumulator_join_shells. */
 enum status accumulator_cuda_join_shells(const struct accumulator_cuda *a, const struct accumulator_cuda *b, int shells,
                                          void *stream, struct err *err);
-/* Computes ret_fsc[count][box/2 + 1], one curve per reference. */
+/* Returns the bytes of scratch of accumulator_cuda_fsc. */
 size_t accumulator_cuda_fsc_scratch(const struct accumulator_cuda *a, const struct accumulator_cuda *b);
+/* Computes ret_fsc[count][box/2 + 1], one curve per reference. */
 enum status accumulator_cuda_fsc(const struct accumulator_cuda *a, const struct accumulator_cuda *b, void *scratch,
                                  float *ret_fsc, void *stream, struct err *err);
-/* Computes ret_sigma2[box/2 + 1]. Scratch: reconstruct_cuda_shells_scratch. */
+/* Returns the bytes of scratch of accumulator_cuda_sigma2. */
 size_t reconstruct_cuda_shells_scratch(const struct accumulator_cuda *accumulator);
+/* Computes ret_sigma2[box/2 + 1], as accumulator_sigma2. */
 enum status accumulator_cuda_sigma2(const struct accumulator_cuda *accumulator, void *scratch, float *ret_sigma2,
                                     void *stream, struct err *err);
 
@@ -60,9 +64,10 @@ struct reconstruct_cuda_options {
     int minres_shell;
     int last_shell;
 };
-/* Like reconstruct_map. map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. Does not change
- * the accumulator. */
+/* Returns the bytes of scratch of reconstruct_cuda_map. */
 size_t reconstruct_cuda_scratch(const struct padded_cuda *padded, const struct accumulator_cuda *accumulator);
+/* Makes a map as reconstruct_map: map[box² or box³]; ret_data_vs_prior and ret_completeness [box/2 + 1], or NULL. Does
+ * not change the accumulator. */
 enum status reconstruct_cuda_map(struct padded_cuda *padded, const struct accumulator_cuda *accumulator,
                                  const struct reconstruct_cuda_options *options, void *scratch, float *map,
                                  float *ret_data_vs_prior, float *ret_completeness, void *stream, struct err *err);

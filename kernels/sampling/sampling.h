@@ -44,14 +44,16 @@ enum status sampling_create_plane(double psi_step, double offset_range, double o
                                   struct sampling *ret_sampling, struct err *err);
 void sampling_destroy(struct sampling *sampling);
 
-/* Return the angle step (°) of an order, and the number of orientations on the whole sphere. */
+/* Returns the angle step (°) of an order. */
 double sampling_angle_step(int order);
+/* Returns the number of orientations of an order on the whole sphere. */
 double sampling_whole_sphere(int order);
 /* Returns the next d from the last d and a number drawn uniformly from [0, 1): d + U(¼, ½), wrapped to (−½, ½). */
 double sampling_next_perturbation(double d, double uniform);
 /* Perturbs the grid by d. Starts from the grid as it was created, so that the same d always gives the same grid. */
 void sampling_perturb(struct sampling *sampling, double d);
 
+/* Returns the number of orientations: directions × psi. */
 static inline int sampling_orientation_count(const struct sampling *sampling) {
     return sampling->direction_count * sampling->psi_count;
 }
@@ -62,23 +64,26 @@ static inline int sampling_direction_children(const struct sampling *sampling) {
 static inline int sampling_rotations(const struct sampling *sampling) {
     return 2 * sampling_direction_children(sampling);
 }
-/* Return the perturbed matrix of an orientation or of its child (0 to 7), and the perturbed shift likewise (child 0 to
- * 3). */
+/* Returns the perturbed matrix of an orientation. */
 void sampling_matrix(const struct sampling *sampling, int orientation, double ret_matrix[9]);
+/* Returns the perturbed matrix of an orientation's child, 0 to 7. */
 void sampling_child_matrix(const struct sampling *sampling, int orientation, int child, double ret_matrix[9]);
 /* Returns the perturbed matrix at psi 0 of a direction's child, 0 to 3. */
 void sampling_child_frame(const struct sampling *sampling, int direction, int child, double ret_frame[9]);
+/* Returns a perturbed shift (x, y), in the unit of offset_step. */
 void sampling_shift(const struct sampling *sampling, int shift, double ret_shift[2]);
+/* Returns the perturbed shift of a shift's child, 0 to 3. */
 void sampling_child_shift(const struct sampling *sampling, int shift, int child, double ret_shift[2]);
 
-/* Orientations near a pose and the logarithms of their priors. The prior is a Gaussian of `sigma` ° in direction, times
- * one in psi about the psi that fits the pose best in that direction. Both are cut at 3 sigma; priors sum to 1. The
- * nearest direction with its nearest psi is always included. */
+/* Orientations near a pose, and the natural logarithms of their priors. Starts as {0}. */
 struct sampling_subset {
     int count, capacity;
     int *orientations;
     float *log_priors;
 };
+/* Replaces the contents of `subset` by the orientations near a pose. The prior is a Gaussian of `sigma` ° in direction,
+ * times one in psi about the psi that fits the pose best in that direction. Both are cut at 3 sigma; priors sum to 1.
+ * The nearest direction with its nearest psi is always included. */
 enum status sampling_near(const struct sampling *sampling, const double pose[9], double sigma,
                           struct sampling_subset *subset, struct err *err);
 void sampling_subset_destroy(struct sampling_subset *subset);

@@ -221,8 +221,8 @@ static enum status subset_add(struct sampling_subset *subset, int orientation, d
     return STATUS_OK;
 }
 
-/* Returns the psi (°) at which a direction's frame, turned in its plane, comes nearest to the pose. That angle
- * maximises the trace of the rotation between the two. */
+/* Returns the psi (°) at which a direction's frame, turned in its plane, comes nearest to the pose: the angle
+ * that maximises the trace of the rotation between the two. */
 static double best_psi(const double frame[9], const double pose[9]) {
     const double *x = frame, *y = frame + 3, *px = pose, *py = pose + 3;
     double xx = x[0] * px[0] + x[1] * px[1] + x[2] * px[2], yy = y[0] * py[0] + y[1] * py[1] + y[2] * py[2];

@@ -15,12 +15,14 @@ struct search {
     void *state;                    /* of the work */
 };
 
-/* Returns NULL if this build has no such device. */
-static const struct search_work *work_of(enum device_kind kind) {
+/* Returns NULL for a CUDA device when the program was built without CUDA. */
+static const struct search_work *work_on(const struct device *device) {
+    if (device->kind == DEVICE_CPU) return &search_cpu_work;
 #ifdef ICESTREAM_HAVE_CUDA
-    if (kind == DEVICE_CUDA) return &search_cuda_work;
+    return &search_cuda_work;
+#else
+    return NULL;
 #endif
-    return kind == DEVICE_CPU ? &search_cpu_work : NULL;
 }
 
 static enum status check(const struct search_options *o, const float *templates, struct err *err) {
@@ -47,7 +49,7 @@ static enum status check(const struct search_options *o, const float *templates,
 static enum status build(struct search *s, const float *templates, const struct search_tuning *tuning,
                          struct err *err) {
     TRY(check(&s->options, templates, err));
-    s->work = work_of(s->options.device.kind);
+    s->work = work_on(&s->options.device);
     FAIL_IF(s->work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: a search can run on the CPU only");
     return s->work->create(&s->options, templates, tuning, &s->state, err);

@@ -18,8 +18,8 @@
  *
  *   score(x) = max over templates and psi of (C − mu A1) / √A2
  *
- * CPU and CUDA give the same maps to 1e-4 of their standard deviation. Of equal scores the first template wins, and of
- * its rotations the first. */
+ * CPU and CUDA give the same maps to 1e-4 of their standard deviation. When scores are equal the first template
+ * wins, and the first of its rotations. */
 #ifndef ICESTREAM_KERNELS_SEARCH_SEARCH_H
 #define ICESTREAM_KERNELS_SEARCH_SEARCH_H
 
@@ -84,6 +84,7 @@ struct search_maps {
 enum status search_create(const struct search_options *options, const float *templates, struct search **ret_search,
                           struct err *err);
 void search_destroy(struct search **search);
+/* Returns the options that the search was created with. */
 const struct search_options *search_options(const struct search *search);
 
 /* Allocates maps in the shape that search_run fills. */
@@ -91,6 +92,7 @@ enum status search_maps_fit(const struct search *search, struct search_maps *map
 /* Allocates maps without a search, for maps that are read from a file. */
 enum status search_maps_shape(const struct device *device, int work, int count, bool per_template,
                               struct search_maps *maps, struct err *err);
+/* Frees the maps, which become {0}. */
 void search_maps_clear(struct search_maps *maps);
 /* Computes score, best_template and best_rotation from the maps of each template. */
 void search_maps_combine(struct search_maps *maps);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/fourier/block_fft_device.cuh"
+#include "kernels/fourier/block_fft.cuh"
 #include "kernels/search/search_plan.cuh"
 
 /* Most threads of a block, so that registers suffice. */
@@ -87,7 +87,7 @@ struct row_work {
     unsigned long long *best;
 };
 
-/* Merges the values of A and B into the best of a row so far. Of equal values the earlier rotation stays. */
+/* Merges the values of A and B into the best of a row so far. When values are equal the earlier rotation stays. */
 static __device__ inline void keep(bool begin, float a, float b, int rotation_a, int rotation_b, float *best,
                                    unsigned short *index) {
     bool second = b > a;

@@ -55,8 +55,8 @@ struct template_spectra_options search_spectra_options(const struct search_optio
 /* Returns the options of whitening: the part of the maps that shows the micrograph, and the particle's diameter. */
 struct whiten_options search_whiten_options(const struct search_options *options);
 
-/* Merges the map of template t into score, best_template and best_rotation of `maps`. t = 0 overwrites the maps. Of
- * equal scores the earlier template stays. */
+/* Merges the map of template t into score, best_template and best_rotation of `maps`. t = 0 overwrites the maps. When
+ * scores are equal the earlier template stays. */
 void search_keep_best(const float *score, const uint16_t *rotation, int t, struct search_maps *maps);
 
 #ifdef __cplusplus

@@ -26,6 +26,7 @@ struct search_setup {
 /* A search in the memory of a CUDA device. */
 struct search_cuda;
 
+/* Creates a search on the device that options->device names. */
 enum status search_plan_create(const struct search_options *options, const struct search_setup *setup,
                                struct search_cuda **ret_search, struct err *err);
 

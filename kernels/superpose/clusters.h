@@ -1,6 +1,6 @@
-/* Clusters of an ensemble from the RMSDs of its pairs (kernels/superpose/superpose.h): by the size of neighbourhoods,
- * or by average linkage. Distances are the upper triangle row by row (superpose_at), in Å. Of equals the one with the
- * lowest index comes first, so that the result depends on the distances only. */
+/* Clusters the structures of an ensemble by the RMSDs of its pairs (kernels/superpose/superpose.h): by the size of
+ * neighbourhoods, or by average linkage. Distances are the upper triangle row by row (superpose_at), in Å. When two are
+ * equal the one with the lower index comes first, so that the result depends on the distances only. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
 #define ICESTREAM_KERNELS_SUPERPOSE_CLUSTERS_H
 
@@ -17,6 +17,7 @@ struct superpose_clusters {
     int32_t *centre;  /* [count] a structure */
     int32_t *size;    /* [count] */
 };
+/* Frees the lists, which become {0}. */
 void superpose_clusters_clear(struct superpose_clusters *clusters);
 
 /* Clusters by the largest neighbourhood: the structure with most neighbours below the cut-off becomes a centre and is
@@ -24,7 +25,7 @@ void superpose_clusters_clear(struct superpose_clusters *clusters);
  * to cluster. Memory: 4 bytes for each of both directions of a pair below the cut-off. */
 enum status superpose_cluster_neighbours(const struct superpose_neighbours *neighbours, int threads,
                                          struct superpose_clusters *clusters, struct err *err);
-/* The same from a matrix of all distances, without lists. */
+/* Does the same from a matrix of all distances, without lists. */
 enum status superpose_cluster_matrix(const float *rmsd, int structures, float cutoff,
                                      struct superpose_clusters *clusters, struct err *err);
 
@@ -34,11 +35,11 @@ struct superpose_merge {
     int32_t first, second, size;
     float height;
 };
-/* ret_merges[structures − 1], by rising height: the unweighted average of the distances between members (UPGMA), by
- * chains of nearest neighbours in O(N²) time (Murtagh 1983; Müllner 2011), with a copy of the distances. */
+/* Fills ret_merges[structures − 1], by rising height: the unweighted average of the distances between members (UPGMA).
+ * Follows chains of nearest neighbours in O(N²) time (Murtagh 1983; Müllner 2011), with a copy of the distances. */
 enum status superpose_linkage(const float *rmsd, int structures, struct superpose_merge *ret_merges, struct err *err);
-/* Merges clusters up to the cut-off. The largest cluster comes first, of equals the one with the lowest structure. A
- * centre has the least sum of distances to the members of its cluster. */
+/* Merges clusters up to the cut-off. The largest cluster comes first; when sizes are equal, the one with the lowest
+ * structure. A centre has the least sum of distances to the members of its cluster. */
 enum status superpose_cluster_average(const float *rmsd, int structures, float cutoff,
                                       struct superpose_clusters *clusters, struct err *err);
 

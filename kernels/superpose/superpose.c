@@ -15,12 +15,14 @@ struct superpose {
     void *state;                       /* of the work */
 };
 
-/* Returns NULL if this build has no such device. */
-static const struct superpose_work *work_of(enum device_kind kind) {
+/* Returns NULL for a CUDA device when the program was built without CUDA. */
+static const struct superpose_work *work_on(const struct device *device) {
+    if (device->kind == DEVICE_CPU) return &superpose_cpu_work;
 #ifdef ICESTREAM_HAVE_CUDA
-    if (kind == DEVICE_CUDA) return &superpose_cuda_work;
+    return &superpose_cuda_work;
+#else
+    return NULL;
 #endif
-    return kind == DEVICE_CPU ? &superpose_cpu_work : NULL;
 }
 
 enum status superpose_most_weight(const float *weights, int atoms, float *ret_most, struct err *err) {
@@ -60,7 +62,7 @@ enum status superpose_bad_coordinate(const float *xyz, int64_t structure, int at
 
 static enum status build(struct superpose *s, enum superpose_product product, struct err *err) {
     TRY(make_roots(s, err));
-    s->work = work_of(s->options.device.kind);
+    s->work = work_on(&s->options.device);
     FAIL_IF(s->work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: structures can be superposed on the CPU only");
     return s->work->create(&s->options, product, s->roots, s->total, &s->state, err);

@@ -7,14 +7,18 @@
  *   R_ab = Σ_k w_k p_ka q_kb          G = Σ_k w_k |p_k|² of each
  *   RMSD = √(max(0, (G_p + G_q − 2 λ) / W))
  *
- * where λ, the largest eigenvalue of a symmetric 4 × 4 matrix made of R, is s1 + s2 ± s3 of R's singular values, −
- * where det R < 0: a rotation never becomes a reflection (Coutsias, Seok & Dill 2004; Theobald 2005; Kabsch 1976).
+ * λ is the largest eigenvalue of a symmetric 4 × 4 matrix made of R. From R's singular values, λ = s1 + s2 + s3, or
+ * s1 + s2 − s3 where det R < 0: a rotation never becomes a reflection (Coutsias, Seok & Dill 2004; Theobald 2005;
+ * Kabsch 1976).
  *
- * All pairs are one matrix product. Tiles of it are solved while they are in cache (on a CUDA device: on the chip), and
- * only RMSDs leave. Centred coordinates times √w are kept in single precision, which moves an atom by 3e-8 of its
- * distance from the centre; G, λ and G − 2λ are in double. The product is in double on CUDA devices whose tensor cores
- * make that cheap; otherwise in single with the sums of every 128 atoms added apart, and every pair that comes out
- * below an RMSD of 4e-4 Rg² (in Å: 0.16 at Rg 20, 4 at Rg 100), where rounding would show, is done again in double.
+ * All pairs are one matrix product. Tiles of the product are solved while they are in cache (on a CUDA device: on the
+ * chip), and only RMSDs leave. Centred coordinates times √w are kept in single precision, which moves an atom by 3e-8
+ * of its distance from the centre. G, λ and G − 2λ are in double.
+ *
+ * The product is in double on CUDA devices whose tensor cores make that cheap. Otherwise the product is in single, and
+ * the sums of every 128 atoms are added apart. Rounding would show in pairs below an RMSD of 4e-4 Rg² (in Å: 0.16 at
+ * Rg 20, 4 at Rg 100): those pairs are computed again in double.
+ *
  * Both devices and the reference methods agree within 0.005 Å; the same calls give the same bits. */
 #ifndef ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_H
 #define ICESTREAM_KERNELS_SUPERPOSE_SUPERPOSE_H
@@ -29,9 +33,9 @@
 extern "C" {
 #endif
 
-/* How λ is found. QCP: Newton's iteration from above on the characteristic polynomial, and Jacobi if the two largest
- * eigenvalues are too close for the polynomial. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular
- * values of R, by one-sided Jacobi. */
+/* The method that finds λ. QCP: Newton's iteration from above on the characteristic polynomial, and Jacobi if the two
+ * largest eigenvalues are too close for the polynomial. Jacobi: cyclic, at most 6 sweeps. Kabsch: the singular values
+ * of R, by one-sided Jacobi. */
 enum superpose_method { SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH };
 
 /* One pair, in double throughout. */
@@ -62,10 +66,11 @@ struct superpose_options {
 /* An ensemble: structures that are kept, centred, on the device. Used by one thread at a time. */
 struct superpose;
 
-/* STATUS_BAD_ARGUMENT as superpose_pair. */
+/* Creates an empty ensemble. STATUS_BAD_ARGUMENT as superpose_pair. */
 enum status superpose_create(const struct superpose_options *options, struct superpose **ret_superpose,
                              struct err *err);
 void superpose_destroy(struct superpose **superpose);
+/* Returns the number of structures in the ensemble. */
 int superpose_count(const struct superpose *superpose);
 
 /* Adds copies of `count` structures [count][atoms][3] behind the others. Memory doubles when it runs out.
@@ -106,6 +111,7 @@ struct superpose_neighbours {
  * are larger, and `neighbours` is empty. */
 enum status superpose_neighbours(struct superpose *superpose, float cutoff, size_t limit,
                                  struct superpose_neighbours *neighbours, struct err *err);
+/* Frees the lists, which become {0}. */
 void superpose_neighbours_clear(struct superpose_neighbours *neighbours);
 
 #ifdef __cplusplus

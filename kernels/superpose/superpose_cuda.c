@@ -11,8 +11,8 @@ static const size_t SLOT_FLOATS = (size_t)64 << 20, ENTRIES = (size_t)4 << 20;
 
 struct superpose_cuda {
     struct superpose_options options;
-    struct superpose_device_options of_device;
-    struct superpose_device *device;
+    struct superpose_ensemble_options of_ensemble;
+    struct superpose_ensemble *ensemble;
     int count, reserved;
     int32_t *counts; /* of a slot's rows */
     int counts_capacity;
@@ -25,14 +25,14 @@ struct superpose_cuda {
 static enum status build(struct superpose_cuda *s, enum superpose_product product, const float *roots,
                          struct err *err) {
     bool doubles = product == SUPERPOSE_DOUBLE;
-    if (product == SUPERPOSE_BEST) TRY(superpose_device_doubles(s->options.device.index, &doubles, err));
-    s->of_device.single = !doubles;
-    return superpose_device_create(&s->of_device, roots, &s->device, err);
+    if (product == SUPERPOSE_BEST) TRY(superpose_cuda_doubles(s->options.device.index, &doubles, err));
+    s->of_ensemble.single = !doubles;
+    return superpose_ensemble_create(&s->of_ensemble, roots, &s->ensemble, err);
 }
 
 static void destroy(void *state) {
     struct superpose_cuda *s = state;
-    superpose_device_destroy(&s->device);
+    superpose_ensemble_destroy(&s->ensemble);
     mem_free(&s->counts);
     if (s->index) device_host_free(&s->options.device, &s->index);
     if (s->rmsd) device_host_free(&s->options.device, &s->rmsd);
@@ -44,7 +44,7 @@ static enum status create(const struct superpose_options *options, enum superpos
     struct superpose_cuda *s = NULL;
     TRY(mem_new(1, sizeof *s, "an ensemble", &s, err));
     s->options = *options;
-    s->of_device = (struct superpose_device_options){
+    s->of_ensemble = (struct superpose_ensemble_options){
         .index = options->device.index, .atoms = options->atoms, .method = options->method, .total = total};
     enum status status = build(s, product, roots, err);
     if (status != STATUS_OK) {
@@ -55,15 +55,15 @@ static enum status create(const struct superpose_options *options, enum superpos
     return STATUS_OK;
 }
 
-struct superpose_device *superpose_cuda_device(void *state) {
+struct superpose_ensemble *superpose_cuda_ensemble(void *state) {
     struct superpose_cuda *s = state;
-    return s->device;
+    return s->ensemble;
 }
 
 /* Returns the bytes that the ensemble may take: the user's limit, or what is free on the device. */
 static enum status allowance(const struct superpose_cuda *s, size_t *ret_bytes, struct err *err) {
     size_t unused = 0;
-    TRY(superpose_device_free(s->options.device.index, &unused, err));
+    TRY(superpose_cuda_unused(s->options.device.index, &unused, err));
     *ret_bytes = s->options.memory > 0 && s->options.memory < unused ? s->options.memory : unused;
     return STATUS_OK;
 }
@@ -74,14 +74,14 @@ static enum status reserve(struct superpose_cuda *s, int structures, struct err 
     TRY(allowance(s, &allowed, err));
     int64_t doubled = 2 * (int64_t)s->reserved;
     int room = doubled > structures && doubled < INT32_MAX / 2 ? (int)doubled : structures;
-    if (superpose_device_bytes(&s->of_device, room) > allowed) room = structures;
-    size_t bytes = superpose_device_bytes(&s->of_device, room);
+    if (superpose_ensemble_bytes(&s->of_ensemble, room) > allowed) room = structures;
+    size_t bytes = superpose_ensemble_bytes(&s->of_ensemble, room);
     FAIL_IF(
         bytes > allowed, err, STATUS_NO_MEMORY,
         "%d structures of %d atoms take %zu bytes of the CUDA device's memory, of which they may have %zu: give more "
         "memory, select fewer atoms, or use the CPU",
         structures, s->options.atoms, bytes, allowed);
-    TRY(superpose_device_reserve(s->device, room, err));
+    TRY(superpose_ensemble_reserve(s->ensemble, room, err));
     s->reserved = room;
     return STATUS_OK;
 }
@@ -90,7 +90,7 @@ static enum status add(void *state, const float *xyz, int count, struct err *err
     struct superpose_cuda *s = state;
     int64_t bad = -1;
     TRY(reserve(s, s->count + count, err));
-    TRY(superpose_device_put(s->device, xyz, s->count, count, &bad, err));
+    TRY(superpose_ensemble_put(s->ensemble, xyz, s->count, count, &bad, err));
     if (bad >= 0)
         return superpose_bad_coordinate(xyz + bad * 3, s->count + bad / s->options.atoms, (int)(bad % s->options.atoms),
                                         err);
@@ -101,7 +101,7 @@ static enum status add(void *state, const float *xyz, int count, struct err *err
 /* Returns the floats that a slot may hold: a sixth of the memory left. */
 static enum status slot_room(const struct superpose_cuda *s, size_t least, size_t most, size_t *ret_floats,
                              struct err *err) {
-    size_t allowed = 0, taken = s->options.memory > 0 ? superpose_device_bytes(&s->of_device, s->reserved) : 0;
+    size_t allowed = 0, taken = s->options.memory > 0 ? superpose_ensemble_bytes(&s->of_ensemble, s->reserved) : 0;
     TRY(allowance(s, &allowed, err));
     size_t floats = allowed > taken ? (allowed - taken) / 6 / sizeof(float) : 0;
     if (floats > most) floats = most;
@@ -143,18 +143,18 @@ static enum status matrix(void *state, float *ret_rmsd, struct err *err) {
     size_t floats = 0;
     int n = s->count;
     TRY(slot_room(s, (size_t)SUPERPOSE_TILE * (size_t)n, superpose_pairs(n), &floats, err));
-    TRY(superpose_device_slots(s->device, floats, 0, 0, err));
+    TRY(superpose_ensemble_slots(s->ensemble, floats, 0, 0, err));
     struct superpose_range now = next_packed(n, 0, floats);
-    TRY(superpose_device_run(s->device, 0, &now, true, err));
+    TRY(superpose_ensemble_run(s->ensemble, 0, &now, true, err));
     touch(ret_rmsd, superpose_pairs(n), s->options.threads);
     for (int slot = 0; now.begin < n; slot = !slot) {
         struct superpose_range next = {n, n, n};
         if (now.end < n) {
             next = next_packed(n, now.end, floats);
-            TRY(superpose_device_run(s->device, !slot, &next, true, err));
+            TRY(superpose_ensemble_run(s->ensemble, !slot, &next, true, err));
         }
         size_t first = first_of(n, now.begin), count = first_of(n, now.end) - first;
-        if (count > 0) TRY(superpose_device_fetch(s->device, slot, count, ret_rmsd + first, err));
+        if (count > 0) TRY(superpose_ensemble_fetch(s->ensemble, slot, count, ret_rmsd + first, err));
         now = next;
     }
     return STATUS_OK;
@@ -162,15 +162,15 @@ static enum status matrix(void *state, float *ret_rmsd, struct err *err) {
 
 static enum status row(void *state, int index, float *ret_rmsd, struct err *err) {
     struct superpose_cuda *s = state;
-    return superpose_device_row(s->device, index, index, ret_rmsd, err);
+    return superpose_ensemble_row(s->ensemble, index, index, ret_rmsd, err);
 }
 
 static enum status to_reference(void *state, const float *reference, float *ret_rmsd, struct err *err) {
     struct superpose_cuda *s = state;
     int64_t bad = -1;
-    TRY(superpose_device_put(s->device, reference, SUPERPOSE_REFERENCE, 1, &bad, err));
+    TRY(superpose_ensemble_put(s->ensemble, reference, SUPERPOSE_REFERENCE, 1, &bad, err));
     if (bad >= 0) return superpose_bad_coordinate(reference + bad * 3, 0, (int)bad, err);
-    return superpose_device_row(s->device, SUPERPOSE_REFERENCE, s->count, ret_rmsd, err);
+    return superpose_ensemble_row(s->ensemble, SUPERPOSE_REFERENCE, s->count, ret_rmsd, err);
 }
 
 static enum status prepare_neighbours(struct superpose_cuda *s, size_t *ret_floats, struct err *err) {
@@ -178,7 +178,7 @@ static enum status prepare_neighbours(struct superpose_cuda *s, size_t *ret_floa
     TRY(slot_room(s, SUPERPOSE_TILE * columns, columns * columns, &floats, err));
     /* Later rows are shorter, so more of them fit. */
     int rows = s->count;
-    TRY(superpose_device_slots(s->device, floats, rows, entries, err));
+    TRY(superpose_ensemble_slots(s->ensemble, floats, rows, entries, err));
     if (s->counts_capacity < rows) {
         mem_free(&s->counts);
         s->counts_capacity = 0;
@@ -204,15 +204,15 @@ static struct superpose_range next_rows(int n, int begin, size_t floats) {
 
 static enum status start(struct superpose_cuda *s, int slot, const struct superpose_range *range, float cutoff,
                          struct err *err) {
-    TRY(superpose_device_run(s->device, slot, range, false, err));
-    return superpose_device_count(s->device, slot, range, cutoff, err);
+    TRY(superpose_ensemble_run(s->ensemble, slot, range, false, err));
+    return superpose_ensemble_count(s->ensemble, slot, range, cutoff, err);
 }
 
 /* Appends the entries of a range, as many rows at a time as fit into the page-locked memory. */
 static enum status collect(struct superpose_cuda *s, int slot, const struct superpose_range *range, float cutoff,
                            size_t limit, struct superpose_neighbours *n, struct err *err) {
     int rows = range->end - range->begin;
-    TRY(superpose_device_counts(s->device, slot, rows, s->counts, err));
+    TRY(superpose_ensemble_counts(s->ensemble, slot, rows, s->counts, err));
     size_t *starts = n->starts + range->begin;
     for (int k = 0; k < rows; k++)
         starts[k + 1] = starts[k] + (size_t)s->counts[k];
@@ -223,7 +223,7 @@ static enum status collect(struct superpose_cuda *s, int slot, const struct supe
             to++;
         struct superpose_part part = {from, to, starts[to] - starts[from]};
         if (part.entries > 0) {
-            TRY(superpose_device_pick(s->device, slot, range, cutoff, &part, s->index, s->rmsd, err));
+            TRY(superpose_ensemble_pick(s->ensemble, slot, range, cutoff, &part, s->index, s->rmsd, err));
             memcpy(n->index + starts[from], s->index, part.entries * sizeof *n->index);
             memcpy(n->rmsd + starts[from], s->rmsd, part.entries * sizeof *n->rmsd);
         }

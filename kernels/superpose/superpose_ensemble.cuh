@@ -16,8 +16,8 @@ struct superpose_slot {
     cudaEvent_t done;     /* results, or host_counts, are complete */
 };
 
-struct superpose_device {
-    struct superpose_device_options options;
+struct superpose_ensemble {
+    struct superpose_ensemble_options options;
     /* stride: floats of a coordinate row. capacity: structures, a multiple of SUPERPOSE_TILE; the reference lies at
      * place `capacity`. */
     int stride, capacity;
@@ -42,11 +42,11 @@ struct superpose_device {
 };
 
 /* Returns the floats of one structure in rows. */
-static inline size_t superpose_row_floats(const struct superpose_device *d) {
+static inline size_t superpose_row_floats(const struct superpose_ensemble *d) {
     return (size_t)3 * (size_t)d->stride;
 }
 /* Returns the index of a place, or of SUPERPOSE_REFERENCE, in rows and norms. */
-static inline int superpose_spot(const struct superpose_device *d, int place) {
+static inline int superpose_spot(const struct superpose_ensemble *d, int place) {
     return place == SUPERPOSE_REFERENCE ? d->capacity : place;
 }
 
@@ -57,11 +57,11 @@ static __device__ __forceinline__ double warp_sum(double x) {
     return x;
 }
 
-/* Queues the RMSDs of a range into a slot. packed: as superpose_device_run. bare: computes the product without
+/* Queues the RMSDs of a range into a slot. packed: as superpose_ensemble_run. bare: computes the product without
  * eigenvalues, for benchmarks; the RMSDs are wrong. */
-enum status superpose_enqueue(struct superpose_device *device, int slot, const struct superpose_range *range,
+enum status superpose_enqueue(struct superpose_ensemble *ensemble, int slot, const struct superpose_range *range,
                               bool packed, bool bare, struct err *err);
 /* Frees the memory of all slots and of picked entries. */
-void superpose_slots_free(struct superpose_device *device);
+void superpose_slots_free(struct superpose_ensemble *ensemble);
 
 #endif

@@ -100,7 +100,7 @@ static __global__ __launch_bounds__(ROW_THREADS) void solve_row(const float *row
     out[j] = (float)superpose_rmsd(together, lambda, total);
 }
 
-enum status superpose_device_doubles(int index, bool *ret_doubles, struct err *err) {
+enum status superpose_cuda_doubles(int index, bool *ret_doubles, struct err *err) {
     int ratio = 0, major = 0;
     CUDA_TRY(cudaDeviceGetAttribute(&ratio, cudaDevAttrSingleToDoublePrecisionPerfRatio, index), err,
              "asking what it is");
@@ -109,7 +109,7 @@ enum status superpose_device_doubles(int index, bool *ret_doubles, struct err *e
     return STATUS_OK;
 }
 
-enum status superpose_device_free(int index, size_t *ret_bytes, struct err *err) {
+enum status superpose_cuda_unused(int index, size_t *ret_bytes, struct err *err) {
     size_t unused = 0, all = 0;
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
     CUDA_TRY(cudaMemGetInfo(&unused, &all), err, "asking for its memory");
@@ -121,7 +121,7 @@ static int whole(int count, int unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-static enum status build(struct superpose_device *d, const float *roots, struct err *err) {
+static enum status build(struct superpose_ensemble *d, const float *roots, struct err *err) {
     int least = 0, greatest = 0;
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest), err, "asking for priorities");
@@ -132,26 +132,26 @@ static enum status build(struct superpose_device *d, const float *roots, struct 
     CUDA_TRY(cudaMalloc(&d->bad, sizeof *d->bad), err, "making room for structures");
     CUDA_TRY(cudaMalloc(&d->roots, (size_t)d->options.atoms * sizeof *d->roots), err, "making room for weights");
     CUDA_TRY(cuda_copy(d->roots, roots, (size_t)d->options.atoms * sizeof *roots), err, "taking weights there");
-    return superpose_device_reserve(d, 1, err);
+    return superpose_ensemble_reserve(d, 1, err);
 }
 
-enum status superpose_device_create(const struct superpose_device_options *options, const float *roots,
-                                    struct superpose_device **ret_device, struct err *err) {
-    struct superpose_device *d = (struct superpose_device *)calloc(1, sizeof *d);
+enum status superpose_ensemble_create(const struct superpose_ensemble_options *options, const float *roots,
+                                      struct superpose_ensemble **ret_ensemble, struct err *err) {
+    struct superpose_ensemble *d = (struct superpose_ensemble *)calloc(1, sizeof *d);
     FAIL_IF(d == NULL, err, STATUS_NO_MEMORY, "no memory for an ensemble");
     d->options = *options;
     d->stride = whole(options->atoms, SUPERPOSE_CHUNK);
     enum status status = build(d, roots, err);
     if (status != STATUS_OK) {
-        superpose_device_destroy(&d);
+        superpose_ensemble_destroy(&d);
         return status;
     }
-    *ret_device = d;
+    *ret_ensemble = d;
     return STATUS_OK;
 }
 
-void superpose_device_destroy(struct superpose_device **device) {
-    struct superpose_device *d = *device;
+void superpose_ensemble_destroy(struct superpose_ensemble **ensemble) {
+    struct superpose_ensemble *d = *ensemble;
     if (d == NULL) return;
     if (cudaSetDevice(d->options.index) == cudaSuccess) {
         superpose_slots_free(d);
@@ -164,16 +164,16 @@ void superpose_device_destroy(struct superpose_device **device) {
         if (d->fetch) (void)cudaStreamDestroy(d->fetch);
     }
     free(d);
-    *device = NULL;
+    *ensemble = NULL;
 }
 
-size_t superpose_device_bytes(const struct superpose_device_options *options, int structures) {
+size_t superpose_ensemble_bytes(const struct superpose_ensemble_options *options, int structures) {
     size_t places = (size_t)whole(structures, SUPERPOSE_TILE) + SUPERPOSE_TILE;
     size_t row = (size_t)3 * (size_t)whole(options->atoms, SUPERPOSE_CHUNK) * sizeof(float);
     return places * (row + sizeof(double) + sizeof(float));
 }
 
-enum status superpose_device_reserve(struct superpose_device *d, int structures, struct err *err) {
+enum status superpose_ensemble_reserve(struct superpose_ensemble *d, int structures, struct err *err) {
     if (structures <= d->capacity) return STATUS_OK;
     int capacity = whole(structures, SUPERPOSE_TILE);
     size_t places = (size_t)capacity + SUPERPOSE_TILE, row_bytes = superpose_row_floats(d) * sizeof(float);
@@ -209,7 +209,7 @@ enum status superpose_device_reserve(struct superpose_device *d, int structures,
     return STATUS_OK;
 }
 
-static enum status reserve_raw(struct superpose_device *d, int count, struct err *err) {
+static enum status reserve_raw(struct superpose_ensemble *d, int count, struct err *err) {
     size_t each = (size_t)d->options.atoms * 3 * sizeof(float), most = RAW_BYTES / each > 0 ? RAW_BYTES / each : 1;
     int wanted = (size_t)count < most ? count : (int)most;
     if (wanted <= d->raw_capacity) return STATUS_OK;
@@ -221,8 +221,8 @@ static enum status reserve_raw(struct superpose_device *d, int count, struct err
     return STATUS_OK;
 }
 
-enum status superpose_device_put(struct superpose_device *d, const float *xyz, int first, int count, int64_t *ret_bad,
-                                 struct err *err) {
+enum status superpose_ensemble_put(struct superpose_ensemble *d, const float *xyz, int first, int count,
+                                   int64_t *ret_bad, struct err *err) {
     size_t floats = (size_t)d->options.atoms * 3;
     int spot = superpose_spot(d, first);
     unsigned long long found = 0;
@@ -249,7 +249,7 @@ enum status superpose_device_put(struct superpose_device *d, const float *xyz, i
     return STATUS_OK;
 }
 
-enum status superpose_device_row(struct superpose_device *d, int one, int count, float *ret_rmsd, struct err *err) {
+enum status superpose_ensemble_row(struct superpose_ensemble *d, int one, int count, float *ret_rmsd, struct err *err) {
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     solve_row<<<(unsigned)((count + ROW_PAIRS - 1) / ROW_PAIRS), ROW_THREADS, 0, d->compute>>>(
         d->rows, d->norms, superpose_spot(d, one), count, d->stride, d->options.total, (int)d->options.method, d->row);

@@ -42,9 +42,9 @@ extern const struct superpose_work superpose_cuda_work; /* only in builds with C
 enum status superpose_create_as(const struct superpose_options *options, enum superpose_product product,
                                 struct superpose **ret_superpose, struct err *err);
 void *superpose_state(struct superpose *superpose);
-/* state: of superpose_cuda_work. */
-struct superpose_device;
-struct superpose_device *superpose_cuda_device(void *state);
+/* Returns the ensemble in device memory. state: of superpose_cuda_work. */
+struct superpose_ensemble;
+struct superpose_ensemble *superpose_cuda_ensemble(void *state);
 
 /* superpose_neighbours_begin starts empty lists for `count` structures. superpose_neighbours_room enlarges the lists to
  * `entries` entries in all; STATUS_NO_MEMORY if the lists would exceed `limit` bytes (0: no limit). cutoff: for the

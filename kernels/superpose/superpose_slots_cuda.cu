@@ -63,7 +63,7 @@ static __global__ __launch_bounds__(PICK_THREADS) void pick_rows(const float *re
     }
 }
 
-void superpose_slots_free(struct superpose_device *d) {
+void superpose_slots_free(struct superpose_ensemble *d) {
     for (int k = 0; k < SUPERPOSE_SLOTS; k++) {
         (void)cudaFree(d->slots[k].results);
         (void)cudaFree(d->slots[k].counts);
@@ -82,7 +82,7 @@ void superpose_slots_free(struct superpose_device *d) {
     d->slot_rows = 0;
 }
 
-static enum status make_slots(struct superpose_device *d, size_t floats, int rows, size_t entries, struct err *err) {
+static enum status make_slots(struct superpose_ensemble *d, size_t floats, int rows, size_t entries, struct err *err) {
     for (int k = 0; k < SUPERPOSE_SLOTS; k++) {
         struct superpose_slot *slot = &d->slots[k];
         CUDA_TRY(cudaMalloc(&slot->results, floats * sizeof *slot->results), err, "making room for RMSDs");
@@ -100,8 +100,8 @@ static enum status make_slots(struct superpose_device *d, size_t floats, int row
     return STATUS_OK;
 }
 
-enum status superpose_device_slots(struct superpose_device *d, size_t floats, int rows, size_t entries,
-                                   struct err *err) {
+enum status superpose_ensemble_slots(struct superpose_ensemble *d, size_t floats, int rows, size_t entries,
+                                     struct err *err) {
     if (floats <= d->slot_floats && rows <= d->slot_rows && entries <= d->entries) return STATUS_OK;
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     superpose_slots_free(d);
@@ -116,7 +116,7 @@ enum status superpose_device_slots(struct superpose_device *d, size_t floats, in
     return STATUS_OK;
 }
 
-enum status superpose_enqueue(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
+enum status superpose_enqueue(struct superpose_ensemble *d, int slot, const struct superpose_range *range, bool packed,
                               bool bare, struct err *err) {
     struct superpose_tiles tiles = {.rows = d->rows,
                                     .norms = d->norms,
@@ -131,16 +131,16 @@ enum status superpose_enqueue(struct superpose_device *d, int slot, const struct
                              : superpose_tiles_double(&tiles, d->compute, err);
 }
 
-enum status superpose_device_run(struct superpose_device *d, int slot, const struct superpose_range *range, bool packed,
-                                 struct err *err) {
+enum status superpose_ensemble_run(struct superpose_ensemble *d, int slot, const struct superpose_range *range,
+                                   bool packed, struct err *err) {
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     TRY(superpose_enqueue(d, slot, range, packed, false, err));
     CUDA_TRY(cudaEventRecord(d->slots[slot].done, d->compute), err, "superposing");
     return STATUS_OK;
 }
 
-enum status superpose_device_fetch(struct superpose_device *d, int slot, size_t floats, float *ret_rmsd,
-                                   struct err *err) {
+enum status superpose_ensemble_fetch(struct superpose_ensemble *d, int slot, size_t floats, float *ret_rmsd,
+                                     struct err *err) {
     CUDA_TRY(cudaStreamWaitEvent(d->fetch, d->slots[slot].done, 0), err, "superposing");
     CUDA_TRY(
         cudaMemcpyAsync(ret_rmsd, d->slots[slot].results, floats * sizeof *ret_rmsd, cudaMemcpyDeviceToHost, d->fetch),
@@ -149,8 +149,8 @@ enum status superpose_device_fetch(struct superpose_device *d, int slot, size_t 
     return STATUS_OK;
 }
 
-enum status superpose_device_count(struct superpose_device *d, int slot, const struct superpose_range *range,
-                                   float cutoff, struct err *err) {
+enum status superpose_ensemble_count(struct superpose_ensemble *d, int slot, const struct superpose_range *range,
+                                     float cutoff, struct err *err) {
     struct superpose_slot *s = &d->slots[slot];
     int rows = range->end - range->begin;
     count_rows<<<(unsigned)rows, PICK_THREADS, 0, d->compute>>>(s->results, *range, cutoff, s->counts);
@@ -162,16 +162,16 @@ enum status superpose_device_count(struct superpose_device *d, int slot, const s
     return STATUS_OK;
 }
 
-enum status superpose_device_counts(struct superpose_device *d, int slot, int rows, int32_t *ret_counts,
-                                    struct err *err) {
+enum status superpose_ensemble_counts(struct superpose_ensemble *d, int slot, int rows, int32_t *ret_counts,
+                                      struct err *err) {
     CUDA_TRY(cudaEventSynchronize(d->slots[slot].done), err, "counting neighbours");
     memcpy(ret_counts, d->slots[slot].host_counts, (size_t)rows * sizeof *ret_counts);
     return STATUS_OK;
 }
 
-enum status superpose_device_pick(struct superpose_device *d, int slot, const struct superpose_range *range,
-                                  float cutoff, const struct superpose_part *part, int32_t *ret_index, float *ret_rmsd,
-                                  struct err *err) {
+enum status superpose_ensemble_pick(struct superpose_ensemble *d, int slot, const struct superpose_range *range,
+                                    float cutoff, const struct superpose_part *part, int32_t *ret_index,
+                                    float *ret_rmsd, struct err *err) {
     struct superpose_slot *s = &d->slots[slot];
     int rows = part->to - part->from;
     int64_t at = 0;

@@ -16,7 +16,7 @@ struct superpose_tiles {
     double total;
     int stride, method;
     struct superpose_range range;
-    bool packed; /* as in superpose_device_run */
+    bool packed; /* as in superpose_ensemble_run */
     bool bare;   /* for benchmarks: leave out the eigenvalues */
 };
 

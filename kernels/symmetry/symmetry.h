@@ -21,6 +21,7 @@ void symmetry_destroy(struct symmetry *symmetry);
  * at least one does. */
 bool symmetry_in_unit(const struct symmetry *symmetry, const double direction[3]);
 
+/* Return the matrix of Euler angles (°), and the Euler angles of a matrix. */
 void euler_to_matrix(double rot, double tilt, double psi, double ret_matrix[9]);
 void matrix_to_euler(const double matrix[9], double *ret_rot, double *ret_tilt, double *ret_psi);
 /* Returns the angular distance (°): the mean over the three rows of acos(row·row'), smallest over the symmetry

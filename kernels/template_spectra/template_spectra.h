@@ -36,7 +36,7 @@ struct template_spectra_options {
 
 struct template_spectra;
 
-/* templates: [count][box][box]. */
+/* Transforms templates[count][box][box]; the caller may free them after the call. */
 enum status template_spectra_create(const struct template_spectra_options *options, const float *templates,
                                     struct template_spectra **ret_spectra, struct err *err);
 void template_spectra_destroy(struct template_spectra **spectra);
@@ -50,12 +50,13 @@ const float *template_spectra_get(const struct template_spectra *spectra, int it
 /* Computes the transform of template `item` rotated by psi degrees. out: [work][work/2+1] complex. */
 void template_spectra_rotate(const struct template_spectra *spectra, int item, double psi, float *out);
 
-/* The padded transforms, for devices that interpolate rotations themselves. Valid until template_spectra_destroy. */
+/* The padded transforms, for devices that interpolate rotations themselves. */
 struct template_grid {
     int padded, reach;   /* px: side of the padded square; highest frequency of the grid, in steps of 1/padded */
     int band;            /* as in the options */
     const float *values; /* [count][2·reach+1][reach+2] complex: ky from −reach, kx from 0 */
 };
+/* Returns the padded transforms. Valid until template_spectra_destroy. */
 struct template_grid template_spectra_grid(const struct template_spectra *spectra);
 
 /* Resizes each of `count` images from box² to new_box² px in Fourier space. Keeps grey values, and moves the centre

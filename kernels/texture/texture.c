@@ -10,12 +10,14 @@ struct texture {
     void *state;                     /* of the work */
 };
 
-/* Returns NULL if this build has no such device. */
-static const struct texture_work *work_of(enum device_kind kind) {
+/* Returns NULL for a CUDA device when the program was built without CUDA. */
+static const struct texture_work *work_on(const struct device *device) {
+    if (device->kind == DEVICE_CPU) return &texture_cpu_work;
 #ifdef ICESTREAM_HAVE_CUDA
-    if (kind == DEVICE_CUDA) return &texture_cuda_work;
+    return &texture_cuda_work;
+#else
+    return NULL;
 #endif
-    return kind == DEVICE_CPU ? &texture_cpu_work : NULL;
 }
 
 struct texture_options texture_defaults(void) {
@@ -32,7 +34,7 @@ struct texture_options texture_defaults(void) {
 static enum status build(struct texture *t, const struct texture_options *options, struct err *err) {
     TRY(texture_geometry_create(options, &t->geometry, err));
     TRY(mem_new((size_t)options->slots, sizeof *t->taken, "texture", &t->taken, err));
-    t->work = work_of(options->device.kind);
+    t->work = work_on(&options->device);
     FAIL_IF(t->work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: texture can be measured on the CPU only");
     return t->work->create(&t->geometry, &t->state, err);

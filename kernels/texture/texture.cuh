@@ -25,15 +25,16 @@ struct __align__(16) texture_record {
 
 /* The geometry on the device. */
 struct texture_view {
-    int positions, steps, stride, side, window, pixels;
+    int positions, steps, stride, side, window, pixels; /* as in struct texture_geometry; window and side in px */
     const struct texture_displacement *displacements;
     const struct texture_tables *tables;
-    const int *reach, *number; /* [positions]: as in struct texture_geometry; number of a row's first evaluated pixel */
+    const int *reach;  /* [positions] as in struct texture_geometry */
+    const int *number; /* [positions] number of each row's first evaluated pixel */
 };
 
 /* Displacements of some lengths, handled together. */
 struct texture_chunk {
-    int first, count; /* displacements */
+    int first, count; /* number of the first displacement; number of displacements */
     int first_length, last_length;
 };
 
@@ -44,6 +45,7 @@ struct texture_partial {
 };
 
 enum { TEXTURE_GATHER_THREADS = 128 };
+/* Returns the number of blocks of gather for `pixels` evaluated pixels. */
 static inline int texture_gather_blocks(int pixels) {
     return (pixels + TEXTURE_GATHER_THREADS - 1) / TEXTURE_GATHER_THREADS;
 }

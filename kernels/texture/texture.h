@@ -88,7 +88,8 @@ struct texture_options texture_defaults(void);
 /* Geometry, tables and workspace for images of any size. Used by one thread at a time. */
 struct texture;
 
-/* STATUS_BAD_ARGUMENT: an option is out of its range; STATUS_UNSUPPORTED: a CUDA device in a build without. */
+/* Creates a plan. STATUS_BAD_ARGUMENT: an option is out of its range; STATUS_UNSUPPORTED: a CUDA device in a build
+ * without. */
 enum status texture_create(const struct texture_options *options, struct texture **ret_texture, struct err *err);
 void texture_destroy(struct texture **texture);
 /* Return the number of evaluated pixels, and of displacements. */
@@ -107,8 +108,9 @@ struct texture_image {
 /* Starts an image in an empty slot (0 … options.slots − 1); the caller may free the image after the call. A CUDA device
  * queues the work; the CPU does it at once. STATUS_BAD_ARGUMENT, and the slot stays empty: the circle leaves the image
  * by more than half a pixel (not diameter / 2 − 1 ≤ x ≤ nx − diameter / 2, and y alike), or a value in it is NaN or
- * infinite. STATUS_BAD_STATE: the slot is taken. texture_finish waits for a slot and empties it. */
+ * infinite. STATUS_BAD_STATE: the slot is taken. */
 enum status texture_start(struct texture *texture, int slot, const struct texture_image *image, struct err *err);
+/* Waits for a slot, returns its features and empties it. */
 enum status texture_finish(struct texture *texture, int slot, struct texture_features *ret_features, struct err *err);
 /* Starts and finishes an image in slot 0. */
 enum status texture_run(struct texture *texture, const struct texture_image *image,

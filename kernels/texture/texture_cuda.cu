@@ -194,4 +194,10 @@ static enum status finish(void *state, int slot, struct texture_features *ret_fe
     return STATUS_OK;
 }
 
-const struct texture_work texture_cuda_work = {create, destroy, planes, start, finish};
+const struct texture_work texture_cuda_work = {
+    .create = create,
+    .destroy = destroy,
+    .planes = planes,
+    .start = start,
+    .finish = finish,
+};

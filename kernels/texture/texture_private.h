@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* A displacement, and its rounded length. Displacements of one rounded length differ in length by less than 1. Of two
- * opposite displacements only the first in reading order is used. */
+/* A displacement, and its rounded length. Displacements of one rounded length differ in length by less than 1. Only
+ * the first of two opposite displacements, in reading order, is used. */
 struct texture_displacement {
     int dx, dy, length;
 };
@@ -36,6 +36,7 @@ static inline int texture_pairs(const struct texture_geometry *g, const struct t
     return (g->options.window - dx) * (g->options.window - dy);
 }
 
+/* Computes the geometry and its tables. STATUS_BAD_ARGUMENT as texture_create. */
 enum status texture_geometry_create(const struct texture_options *options, struct texture_geometry *ret_geometry,
                                     struct err *err);
 void texture_geometry_destroy(struct texture_geometry *geometry);
@@ -61,6 +62,7 @@ extern const struct texture_work texture_cuda_work; /* only in builds with CUDA 
 /* For tests: computes the running sums of one displacement in one plane, as texture_quantise fills it, into
  * ret_sums[positions²]; positions that are not evaluated stay unchanged. state: of texture_cpu_work. */
 void texture_cpu_sums(void *state, const uint8_t *plane, int displacement, struct texture_sums *ret_sums);
+/* Returns the geometry, owned by the texture. */
 const struct texture_geometry *texture_geometry(const struct texture *texture);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ struct piece {
     int z, from, to, end, width;
 };
 
-/* Where rays meet a slice: ray i is at x = zero + z · slope + i · step; near 90° a ray meets all x. */
+/* The places where rays meet a slice: ray i is at x = zero + z · slope + i · step; near 90° a ray meets all x. */
 struct line {
     double zero, slope, step;
     bool all;

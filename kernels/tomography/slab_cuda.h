@@ -56,6 +56,7 @@ struct tomography_slab {
 
 /* Returns the bytes of a slab of `rows` rows, a multiple of TOMOGRAPHY_CHUNK. */
 size_t tomography_slab_bytes(const struct tomography_setup *setup, int rows);
+/* Takes the memory, streams, events and filter of a slab of at most `rows` rows, a multiple of TOMOGRAPHY_CHUNK. */
 enum status tomography_slab_make(const struct tomography_setup *setup, struct tomography_place *place, int rows,
                                  struct tomography_slab *slab, struct err *err);
 void tomography_slab_clear(struct tomography_slab *slab);
@@ -81,6 +82,7 @@ enum status tomography_slabs_sums(struct tomography_slabs *slabs, int k, double 
 /* Copies rows [first, first + rows) of the volume to the host, and waits for the copy. */
 enum status tomography_slabs_store(struct tomography_slabs *slabs, int first, int rows, float *ret_volume,
                                    struct err *err);
+/* Waits for all work of all slabs. */
 enum status tomography_slabs_wait(struct tomography_slabs *slabs, struct err *err);
 
 #endif

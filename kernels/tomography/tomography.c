@@ -15,12 +15,14 @@ struct tomography {
     void *state;                        /* of the work */
 };
 
-/* Returns NULL if this build has no such device. */
-static const struct tomography_work *work_of(enum device_kind kind) {
+/* Returns NULL for a CUDA device when the program was built without CUDA. */
+static const struct tomography_work *work_on(const struct device *device) {
+    if (device->kind == DEVICE_CPU) return &tomography_cpu_work;
 #ifdef ICESTREAM_HAVE_CUDA
-    if (kind == DEVICE_CUDA) return &tomography_cuda_work;
+    return &tomography_cuda_work;
+#else
+    return NULL;
 #endif
-    return kind == DEVICE_CPU ? &tomography_cpu_work : NULL;
 }
 
 struct tomography_options tomography_defaults(void) {
@@ -81,7 +83,7 @@ static enum status check_options(const struct tomography_options *o, struct err 
 static enum status build(struct tomography *plan, const struct tomography_options *options, struct err *err) {
     TRY(tomography_setup_make(options, &plan->setup, err));
     if (plan->setup.options.threads < 1) plan->setup.options.threads = 1;
-    plan->work = work_of(options->devices[0].kind);
+    plan->work = work_on(&options->devices[0]);
     FAIL_IF(plan->work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: tomograms can be made on the CPU only");
     return plan->work->create(&plan->setup, &plan->state, err);

@@ -2,39 +2,41 @@
  * weighted back-projection (WBP).
  *
  * Projections are float [tilt][y][x] (ny rows of nx px, pixel p of tilt t at ((t · ny) + y) · nx + x), the volume float
- * [z][y][x] (nz slices of ny rows of nx voxels): MRC's order, y the tilt axis, what IMOD calls a tomogram rotated about
- * x (`trimvol -rx`); both in host memory. A slab of rows y is one strided piece of either. All lengths are in px of the
- * images.
+ * [z][y][x] (nz slices of ny rows of nx voxels). Both are in host memory. This is MRC's order, and y is the tilt axis:
+ * what IMOD calls a tomogram rotated about x (`trimvol -rx`). A slab of rows y is one strided piece of either. All
+ * lengths are in px of the images.
  *
  * Geometry. At tilt θ, row y of the image meets voxel (x, y, z) at
  *
  *   u(x, z) = (x − (nx − 1)/2) cos θ + (z − (nz − 1)/2) sin θ + shift + (nx − 1)/2
  *
- * (the column of the image, from 0), so x, z and u are counted from the centres (N − 1)/2. Handedness: at a positive
- * tilt what lies at large z moves to large x in the image. That is IMOD's sign for angles as they stand in .tlt and
- * .rawtlt, with z as `trimvol -rx` leaves it: a rotation, so the hand is kept, and z runs against the thickness axis
- * of the slices that IMOD's `tilt` writes. After `trimvol -yz` the same tomogram is mirrored. Whether z points to the
- * source or to the detector is written in no file; where a microscope's angles have the other sign the tomogram is
- * mirrored in z, and its hand with it: negate the angles. Pixels beyond the images are not measured: they take no
- * part in the reconstruction.
+ * (the column of the image, from 0), so x, z and u are counted from the centres (N − 1)/2.
  *
- * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f) and
- * those of rows y − 1 and y + 1 the weights q1(f); those of one voxel and tilt sum to 1, so that projections are sums
- * along the ray in density × px:
+ * Handedness. At a positive tilt, material at large z moves to large x in the image. IMOD has the same sign for angles
+ * as they stand in .tlt and .rawtlt, with z as `trimvol -rx` leaves it. `trimvol -rx` is a rotation, so the hand is
+ * kept, and z runs against the thickness axis of the slices that IMOD's `tilt` writes. After `trimvol -yz` the same
+ * tomogram is mirrored. No file says if z points to the source or to the detector. Where a microscope's angles have the
+ * other sign, the tomogram is mirrored in z, and its hand with it: negate the angles.
+ *
+ * Pixels beyond the images are not measured: they take no part in the reconstruction.
+ *
+ * Weights. With f = u − floor(u), voxel j gives rays floor(u) − 1 .. floor(u) + 2 of its row the weights q0(f). The
+ * same rays of rows y − 1 and y + 1 get the weights q1(f). The weights of one voxel and tilt sum to 1, so that
+ * projections are sums along the ray in density × px:
  *
  *   blob    B(s) and B(√(s² + 1)) of rays at distance s, B the footprint of the Kaiser-Bessel window, radius 2 px,
  *           m = 2, α = 3.6 (Lewitt 1990; Matej & Lewitt 1996; paper 002, eq. 2; kernels/tomography/blob.h)
  *   linear  max(0, 2 − s) / 4, q1 = 0: the paper's four numbers 1 − f, 2 − f, 1 + f, f (its eq. 6 in another order)
  *   voxel   max(0, 1 − s), q1 = 0: linear interpolation between the two nearest rays
  *
- * SIRT solves for coefficients c. The volume is Σ c_j b(r − r_j): for blobs a sum over 27 neighbours, divided by the
- * value that equal coefficients of 1 would give; for the other bases c itself.
+ * SIRT solves for coefficients c. The volume is Σ c_j b(r − r_j). For blobs this is a sum over 27 neighbours, divided
+ * by the value that equal coefficients of 1 would give. For the other bases the volume is c itself.
  *
  * SIRT (Gilbert 1972; Gregor & Benson 2008; paper 002, eq. 5), R = 1 / max(1, Σ_h w_ih) per ray and
  * C = 1 / max(1, Σ_i w_ij) per voxel:
  *   c ← c + λ C Wᵀ R (p − W c)
  * The residual √(Σ R (p − W c)²) falls monotonically for 0 < λ < 2. Sums below 1 count as 1 (our reading; the paper
- * divides by any sum): otherwise a ray that cuts a corner of the slice would weight its noise by a huge number and
+ * divides by any sum). Otherwise a ray that cuts a corner of the slice would weight its noise by a huge number and
  * dominate the residual. Rays and voxels whose sum is below 1e-6 are left out.
  *
  * A plan is used by one thread at a time; the same calls give the same bits. CPU results do not depend on threads. */
@@ -53,10 +55,12 @@ extern "C" {
 
 enum tomography_method { TOMOGRAPHY_SIRT, TOMOGRAPHY_WBP };
 enum tomography_basis { TOMOGRAPHY_BLOB, TOMOGRAPHY_LINEAR, TOMOGRAPHY_VOXEL };
-/* Where SIRT's weights come from. On the fly: computed from u as they are needed. ELLR: weights and rays of every voxel
- * and tilt of a slice are stored. Blob-ELLR: floor(u) and f of half the voxels and of one tilt of every pair ±θ are,
- * from which the rest follows by the symmetries of paper 002; shifts are added after reading, so they break none. All
- * give the same volume apart from rounding. Auto: the fastest on that device. */
+/* The source of SIRT's weights. All give the same volume except for rounding.
+ *   On the fly: computed from u as they are needed.
+ *   ELLR: weights and rays of every voxel and tilt of a slice are stored.
+ *   Blob-ELLR: floor(u) and f of half the voxels and of one tilt of every pair ±θ are stored. The rest follows by the
+ *     symmetries of paper 002; shifts are added after reading, so they break no symmetry.
+ *   Auto: the fastest on that device. */
 enum tomography_matrix { TOMOGRAPHY_AUTO, TOMOGRAPHY_ON_THE_FLY, TOMOGRAPHY_ELLR, TOMOGRAPHY_BLOB_ELLR };
 /* c before the first iteration. Back-projection: C Wᵀ R p. Plain: C Wᵀ p, literally as in the paper; it is
  * too large by the length of the rays and needs iterations to come down. */
@@ -91,10 +95,12 @@ struct tomography_options {
     bool non_negative;         /* c is cut off at 0 in every iteration */
     const unsigned char *mask; /* [z][y][x]; c stays 0 where it is 0; NULL: none. Kept by the caller. R and C are those
                                   of the whole volume */
-    /* Called after each iteration, from 1, with the relative residual before that iteration; returning false ends the
-     * run with STATUS_CANCELLED. If a CUDA device's memory does not hold all rows, they are made in passes, and the
-     * residual is known only after the last pass: then the call after each iteration of each pass, and between passes
-     * of WBP (iteration 0), gets NaN. NULL: no calls. */
+    /* Called after each iteration, from 1, with the relative residual before that iteration. Returning false ends the
+     * run with STATUS_CANCELLED. NULL: no calls.
+     *
+     * If a CUDA device's memory does not hold all rows, they are made in passes, and the residual is known only after
+     * the last pass. Then the function is called with NaN, after each iteration of each pass, and between passes of WBP
+     * (iteration 0). */
     bool (*go_on)(void *context, int iteration, double residual);
     void *context;
 
@@ -112,16 +118,16 @@ struct tomography_options {
                         what the machine has, for all of them) */
 };
 
-/* SIRT on the CPU, blobs, auto, 25 iterations, λ 1, cosine roll-off to Nyquist; geometry and devices are the caller's.
- */
+/* Returns SIRT on the CPU, blobs, auto, 25 iterations, λ 1, cosine roll-off to Nyquist. The caller sets geometry and
+ * devices. */
 struct tomography_options tomography_defaults(void);
 
 /* A plan: tables, sums, matrix, buffers. Made once, run many times. */
 struct tomography;
 
-/* STATUS_BAD_ARGUMENT, with a message that names the value: sizes below 1, no tilt, an angle that is NaN or beyond
- * ±90°, equal angles only, a shift that is NaN or beyond nx, or options out of range. STATUS_UNSUPPORTED: a CUDA
- * device in a build without. STATUS_NO_MEMORY: the memory does not hold one row and its neighbours. */
+/* Creates a plan. STATUS_BAD_ARGUMENT, with a message that names the value: sizes below 1, no tilt, an angle that is
+ * NaN or beyond ±90°, equal angles only, a shift that is NaN or beyond nx, or options out of range. STATUS_UNSUPPORTED:
+ * a CUDA device in a build without. STATUS_NO_MEMORY: the memory does not hold one row and its neighbours. */
 enum status tomography_create(const struct tomography_options *options, struct tomography **ret_plan, struct err *err);
 void tomography_destroy(struct tomography **plan);
 

@@ -39,6 +39,7 @@ struct tomography_matrix_cpu {
     int32_t *index; /* ELLR: padded rays [4 tilt + k][voxel]; blob-ELLR: floor(u) from the centre */
     size_t bytes;
 };
+/* Computes the stored weights. kind: ELLR or blob-ELLR. */
 enum status tomography_matrix_create(const struct tomography_setup *setup, enum tomography_matrix kind,
                                      struct tomography_matrix_cpu **ret_matrix, struct err *err);
 void tomography_matrix_destroy(struct tomography_matrix_cpu **matrix);

@@ -132,12 +132,13 @@ struct tomography_stencil {
 enum status tomography_cuda_stencil(const struct tomography_stencil *stencil, int first, int planes, float *ret_slices,
                                     void *stream, struct err *err);
 
-/* Filters rows of a tilt for WBP: rows[rows][nx] to ret_rows[rows][padded + 2], of which the first nx values of each
- * row are the result. factors: [padded/2 + 1]. share: multiplies the result. */
+/* Creates the filter's plans for `rows` rows, padded to `padded` values each. */
 struct tomography_filter_cuda;
 enum status tomography_filter_create(int padded, int rows, void *stream, struct tomography_filter_cuda **ret_filter,
                                      struct err *err);
 void tomography_filter_destroy(struct tomography_filter_cuda **filter);
+/* Filters rows of a tilt for WBP: rows[rows][nx] to ret_rows[rows][padded + 2]; the first nx values of each row are the
+ * result. factors: [padded/2 + 1]. share: multiplies the result. */
 enum status tomography_filter_run(struct tomography_filter_cuda *filter, const float *rows, int nx,
                                   const float *factors, float share, float *ret_rows, void *stream, struct err *err);
 

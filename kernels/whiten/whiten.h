@@ -62,8 +62,9 @@ WHITEN_SHARED int whiten_ring(int kx, int ky) {
 /* Multiplies the map's transform by the weights of its rings in place: half[work][work/2 + 1] complex. */
 void whiten_apply(const float *weights, int work, float *half);
 
-/* whiten_tile returns T. whiten_tiles returns the number of tiles of `tile` px along an axis of `length` px. */
+/* Returns T, the side of a tile in px. */
 int whiten_tile(const struct whiten_options *options);
+/* Returns the number of tiles of `tile` px along an axis of `length` px. */
 int whiten_tiles(int tile, int length);
 
 /* Least power of a ring, as a part of the greatest power: below it a ring contains rounding errors, not noise. */

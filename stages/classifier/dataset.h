@@ -61,6 +61,7 @@ enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, 
 void dataset_batch_destroy(struct dataset_batch **batch);
 
 struct dataset;
+/* Creates an empty set. memory_limit: bytes for images that are kept in memory. */
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
 
@@ -69,9 +70,13 @@ void dataset_destroy(struct dataset **dataset);
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);
 /* Adds all submitted batches. ret_added may be NULL. */
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
+/* Returns the number of particles. */
 size_t dataset_count(const struct dataset *dataset);
-int dataset_box(const struct dataset *dataset);           /* 0 before the first batch */
-double dataset_pixel_size(const struct dataset *dataset); /* Å/px */
+/* Returns the box in px; 0 before the first batch. */
+int dataset_box(const struct dataset *dataset);
+/* Returns the pixel size in Å. */
+double dataset_pixel_size(const struct dataset *dataset);
+/* Returns the particle at `index`. */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
 /* Returns the image of a particle, from memory or read into scratch[box²]. An image that is not finite, or far stronger
  * than the others, is set to zero, and its particle becomes `unusable`. */
@@ -82,7 +87,8 @@ enum status dataset_image(struct dataset *dataset, size_t index, float *scratch,
 enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, struct err *err);
 /* Returns the table that holds the particle's row. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
-const char *dataset_stack(const struct dataset *dataset, size_t index); /* path of the stack that holds the image */
+/* Returns the path of the stack that holds the image. */
+const char *dataset_stack(const struct dataset *dataset, size_t index);
 /* Returns the optics table of the particle; NULL: none. */
 const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row);
 

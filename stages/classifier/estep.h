@@ -17,6 +17,7 @@ struct estep_options {
 };
 
 struct estep;
+/* Creates an E-step for the sizes of the model. */
 enum status estep_create(const struct estep_options *options, const struct model *model, struct estep **ret_estep,
                          struct err *err);
 void estep_destroy(struct estep **estep);

@@ -52,6 +52,7 @@ struct model {
     float *spectrum;
 };
 
+/* Creates a model with the sizes of the options. */
 enum status model_create(const struct model_options *options, struct model **ret_model, struct err *err);
 void model_destroy(struct model **model);
 
@@ -66,6 +67,7 @@ struct model_sums {
     double *values;
     size_t room;
 };
+/* Copies the sums of a half; reuses the memory of `sums`. */
 enum status model_copy_sums(struct model *model, int half, struct model_sums *sums, struct err *err);
 /* Puts the copied sums back. */
 void model_restore_sums(struct model *model, int half, const struct model_sums *sums);

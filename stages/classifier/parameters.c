@@ -120,9 +120,8 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .unit = "GiB",
      .default_text = "4",
      .maximum = 4096,
-     .help =
-         "Approximate memory for comparing particles: of the CUDA device, else of the host. 0: all that is free on the "
-         "device when classes begin, for a stage that has the device to itself; 4 GiB on the host."},
+     .help = "Approximate memory for comparing particles, on the CUDA device, else on the host. 0: all that is free on "
+             "the device when classes begin, else 4 GiB. Use 0 only if the stage has the device to itself."},
     {.name = "seed",
      .type = PARAM_INT,
      .offset = AT(seed),

@@ -23,6 +23,7 @@ struct quality_rule {
         double value;
     } terms[QUALITY_TERMS];
 };
+/* Parses a rule. STATUS_BAD_ARGUMENT: the text is no rule. */
 enum status quality_rule_parse(const char *text, struct quality_rule *ret_rule, struct err *err);
 
 /* Counts members, scores every class and sets `kept`. */

@@ -41,20 +41,27 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     return STATUS_OK;
 }
 
-/* Columns that classification adds, in this order. */
-enum result { PSI, X, Y, CLASS, NORM, LIKELIHOOD, PROBABILITY, SIGNIFICANT, OPTICS_GROUP, GROUP_NAME, RESULTS };
-static const char *const RESULT_NAMES[RESULTS] = {
-    [PSI] = "rlnAnglePsi",
-    [X] = "rlnOriginXAngst",
-    [Y] = "rlnOriginYAngst",
-    [CLASS] = "rlnClassNumber",
-    [NORM] = "rlnNormCorrection",
-    [LIKELIHOOD] = "rlnLogLikeliContribution",
-    [PROBABILITY] = "rlnMaxValueProbDistribution",
-    [SIGNIFICANT] = "rlnNrOfSignificantSamples",
-    [OPTICS_GROUP] = "rlnOpticsGroup",
-    [GROUP_NAME] = "rlnGroupName",
-};
+enum { RESULTS = 10 };
+
+/* Lists the columns that classification adds, in this order, with a particle's values. */
+static void list_results(const struct dataset_particle *p, long group, struct star_cell ret_cells[RESULTS]) {
+    double px = p->pixel_size;
+    const struct star_cell cells[] = {
+        {.column = "rlnAnglePsi", .value = p->psi},
+        {.column = "rlnOriginXAngst", .value = p->x * px},
+        {.column = "rlnOriginYAngst", .value = p->y * px},
+        {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
+        {.column = "rlnNormCorrection", .value = p->norm},
+        {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},
+        {.column = "rlnMaxValueProbDistribution", .value = p->probability},
+        {.column = "rlnNrOfSignificantSamples", .value = p->significant, .integer = true},
+        {.column = "rlnOpticsGroup", .value = (double)group, .integer = true},
+        /* One noise spectrum means one group in RELION 3.1. */
+        {.column = "rlnGroupName", .text = SNAPSHOT_GROUP},
+    };
+    _Static_assert(sizeof cells / sizeof *cells == RESULTS, "RESULTS is the number of columns");
+    memcpy(ret_cells, cells, sizeof cells);
+}
 
 /* Maps columns of the table of the last row to columns of the table that is written. */
 struct columns {
@@ -71,6 +78,8 @@ struct columns {
 
 static enum status map_columns(struct columns *map, const struct star_table *from, struct star_table *to,
                                struct err *err) {
+    static const struct dataset_particle NONE;
+    struct star_cell results[RESULTS];
     size_t count = star_column_count(from);
     map->table = NULL;
     if (count > map->capacity) {
@@ -81,8 +90,9 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
     }
     for (size_t c = 0; c < count; c++)
         TRY(star_column_add(to, star_column_name(from, c), "0", &map->to[c], err));
+    list_results(&NONE, 0, results);
     for (int i = 0; i < RESULTS; i++)
-        TRY(star_column_add(to, RESULT_NAMES[i], "0", &map->results[i], err));
+        TRY(star_column_add(to, results[i].column, "0", &map->results[i], err));
     TRY(star_column_add(to, "rlnImageName", "0", &map->image, err));
     map->table = from;
     return STATUS_OK;
@@ -119,6 +129,7 @@ static enum status own_group(const struct classifier *c, const struct dataset_pa
 static enum status add_particle(struct classifier *c, size_t index, const char *root, struct columns *map,
                                 struct star_table *optics, struct star_table *table, struct err *err) {
     char name[SNAPSHOT_NAME];
+    struct star_cell results[RESULTS];
     size_t from_row, optics_row, row;
     const struct star_table *from = dataset_row(c->dataset, index, &from_row);
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
@@ -132,25 +143,15 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     }
     TRY(star_row_add(table, &row, err));
     size_t columns = star_column_count(from);
-    if (star_column_count(table) > columns + RESULTS)
-        for (size_t k = 0; k < star_column_count(table); k++)
-            TRY(star_set(table, row, (int)k, "0", err));
+    if (star_column_count(table) > columns + RESULTS) TRY(star_row_fill(table, row, err));
     for (size_t k = 0; k < columns; k++)
         TRY(star_set(table, row, map->to[k], star_get(from, from_row, (int)k), err));
     snapshot_image(root, c->dataset, index, name);
     TRY(star_set(table, row, map->image, name, err));
-    double px = p->pixel_size;
-    TRY(star_set_number(table, row, map->results[PSI], p->psi, err));
-    TRY(star_set_number(table, row, map->results[X], p->x * px, err));
-    TRY(star_set_number(table, row, map->results[Y], p->y * px, err));
-    TRY(star_set_integer(table, row, map->results[CLASS], p->class_index + 1, err));
-    TRY(star_set_number(table, row, map->results[NORM], p->norm, err));
-    TRY(star_set_number(table, row, map->results[LIKELIHOOD], p->log_likelihood, err));
-    TRY(star_set_number(table, row, map->results[PROBABILITY], p->probability, err));
-    TRY(star_set_integer(table, row, map->results[SIGNIFICANT], p->significant, err));
-    TRY(star_set_integer(table, row, map->results[OPTICS_GROUP], map->group, err));
-    /* One noise spectrum means one group in RELION 3.1. */
-    return star_set(table, row, map->results[GROUP_NAME], SNAPSHOT_GROUP, err);
+    list_results(p, map->group, results);
+    for (int i = 0; i < RESULTS; i++)
+        TRY(star_cell_set(table, row, map->results[i], &results[i], err));
+    return STATUS_OK;
 }
 
 static bool in_kept_class(struct classifier *c, size_t index) {

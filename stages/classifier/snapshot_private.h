@@ -17,6 +17,7 @@ enum { SNAPSHOT_NAME = PATH_MAX + 32 };
  * folder, and name the stack relative to that. */
 void snapshot_image(const char *root, const struct dataset *dataset, size_t index, char name[SNAPSHOT_NAME]);
 
+/* Writes the model file: classes, noise, shares. */
 enum status snapshot_write_model(struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
 /* Write the files that RELION needs, beside the model, to continue. */
 enum status snapshot_write_sampling(struct classifier *classifier, const struct snapshot *snapshot, struct err *err);

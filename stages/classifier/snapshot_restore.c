@@ -80,7 +80,7 @@ static enum status read_stack(struct snapshot_state *s, const struct model_optio
             "%s: %d × %d × %d px; %d averages of %d px were expected", path, s->stack.nx, s->stack.ny, s->stack.nz,
             s->class_count, o->box);
     FAIL_IF(!image_values_fit(s->stack.data, image_count(&s->stack)), err, STATUS_BAD_FORMAT,
-            "%s: holds values that are no densities", path);
+            "%s: has pixels that are NaN, infinite or far too large", path);
     return STATUS_OK;
 }
 

@@ -114,7 +114,7 @@ enum status features_load(struct features *f, const char *path, const int centre
     FAIL_IF(f->image.nz != 1, err, STATUS_BAD_FORMAT, "%s: holds %d images: a file of one drop has one", path,
             f->image.nz);
     FAIL_IF(!image_values_fit(f->image.data, image_count(&f->image)), err, STATUS_BAD_FORMAT,
-            "%s: has pixels that are no numbers", path);
+            "%s: has NaN or infinite pixels", path);
     TRY(place(f, path, centre, err));
     drop_features_run(f->simple, f->image.data, f->image.nx, f->image.ny, f->centre[0], f->centre[1], f->vector);
     return STATUS_OK;

@@ -31,7 +31,8 @@ struct features_options {
 
 /* Returns the number of features in groups. */
 int features_count(enum features_groups groups);
-const char *features_groups_name(enum features_groups groups); /* "all", "simple" or "statistics" */
+/* Returns "all", "simple" or "statistics". */
+const char *features_groups_name(enum features_groups groups);
 /* Computes the relative probability with which a forest tries each feature: ret_weights[features_count]. The weights of
  * each group (statistics, grey-level changes, lines, strips, topology, texture) sum to 1. With equal weights texture
  * would dominate: it has 2,925 of 3,150 features. */
@@ -53,6 +54,7 @@ struct features {
     bool fills; /* no edge of a drop is visible: the image lies within the drop, and `centre` is the image's centre */
 };
 
+/* Creates the buffers. with_texture: computes texture even if the options do not need it. */
 enum status features_create(const struct features_options *options, bool with_texture, int threads,
                             const struct device *device, struct features **ret_features, struct err *err);
 void features_destroy(struct features **features);

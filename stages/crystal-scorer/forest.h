@@ -24,10 +24,13 @@ struct forest_options {
     const float *weights; /* [features]: relative probability that a split tries a feature; NULL: equal */
 };
 
+/* Returns whether this build has XGBoost. */
 bool forest_available(void);
-const char *forest_version(void); /* of XGBoost; "": built without XGBoost */
+/* Returns the version of XGBoost; "": built without XGBoost. */
+const char *forest_version(void);
 
 struct forest;
+/* Creates a forest without trees. */
 enum status forest_create(const struct forest_options *options, struct forest **ret_forest, struct err *err);
 /* Grows one part. rows: [count][features], finite; classes[count], each from 0 to options.classes − 1. Different parts
  * may be grown by different threads at once. */

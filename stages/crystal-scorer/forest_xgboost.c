@@ -130,11 +130,11 @@ enum status forest_grow(struct forest *forest, int part, const float *rows, cons
     for (size_t i = 0; i < count; i++)
         labels[i] = (float)classes[i];
     XGB_TRY(XGDMatrixCreateFromMat_omp(rows, count, (bst_ulong)o->features, NAN, &matrix, o->threads), err,
-            "the features cannot be taken in");
-    XGB_TRY(XGDMatrixSetFloatInfo(matrix, "label", labels, count), err, "the labels cannot be taken in");
+            "XGBoost refuses the features");
+    XGB_TRY(XGDMatrixSetFloatInfo(matrix, "label", labels, count), err, "XGBoost refuses the labels");
     if (o->weights != NULL)
         XGB_TRY(XGDMatrixSetFloatInfo(matrix, "feature_weights", o->weights, (bst_ulong)o->features), err,
-                "the weights of features cannot be taken in");
+                "XGBoost refuses the weights of the features");
     TRY(create(o, &matrix, &booster, err));
     TRY(configure(o, part, booster, err));
     XGB_TRY(XGBoosterUpdateOneIter(booster, 0, matrix), err, "the forest cannot be grown");

@@ -243,9 +243,10 @@ enum status model_read(const char *path, int threads, struct model *ret_model, s
         .classes = model.classes, .features = features_count(model.features.groups), .threads = threads};
     enum status status = forest_load(&options, forest, forest_length, &model.forest, err);
     if (status != STATUS_OK)
-        return err_context(err, status,
-                           "%s: its forest, which XGBoost %s wrote and %s reads, cannot be taken: train it again", path,
-                           model.xgboost, forest_version());
+        return err_context(
+            err, status,
+            "%s: its forest, which XGBoost %s wrote and %s reads, is broken or of another version: train it again",
+            path, model.xgboost, forest_version());
     *ret_model = model;
     return STATUS_OK;
 }

@@ -34,6 +34,7 @@ struct model {
 #define MODEL_TEXT(number) MODEL_TEXT_OF(number)
 #define MODEL_BEGINS MODEL_MAGIC MODEL_TEXT(MODEL_VERSION) "\n"
 
+/* Writes a model with its forest. */
 enum status model_write(const struct model *model, const char *path, struct err *err);
 /* Reads a model. STATUS_BAD_FORMAT: the file is no model, or was changed. STATUS_UNSUPPORTED: another version. */
 enum status model_read(const char *path, int threads, struct model *ret_model, struct err *err);

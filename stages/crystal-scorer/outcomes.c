@@ -98,8 +98,7 @@ static enum status check(const char *path, const struct labels *labels, struct e
                 "%s: '%s' has one example only: two or more are needed, one to learn from and one to check with", path,
                 NAMES[k]);
     }
-    FAIL_IF(classes == 1, err, STATUS_BAD_FORMAT, "%s: all labels are the same: two outcomes or more can be told apart",
-            path);
+    FAIL_IF(classes == 1, err, STATUS_BAD_FORMAT, "%s: all labels are the same: two outcomes or more are needed", path);
     return STATUS_OK;
 }
 

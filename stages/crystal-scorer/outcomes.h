@@ -23,7 +23,9 @@ enum outcome {
     OUTCOMES
 };
 
-const char *outcome_name(enum outcome outcome); /* "precip & crystal" */
+/* Returns the name of an outcome, such as "precip & crystal". */
+const char *outcome_name(enum outcome outcome);
+/* Returns whether the outcome includes a crystal. */
 bool outcome_has_crystal(enum outcome outcome);
 /* Finds an outcome by name. Ignores case; blanks, _ and - are equivalent. Returns false if there is no such outcome. */
 bool outcome_parse(const char *text, enum outcome *ret_outcome);

@@ -20,7 +20,8 @@ struct scores {
 
 /* Sets outcome (the likeliest class) and probability. of_class[classes]: the forest's probabilities. */
 void score_set(struct score *score, const struct model *model, const float *of_class);
-double score_crystal(const float probability[OUTCOMES]); /* probability of any crystal */
+/* Returns the probability of any crystal. */
+double score_crystal(const float probability[OUTCOMES]);
 
 /* Writes one row: image, outcome and a column for each outcome. */
 enum status score_write(const struct score *score, const char *path, struct err *err);

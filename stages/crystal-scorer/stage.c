@@ -61,7 +61,8 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(features_load(lane->features, path, crystal_scorer_centre(scorer), err));
     if (lane->features->fills)
         stage_log(stage, LOG_WARN, "no-circle",
-                  "%s: shows no edge of a drop: its middle is taken (centre says where else)", path);
+                  "%s: shows no edge of a drop: its middle is evaluated; the parameter centre names another place",
+                  path);
     return STATUS_OK;
 }
 
@@ -137,15 +138,15 @@ struct walk {
 static enum status visit(const struct item *item, void *context, struct err *err) {
     struct walk *walk = context;
     char relative[PATH_SIZE], path[PATH_SIZE];
-    struct err mine = {0};
+    struct err own = {0};
     TRY(stage_product(walk->stage, item, "_score.csv", relative, path, err));
     if (!file_exists(path)) return STATUS_OK;
-    enum status status = scores_add(&walk->scores, path, item_id(item), &mine);
+    enum status status = scores_add(&walk->scores, path, item_id(item), &own);
     if (status_is_of_file(status)) { /* an unreadable file must not stop the others */
-        if (walk->unreadable++ == 0) walk->first = mine;
+        if (walk->unreadable++ == 0) walk->first = own;
         return STATUS_OK;
     }
-    if (status != STATUS_OK && err != NULL) *err = mine;
+    if (status != STATUS_OK && err != NULL) *err = own;
     return status;
 }
 

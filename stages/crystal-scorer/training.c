@@ -88,7 +88,7 @@ static enum status find_classes(const struct training *t, struct model *model, i
         model->examples[model->classes++] = of[k];
     }
     FAIL_IF(model->classes < 2, err, STATUS_NOT_FOUND,
-            "%zu labelled images of %d outcomes could be read: two outcomes or more can be told apart", t->count,
+            "%zu labelled images of %d outcomes could be read: two outcomes or more are needed", t->count,
             model->classes);
     for (size_t i = 0; i < t->count; i++)
         ret_class[i] = class_of[t->examples[i].outcome];
@@ -174,16 +174,16 @@ static enum status grow_all(struct work *w, int folds, int threads, struct err *
         TRY(forest_create(&w->options, &w->forests[f], err));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(w->workers)
     for (int task = 0; task < (folds + 1) * FOREST_PARTS; task++) {
-        struct err mine = {0};
+        struct err own = {0};
         bool stop;
 #pragma omp atomic read
         stop = failed;
         if (stop) continue;
-        enum status came = grow_part(w, task / FOREST_PARTS - 1, task % FOREST_PARTS, &mine);
+        enum status came = grow_part(w, task / FOREST_PARTS - 1, task % FOREST_PARTS, &own);
 #pragma omp critical(icestream_training)
         if (came != STATUS_OK && status == STATUS_OK) {
             status = came;
-            if (err != NULL) *err = mine;
+            if (err != NULL) *err = own;
 #pragma omp atomic write
             failed = true;
         }

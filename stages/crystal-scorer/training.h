@@ -32,10 +32,14 @@ struct confusion {
     enum outcome outcomes[OUTCOMES];
     size_t counts[OUTCOMES][OUTCOMES]; /* [as labelled][as predicted] */
 };
-double confusion_precision(const struct confusion *confusion, int k); /* NaN: never predicted */
+/* Returns which part of the images predicted as class k are of class k. NaN: class k was never predicted. */
+double confusion_precision(const struct confusion *confusion, int k);
+/* Returns which part of the images of class k were predicted as class k. */
 double confusion_recall(const struct confusion *confusion, int k);
+/* Returns the mean recall of all classes. */
 double confusion_macro_recall(const struct confusion *confusion);
-double confusion_crystal_recall(const struct confusion *confusion); /* of any crystal as any; NaN: there is none */
+/* Returns which part of the images with a crystal were predicted as an outcome with a crystal. NaN: there is none. */
+double confusion_crystal_recall(const struct confusion *confusion);
 
 /* Cross-validates, then grows the forest of all examples. `folds` times a forest grows from all but one part of the
  * examples and predicts that part. Classes are spread evenly over the parts; with a pattern all images of a drop are in

@@ -136,8 +136,8 @@ static bool is_finite(const float *image, size_t count) {
     return finite;
 }
 
-/* Removes particles with NaN or infinite pixels from picks and stack: one such pixel would spoil every average that the
- * particle is part of. */
+/* Removes particles with NaN or infinite pixels from picks and stack: one such pixel makes every average of the
+ * particle NaN or infinite. */
 static void leave_out_broken(struct extractor_lane *lane, size_t pixels) {
     struct extractor_picks *picks = &lane->picks;
     size_t kept = 0;

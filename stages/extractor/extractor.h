@@ -69,9 +69,8 @@ void extractor_picks_clear(struct extractor_picks *picks);
  * removed from lane->picks. */
 enum status extractor_cut(struct extractor *extractor, struct extractor_lane *lane, struct err *err);
 
-/* Returns the optics that all particles of an item share: the item's values, else the session's, else 300 kV, 2.7 mm
- * and an amplitude contrast of 0.1. file_pixel_size: Å, of the micrograph's header, used if nothing else has a pixel
- * size. */
+/* Returns the optics that all particles of an item share (item_optics). file_pixel_size: Å, of the micrograph's header,
+ * used if neither item nor session has a pixel size. */
 enum status extractor_item_optics(const struct item *item, const struct stage_session *session, double file_pixel_size,
                                   struct extractor_optics *ret_optics, struct err *err);
 

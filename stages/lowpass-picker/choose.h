@@ -19,7 +19,7 @@ struct pick_rules {
     double min_distance;     /* Å; NaN: from the diameter */
     double max_stddev_noise; /* NaN: mask_contamination decides; ≤ 0: off */
     bool mask_contamination;
-    double contamination_threshold;
+    double contamination_threshold; /* standard deviations of the ice */
 };
 
 /* A pick: centre in px of the micrograph (0-based), class from 1 (0: LoG), psi in degrees. */

@@ -45,6 +45,7 @@ struct pick_area {
     double x, y;
     int x0, y0, x1, y1;
 };
+/* Returns the area of a geometry. */
 struct pick_area geometry_area(const struct pick_geometry *geometry);
 
 #endif

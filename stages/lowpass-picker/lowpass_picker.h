@@ -29,12 +29,10 @@ struct lowpass_picker_options {
     double lowpass;                        /* Å; 0: none */
     double angle_step;                     /* ° */
     char *threshold, *max_stddev_noise;    /* a number, or "auto" */
-    double min_distance;                   /* Å */
     struct param_floats log_diameter;      /* Å; none, or least and greatest */
-    bool invert, ctf, write_png, keep_maps, mask_contamination;
-    double contamination_threshold; /* standard deviations of the ice */
+    struct pick_rules rules;               /* all but the two numbers that may be "auto" */
+    bool invert, ctf, write_png, keep_maps;
     char *from_maps;
-    enum pick_prune prune;
     enum pick_size_rule size_rule;
     enum lowpass_picker_whiten whiten;
 };

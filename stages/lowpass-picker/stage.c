@@ -72,24 +72,15 @@ static enum status number_or_auto(const char *name, const char *text, double *re
 static enum status init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
-    s->rules.prune = p->prune;
-    s->rules.min_distance = p->min_distance;
+    s->rules = p->rules;
     TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
     TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
-    s->rules.mask_contamination = p->mask_contamination;
-    s->rules.contamination_threshold = p->contamination_threshold;
     if (p->from_maps) return from_maps_check(p, err);
     FAIL_IF(p->method == METHOD_TEMPLATE && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
     bool by_template = p->method == METHOD_TEMPLATE || (p->method == METHOD_AUTO && p->templates != NULL);
     s->method = by_template ? PICKER_TEMPLATE : PICKER_LOG;
-    if (by_template) {
-        struct templates_source source = {.path = p->templates,
-                                          .symmetry = p->symmetry,
-                                          .pixel_size = p->templates_pixel_size,
-                                          .diameter = p->diameter};
-        return templates_read(&source, stage_threads(stage), &s->templates, &s->templates_pixel_size, err);
-    }
+    if (by_template) return templates_read(p, stage_threads(stage), &s->templates, &s->templates_pixel_size, err);
     FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
             "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
             "Å");
@@ -176,7 +167,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
 
 /* A user who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
 static bool whiten_suits(const struct lowpass_picker_options *p, enum picker_method method) {
-    return method == PICKER_TEMPLATE && p->prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
+    return method == PICKER_TEMPLATE && p->rules.prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
 }
 
 static enum status make_picker(struct stage *stage, const struct state *s, const int shape[3],
@@ -186,7 +177,7 @@ static enum status make_picker(struct stage *stage, const struct state *s, const
         .options = p,
         .method = s->method,
         .whiten = p->whiten == WHITEN_ON || (p->whiten == WHITEN_AUTO && whiten_suits(p, s->method)),
-        .per_template = p->keep_maps || p->prune == PICK_PRUNE_RELION,
+        .per_template = p->keep_maps || p->rules.prune == PICK_PRUNE_RELION,
         .nx = shape[0],
         .ny = shape[1],
         .pixel_size = shape[2] * 1e-6,

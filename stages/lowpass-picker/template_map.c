@@ -3,19 +3,16 @@
 #include <string.h>
 
 #include "common/fft.h"
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 #include "kernels/projector/projector.h"
 #include "kernels/sampling/sampling.h"
 
 enum { HEALPIX_ORDER = 1 };
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
 bool template_map_is_one(const char *path, const struct image *image) {
-    return image->nx == image->ny && image->ny == image->nz && !ends_with(path, ".mrcs") && !ends_with(path, ".st");
+    bool stack = image_path_fits(path, IMAGE_AS_TILT_STACK) && !image_path_fits(path, IMAGE_AS_VOLUME);
+    return image->nx == image->ny && image->ny == image->nz && !stack;
 }
 
 /* The data of one call. */

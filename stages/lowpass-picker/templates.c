@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "common/formats/image_formats.h"
+#include "common/formats/optics.h"
 #include "common/memory.h"
 #include "kernels/template_spectra/template_spectra.h"
+#include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/template_map.h"
 
 /* Templates wider than this part of their box are not masked. Their background is that of the outermost rings, and
@@ -69,7 +71,7 @@ enum status templates_diameter(const struct picker_templates *t, double *ret_dia
 enum status templates_resize(const struct picker_templates *templates, const struct pick_geometry *g, int *ret_box,
                              float **ret_data, struct err *err) {
     double ratio = templates->pixel_size / g->pixel_size;
-    bool same = fabs(templates->pixel_size - g->pixel_size) <= 1e-3;
+    bool same = optics_same_pixel_size(templates->pixel_size, g->pixel_size);
     int box = same ? templates->box : 2 * (int)lround(templates->box / 2 * ratio);
     FAIL_IF(box < 8, err, STATUS_BAD_ARGUMENT,
             "the templates (%d px of %.3g Å) are %d px wide at the micrograph's %.3g Å/px: check templates_pixel_size",
@@ -110,9 +112,9 @@ static enum status project_map(struct image *images, const char *symmetry, int t
     return STATUS_OK;
 }
 
-enum status templates_read(const struct templates_source *source, int threads, struct image *images,
+enum status templates_read(const struct lowpass_picker_options *options, int threads, struct image *images,
                            double *ret_pixel_size, struct err *err) {
-    const char *path = source->path;
+    const char *path = options->templates;
     TRY(image_read_micrograph(path, images, err));
     FAIL_IF(images->nx != images->ny || images->nx < 8, err, STATUS_BAD_FORMAT,
             "%s: templates of %d × %d px; expected square images of at least 8 px", path, images->nx, images->ny);
@@ -121,18 +123,18 @@ enum status templates_read(const struct templates_source *source, int threads, s
         FAIL_IF(!isfinite(images->data[i]), err, STATUS_BAD_FORMAT,
                 "%s: pixel %zu is not a finite number; expected grey values of normalised particles", path, i);
     if (template_map_is_one(path, images))
-        TRY(project_map(images, source->symmetry, threads, err));
+        TRY(project_map(images, options->symmetry, threads, err));
     else
-        FAIL_IF(strcmp(source->symmetry, "C1") != 0, err, STATUS_BAD_ARGUMENT,
-                "symmetry is %s, but %s holds %d images: symmetry is of a map that is projected", source->symmetry,
+        FAIL_IF(strcmp(options->symmetry, "C1") != 0, err, STATUS_BAD_ARGUMENT,
+                "symmetry is %s, but %s holds %d images: symmetry is of a map that is projected", options->symmetry,
                 path, images->nz);
-    double pixel_size = isnan(source->pixel_size) ? images->pixel_size : source->pixel_size;
+    double pixel_size = isnan(options->templates_pixel_size) ? images->pixel_size : options->templates_pixel_size;
     FAIL_IF(!(pixel_size > 0), err, STATUS_BAD_ARGUMENT, "%s does not say its pixel size: set templates_pixel_size",
             path);
     double width = images->nx * pixel_size;
-    FAIL_IF(source->diameter > width, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(options->diameter > width, err, STATUS_BAD_ARGUMENT,
             "diameter is %g Å, but %s is only %g Å wide (%d px of %g Å): check diameter and templates_pixel_size",
-            source->diameter, path, width, images->nx, pixel_size);
+            options->diameter, path, width, images->nx, pixel_size);
     *ret_pixel_size = pixel_size;
     return STATUS_OK;
 }

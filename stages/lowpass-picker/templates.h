@@ -13,16 +13,12 @@ struct picker_templates {
 };
 
 /* The user's settings for a file of templates. */
-struct templates_source {
-    const char *path;
-    const char *symmetry; /* point group, if the file is a map */
-    double pixel_size;    /* Å; NaN: as the file says */
-    double diameter;      /* of the particle, Å; NaN: not known. It must fit into the templates. */
-};
+struct lowpass_picker_options;
 
-/* Reads a stack of templates, or the projections of a map (template_map.h), into ret_images. ret_pixel_size: Å.
+/* Reads a stack of templates, or the projections of a map (template_map.h), into ret_images. Uses the options templates,
+ * symmetry (of a map), templates_pixel_size and diameter, which must fit into the templates. ret_pixel_size: Å.
  * STATUS_BAD_FORMAT: no finite square images of an even size of at least 8 px. */
-enum status templates_read(const struct templates_source *source, int threads, struct image *ret_images,
+enum status templates_read(const struct lowpass_picker_options *options, int threads, struct image *ret_images,
                            double *ret_pixel_size, struct err *err);
 
 /* Checks templates. STATUS_BAD_ARGUMENT: no templates, an odd size, a size below 8 px, or no pixel size. */

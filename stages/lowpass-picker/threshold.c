@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* With fewer peaks, two classes cannot be told apart. */
+/* With fewer peaks, two classes cannot be separated. */
 enum { PEAKS_MIN = 16 };
 static const double BEST_CUT = 0.02;
 /* Noise alone has peaks up to the first value, in its standard deviations, and never a mean above the second. */

@@ -25,6 +25,7 @@ struct arrivals {
     double last;              /* s, monotonic: when the last file arrived */
 };
 
+/* Begins an empty list. */
 enum status arrivals_init(struct arrivals *arrivals, struct err *err);
 void arrivals_destroy(struct arrivals *arrivals);
 

@@ -17,17 +17,17 @@
  * - References are masked in the same way: the part of the lower band that the mask carries out of it is removed
  *   (mstep.c).
  * - The map of the lower band is made from its sums alone and cut off at S. The map of the higher band is made from the
- *   sums from S + 1 on. Of the transform too, the part up to S comes from the lower band alone (projector_set_shells).
+ *   sums from S + 1 on. In the transform too, the part up to S comes from the lower band alone (projector_set_shells).
  *   Half a shell on either side of S + 1/2 is left for interpolation, which reaches 0.87 shells, with almost no weight
  *   in the last third.
- * - What cutting carries out of the lower band is removed from the unfiltered half maps too, so that their FSC is that
- *   of what was found beyond S.
+ * - The part that cutting carries out of the lower band is removed from the unfiltered half maps too. Their FSC beyond
+ *   S then compares only signal that was found beyond S.
  * - The only mask is a sphere, or the user's.
  *
  * A pixel beyond S is then compared with the map of its own half and with nothing else, and noise agrees by chance
- * alone. Once the halves agree half as far again as S, all shells are one band: what shared shells carry beyond is
- * small beside a signal that reaches so far, and such a map gains much from a mask that fits. That mask is made from
- * the map of both halves and masks both references, so from then on the halves share its shape too (not with
+ * alone. Once the halves agree half as far again as S, all shells are one band: the part that shared shells carry
+ * beyond S is small beside a signal that reaches so far, and such a map gains much from a mask that fits. This mask is
+ * made from the map of both halves and masks both references. From then on, the halves share its shape too (not with
  * auto_mask: no). */
 #include "stages/refiner/bands.h"
 

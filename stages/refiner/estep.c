@@ -221,8 +221,8 @@ static void take_over(const struct refiner *r, const struct side *side, struct p
         change->offset2 = dx * dx + dy * dy;
         change->classes = p->class_index != seed + result->reference;
     }
-    /* Each norm is a multiple of the one before. That of an empty image falls with every iteration, until its inverse
-     * would be infinite. */
+    /* Each norm is a multiple of the norm before. The norm of an empty image falls with every iteration, until its
+     * inverse would be infinite. */
     p->norm = fmax(p->norm / side->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * side->average_norm);
     memcpy(p->pose, result->pose, sizeof p->pose);
     memcpy(p->origin, result->shift, sizeof p->origin);

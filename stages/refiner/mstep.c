@@ -208,10 +208,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     timing_spent(&r->timing, REFINER_MAPS);
     TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
     struct workspace *device_or_null = fits ? r->placement.workspace : NULL;
-    if (fits)
-        TRY(fsc_maps_on(r->placement.workspace, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
-    else
-        TRY(fsc_maps(r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+    TRY(fsc_maps(device_or_null, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
     /* Beyond the current size the maps hold only what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
         r->fsc[s] = 0;

@@ -158,9 +158,9 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .unit = "GiB",
      .default_text = "4",
      .maximum = 4096,
-     .help =
-         "Memory to work with, about; half of it keeps particle images that were read once. 0: 4 GiB of the host, and "
-         "what is free on the CUDA device when the first iteration begins, for a stage that has the device to itself."},
+     .help = "Approximate working memory; half of it keeps particle images. 0: 4 GiB of the host, and all that is "
+             "free on the CUDA device when the first iteration begins. Use 0 only if the stage has the device to "
+             "itself."},
     {.name = "memory_trace",
      .type = PARAM_BOOL,
      .offset = AT(memory_trace),

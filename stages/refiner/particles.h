@@ -78,6 +78,7 @@ struct particle_set {
     bool outdated;              /* some files can be released */
 };
 
+/* Begins an empty set. cache_limit: bytes for images that are kept in memory. */
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
 void particle_set_destroy(struct particle_set *set);
 
@@ -91,6 +92,7 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
  * and pixel size of its particles (0: it has none). Reads settings only, so that several threads may call it. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
                              double *ret_pixel_size, struct err *err);
+/* Returns the particle of this name (rlnImageName), or NULL. */
 struct particle *particle_find(const struct particle_set *set, const char *name);
 
 /* Between hold and let_go, which come in pairs, another thread may export a copy of particles, optics and sources: no

@@ -12,6 +12,7 @@ void particle_set_release_sources(struct particle_set *set);
 
 /* Appends an element of zeros to a list. array_pointer: the address of the list's pointer. */
 enum status particle_list_append(void *array_pointer, int *count, size_t size, struct err *err);
+/* Copies a text; the caller frees the copy. */
 enum status particle_text(const char *text, char **ret_copy, struct err *err);
 
 #endif

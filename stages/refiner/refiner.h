@@ -63,6 +63,7 @@ struct stage_descriptor;
 
 extern const struct stage_descriptor refiner_stage;
 
+/* Creates a refinement without particles. */
 enum status refiner_create(const struct refiner_options *options, const struct refiner_context *context,
                            struct refiner **ret_refiner, struct err *err);
 void refiner_destroy(struct refiner **refiner);
@@ -71,6 +72,7 @@ void refiner_destroy(struct refiner **refiner);
  * only. */
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
+/* Returns the number of particles. */
 size_t refiner_particles(const struct refiner *refiner);
 /* Counts particles that make maps worse than they could be. Call it between iterations only. */
 struct refiner_doubts {
@@ -101,7 +103,9 @@ struct refiner_iteration {
     size_t most;   /* the most particles, chosen by chance; 0: all */
     bool final;    /* join the halves, compare at full size */
 };
+/* Begins an iteration. STATUS_BAD_STATE: one is running, or there are no particles. */
 enum status refiner_begin(struct refiner *refiner, const struct refiner_iteration *iteration, struct err *err);
+/* Does a part of the iteration; call it until *ret_complete. */
 enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err *err);
 /* Returns whether an iteration is running. */
 bool refiner_busy(const struct refiner *refiner);
@@ -147,11 +151,13 @@ struct refiner_state {
     int classes;
     double class_changes; /* share of particles that went to another class than before */
 };
+/* Returns the state after the last iteration. */
 struct refiner_state refiner_state(const struct refiner *refiner);
 struct refiner_class {
     double share;      /* of the particles */
     double resolution; /* Å: to where the particles say more than the prior */
 };
+/* Returns the values of one class. */
 struct refiner_class refiner_class(const struct refiner *refiner, int index);
 
 /* Writes the files of the iteration just completed below folder: run_itNNN_half1_class001.mrc … or, after the final

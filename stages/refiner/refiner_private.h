@@ -86,7 +86,7 @@ struct refiner {
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å */
     char remark[512];
-    int given_box;           /* px, of the reference file that was read last; */
+    int given_box;           /* px, of the reference file that was read last */
     double given_pixel_size; /* Å: the pixel size that it was taken to have */
 
     struct timing timing;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/fft.h"
+#include "common/formats/optics.h"
 #include "common/memory.h"
 
 /* Returns the mean over the six faces, which stands for what lies outside the map. */
@@ -82,7 +83,7 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
                          struct err *err) {
     float outside = outside_mean(map, from_box);
     int n = from_box, m = from_box;
-    bool same = fabs(from_pixel / pixel_size - 1) < 1e-3;
+    bool same = optics_same_pixel_size(from_pixel, pixel_size);
     if (!same) matching_sizes(from_box, from_pixel, pixel_size, &n, &m);
     _cleanup_(mem_free) float *padded = NULL;
     _cleanup_(mem_free) float *scaled = NULL;

@@ -73,7 +73,7 @@ static enum status check_map(const struct image *map, const char *what, const ch
     FAIL_IF(map->nx != map->ny || map->nx != map->nz || map->nx < 8, err, STATUS_BAD_FORMAT,
             "the %s %s is %d × %d × %d: a cube was expected", what, path, map->nx, map->ny, map->nz);
     FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
-            "the %s %s holds values that are no densities (NaN, infinite or far too large): write it anew", what, path);
+            "the %s %s has voxels that are NaN, infinite or far too large: write it anew", what, path);
     return STATUS_OK;
 }
 

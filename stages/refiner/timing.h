@@ -15,11 +15,13 @@ struct timing {
     double device_before; /* what the device had been at work before the iteration */
 };
 
+/* Starts the clocks of an iteration. */
 void timing_begin(struct timing *timing);
 /* Starts the clock of the next step: work outside of the iteration may have come in between. */
 void timing_continue(struct timing *timing);
 /* Counts the time since the last of these calls towards a step. */
 void timing_spent(struct timing *timing, enum refiner_step step);
+/* Ends the iteration and sets its seconds. */
 void timing_end(struct timing *timing);
 
 #endif

@@ -16,6 +16,7 @@ struct ensemble_rules {
     const char *topology_path; /* NULL: none */
     struct structure_model topology;
 };
+/* Reads the atoms of DCD files from the first structure of another file. The path must outlive the rules. */
 enum status ensemble_rules_topology(struct ensemble_rules *rules, const char *path, struct err *err);
 void ensemble_rules_clear(struct ensemble_rules *rules);
 
@@ -44,11 +45,13 @@ struct ensemble_batch {
     float *xyz;   /* [count][atoms][3] */
     struct ensemble_batch *next;
 };
+/* Reads the selected atoms of all structures of a file. */
 enum status ensemble_batch_read(const struct ensemble_rules *rules, const char *path, const char *name,
                                 struct ensemble_batch **ret_batch, struct err *err);
 void ensemble_batch_destroy(struct ensemble_batch **batch);
 
 struct ensemble;
+/* Creates an empty queue. All structures must have the atoms that rules->topology selects, if there is a topology. */
 enum status ensemble_create(const struct ensemble_rules *rules, struct ensemble **ret_ensemble, struct err *err);
 void ensemble_destroy(struct ensemble **ensemble);
 /* Takes ownership of the batch and sets *batch to NULL; on failure the caller keeps the batch. Any thread. */

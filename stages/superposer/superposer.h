@@ -70,6 +70,7 @@ void superposer_clear(struct superposer *s);
 enum status superposer_add(struct superposer *s, const struct ensemble_batch *batch, struct err *err);
 /* Returns whether the matrix of so many structures is kept. */
 bool superposer_has_matrix(const struct superposer *s, int structures);
+/* Returns whether the neighbours of so many structures are kept. */
 bool superposer_has_neighbours(const struct superposer *s, int structures);
 /* Returns the kernel's name of the user's method. */
 enum superpose_method superposer_method(const struct superposer *s);

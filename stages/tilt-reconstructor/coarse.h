@@ -14,6 +14,7 @@
 
 struct coarse; /* plans and buffers for one size of images */
 
+/* Makes the plans for images of nx × ny px. */
 enum status coarse_create(int nx, int ny, int threads, struct coarse **ret_coarse, struct err *err);
 void coarse_destroy(struct coarse **coarse);
 

@@ -43,10 +43,11 @@ struct group {
 
 struct groups;
 
+/* Creates an empty list of series. */
 enum status groups_create(struct groups **ret_groups, struct err *err);
 void groups_destroy(struct groups **groups);
 
-/* Any thread. */
+/* Submits a tilt for the next groups_take_in. Any thread. */
 enum status groups_submit(struct groups *groups, const struct arrival *arrival, struct err *err);
 /* A tilt that cannot be part of its series. */
 struct odd_tilt {

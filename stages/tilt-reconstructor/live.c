@@ -302,7 +302,8 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     if (made || count < 2) return STATUS_OK;
     enum status status = make_preview(live, group, &own);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
-    if (status != STATUS_OK) stage_log(live->stage, LOG_WARN, "preview", "%s: no preview: %s", group->id, own.message);
+    if (status != STATUS_OK)
+        stage_log(live->stage, LOG_WARN, "preview", "no preview of %s: %s", group->id, own.message);
     group->previewed = count;
     return STATUS_OK;
 }
@@ -316,8 +317,13 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     *ret_work = STAGE_WORK_MORE;
     TRY(pass_over_made(live, group, &made, err));
     if (made || group->series.count == 0) return STATUS_OK;
+    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when other
+     * trouble is over. */
+    struct stage_patience patience = {0};
     enum status status;
-    STAGE_PERSIST(live->stage, status, &own, make_tomogram(live, group, &own));
+    do
+        status = make_tomogram(live, group, &own);
+    while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &own, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status == STATUS_OK) {
         group_drop_pixels(group);

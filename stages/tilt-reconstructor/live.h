@@ -33,6 +33,7 @@ struct product_paths {
     char tomogram[PATH_SIZE], slices[PATH_SIZE], residuals[PATH_SIZE], record[PATH_SIZE];
     struct products products;
 };
+/* Makes the paths of a series, or of its preview. */
 enum status product_paths_of(const struct stage *stage, const char *series, bool preview,
                              struct product_paths *ret_paths, struct err *err);
 

@@ -10,6 +10,7 @@ struct products {
     const char *tomogram, *slices, *residuals, *record; /* paths; NULL residuals or record: do not write it */
 };
 
+/* Writes the products of a tomogram. fingerprint: for the record. */
 enum status products_write(const struct reconstruction_settings *settings, const struct reconstruction *reconstruction,
                            const struct products *paths, uint64_t fingerprint, struct err *err);
 

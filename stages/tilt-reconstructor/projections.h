@@ -50,6 +50,7 @@ struct projections {
     int means_capacity;
 };
 
+/* Frees the memory. */
 void projections_clear(struct projections *projections);
 
 /* Computes the size that projections_read will make. */
@@ -68,6 +69,7 @@ enum status projections_check(const struct tilt *tilt, int nx, int ny, struct pr
                               struct err *err);
 /* Changes the grey scale of projections that were read. */
 void projections_normalise(struct projections *projections, const struct projections_options *options);
+/* Makes room for `count` images of nx × ny px. STATUS_BAD_ARGUMENT: a side below 1 px. */
 enum status projections_resize(struct projections *projections, int nx, int ny, int count, struct err *err);
 
 /* Returns the transform of a tilt: its own, or the rotation by the tilt axis. */

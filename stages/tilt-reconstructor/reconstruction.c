@@ -33,7 +33,7 @@ void reconstruction_plan_clear(struct reconstruction_plan *plan) {
 
 static double axis_of(const struct reconstruction_settings *settings, const struct series *series) {
     if (!isnan(settings->tilt_axis)) return settings->tilt_axis;
-    return settings->coarse && !isnan(series->tilt_axis) ? series->tilt_axis : 0;
+    return settings->align == RECONSTRUCTION_ALIGN_COARSE && !isnan(series->tilt_axis) ? series->tilt_axis : 0;
 }
 
 static void destroy_coarse(struct coarse **coarse) {
@@ -141,7 +141,7 @@ enum status reconstruction_read(const struct reconstruction_settings *settings, 
     TRY(series_settle(&reconstruction->series, settings->exclude, settings->exclude_greatest, whole, err));
     reconstruction->tilt_axis = axis_of(settings, &reconstruction->series);
     TRY(reconstruction_check_mask(settings, &reconstruction->series, err));
-    if (settings->coarse) TRY(align(settings, reconstruction, err));
+    if (settings->align == RECONSTRUCTION_ALIGN_COARSE) TRY(align(settings, reconstruction, err));
     struct projections_options options = {.bin = settings->bin,
                                           .tilt_axis = reconstruction->tilt_axis,
                                           .normalise = settings->normalise,
@@ -232,7 +232,7 @@ static uint64_t hash_number(uint64_t hash, double value) {
 uint64_t reconstruction_fingerprint(const struct reconstruction_settings *settings, const struct series *series) {
     const struct tomography_options *t = &settings->tomography;
     uint64_t hash = TEXT_FNV_BEGIN;
-    double numbers[] = {settings->coarse,
+    double numbers[] = {settings->align,
                         isnan(settings->tilt_axis) ? 1e9 : settings->tilt_axis,
                         settings->bin,
                         settings->thickness,

@@ -12,15 +12,18 @@
 #include "stages/tilt-reconstructor/projections.h"
 #include "stages/tilt-reconstructor/series.h"
 
+/* How images are aligned: as they are, or by cross-correlation. In the order of the parameter's choices. */
+enum reconstruction_align { RECONSTRUCTION_ALIGN_NONE, RECONSTRUCTION_ALIGN_COARSE };
+
 /* Settings for all series of a session. */
 struct reconstruction_settings {
-    bool coarse;        /* align images by cross-correlation */
-    double tilt_axis;   /* °; NaN: that of the .mdoc if `coarse`, else 0 (upright) */
+    enum reconstruction_align align;
+    double tilt_axis;   /* °; NaN: that of the .mdoc if aligned, else 0 (upright) */
     int bin, thickness; /* px of the images in the files */
     enum projections_normalise normalise;
     bool *exclude; /* [TILTS_MAX + 1] by view number; NULL: none */
     int exclude_greatest;
-    const char *mask;     /* MRC of the tomogram's size, or NULL */
+    char *mask;           /* MRC of the tomogram's size, or NULL */
     int mask_nx, mask_ny; /* from its header; nz was compared with the thickness */
     enum mrc_mode mode;
     struct tomography_options tomography; /* without geometry and mask */
@@ -43,14 +46,15 @@ struct reconstruction {
     double tilt_axis;    /* ° by which images were turned upright; 0: not turned */
 };
 
+/* Frees the memory. */
 void reconstruction_clear(struct reconstruction *reconstruction);
 
 /* Checks that the mask has the size of the tomogram of a series. Reads no pixels. */
 enum status reconstruction_check_mask(const struct reconstruction_settings *settings, const struct series *series,
                                       struct err *err);
 
-/* Takes over a series, settles it, aligns it if `coarse`, and reads its images. `series` is empty afterwards, also
- * after a failure. whole: as in series_settle. */
+/* Takes over a series, settles it, aligns it if the settings say so, and reads its images. `series` is empty afterwards,
+ * also after a failure. whole: as in series_settle. */
 enum status reconstruction_read(const struct reconstruction_settings *settings, struct series *series, bool whole,
                                 struct reconstruction *reconstruction, struct err *err);
 /* A plan that the caller keeps from one series to the next; reconstruction_make makes it anew if geometries differ. */
@@ -62,6 +66,7 @@ struct reconstruction_plan {
     bool masked;
 };
 void reconstruction_plan_clear(struct reconstruction_plan *plan);
+/* Computes the volume of a series that was read. */
 enum status reconstruction_make(const struct reconstruction_settings *settings, struct reconstruction_plan *plan,
                                 struct reconstruction *reconstruction, struct err *err);
 

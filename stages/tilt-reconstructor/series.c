@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/formats/mdoc.h"
+#include "common/formats/optics.h"
 #include "common/memory.h"
 
 /* °: angles closer than this belong to one tilt; no series has such small steps. */
@@ -144,7 +145,7 @@ static enum status look_for_gaps(struct series *series, struct err *err) {
 /* Notes that pixel sizes differ: images that were binned later still have the .mdoc of the microscope. */
 static enum status compare_pixel_sizes(struct series *series, struct err *err) {
     double size = series->pixel_size, spacing = series->spacing;
-    if (!(size > 0 && spacing > 0) || fabs(size - spacing) <= 0.01 * spacing) return STATUS_OK;
+    if (!(size > 0 && spacing > 0) || optics_pixel_size_confirms(size, spacing)) return STATUS_OK;
     return series_note(series, err, "the pixel size is taken as %.4g Å, where PixelSpacing of the .mdoc is %.4g Å",
                        size, spacing);
 }

@@ -35,12 +35,18 @@ static bool try_stems(const char *stem, const char *ending, char out[PATH_SIZE])
     return false;
 }
 
-/* Looks for the .mdoc of a stack: for TS.st these are TS.st.mdoc, TS.mrc.mdoc and TS.mdoc. */
+/* Looks for the .mdoc of a stack: for TS.st these are TS.st.mdoc, that of a stack TS with another ending (TS.mrc.mdoc),
+ * and TS.mdoc. */
 static enum status find_mdoc(const char *stack, char out[PATH_SIZE], bool *ret_found, struct err *err) {
-    char stem[PATH_SIZE];
+    char stem[PATH_SIZE], ending[32];
+    const char *of_stack;
     TRY(path_without_ending(stack, stem, sizeof stem, err));
-    *ret_found = try_name(stack, strlen(stack), ".mdoc", out) || try_stems(stem, ".st.mdoc", out) ||
-                 try_stems(stem, ".mrc.mdoc", out) || try_stems(stem, ".mdoc", out);
+    bool found = try_name(stack, strlen(stack), ".mdoc", out);
+    for (size_t i = 0; !found && (of_stack = image_ending(i, IMAGE_AS_TILT_STACK)) != NULL; i++) {
+        snprintf(ending, sizeof ending, "%s.mdoc", of_stack);
+        found = try_stems(stem, ending, out);
+    }
+    *ret_found = found || try_stems(stem, ".mdoc", out);
     return STATUS_OK;
 }
 

@@ -72,32 +72,16 @@ static enum status take_mdoc(const struct tilt_reconstructor_options *p, struct 
     return STATUS_OK;
 }
 
-static void take_tomography(struct stage *stage, const struct tilt_reconstructor_options *p,
-                            struct tomography_options *t) {
-    *t = tomography_defaults();
-    t->method = (enum tomography_method)p->method;
-    t->basis = (enum tomography_basis)p->basis;
-    t->matrix = (enum tomography_matrix)p->matrix;
-    t->start = (enum tomography_start)p->start;
-    t->iterations = p->iterations;
-    t->relaxation = p->relaxation;
-    t->limit = p->stop;
-    t->non_negative = p->non_negative;
-    t->roll_off = (enum tomography_roll_off)p->roll_off;
-    t->cutoff = p->cutoff;
-    t->threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
-    t->memory = (size_t)p->memory << 20;
-}
-
 static enum status check(const struct tilt_reconstructor_options *p, struct err *err) {
+    const struct reconstruction_settings *r = &p->reconstruction;
     bool beside = p->transforms != NULL && strcmp(p->transforms, "beside") == 0;
     FAIL_IF(p->transforms != NULL && !beside && !file_exists(p->transforms), err, STATUS_NOT_FOUND,
             "transforms: there is no file %s", p->transforms);
-    FAIL_IF(p->transforms != NULL && p->align != 0, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(p->transforms != NULL && r->align != RECONSTRUCTION_ALIGN_NONE, err, STATUS_BAD_ARGUMENT,
             "transforms %s says how images lie: align must be none", p->transforms);
-    FAIL_IF(p->thickness < p->bin, err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(r->thickness < r->bin, err, STATUS_BAD_ARGUMENT,
             "a thickness of %d px leaves nothing after bin %d: it is counted in px of the images before binning",
-            p->thickness, p->bin);
+            r->thickness, r->bin);
     return STATUS_OK;
 }
 
@@ -106,14 +90,10 @@ enum status settings_create(struct stage *stage, struct settings **ret_settings,
     _cleanup_(settings_destroy) struct settings *settings = calloc(1, sizeof *settings);
     FAIL_IF(settings == NULL, err, STATUS_NO_MEMORY, "no memory for settings");
     TRY(check(p, err));
-    settings->reconstruction = (struct reconstruction_settings){.coarse = p->align != 0,
-                                                                .tilt_axis = p->tilt_axis,
-                                                                .bin = p->bin,
-                                                                .thickness = p->thickness,
-                                                                .normalise = (enum projections_normalise)p->normalise,
-                                                                .mask = p->mask,
-                                                                .mode = p->precision == 0 ? MRC_FLOAT32 : MRC_FLOAT16};
-    take_tomography(stage, p, &settings->reconstruction.tomography);
+    settings->reconstruction = p->reconstruction;
+    settings->reconstruction.mode = p->precision == 0 ? MRC_FLOAT32 : MRC_FLOAT16;
+    settings->reconstruction.tomography.threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
+    settings->reconstruction.tomography.memory = (size_t)p->memory << 20;
     TRY(choose_devices(stage, settings, err));
     TRY(take_exclude(p, settings, err));
     TRY(take_mask(&settings->reconstruction, err));

@@ -16,15 +16,14 @@ struct stage_descriptor;
 
 /* Options that a user sets (parameters.c). */
 struct tilt_reconstructor_options {
-    char *tilts, *transforms, *images, *exclude, *mask; /* paths, or as the help says; NULL: not set */
-    int method, basis, matrix, start, align, normalise, roll_off, precision; /* places in the choices */
-    int thickness, preview_size;                                             /* px */
-    int bin, iterations, tilts_per_series, devices;
-    int memory; /* MiB */
-    double relaxation, stop, cutoff;
-    double tilt_axis; /* °; NaN: not set */
-    double quiet;     /* s */
-    bool non_negative, preview;
+    struct reconstruction_settings reconstruction; /* settings.h completes a copy of it */
+    char *tilts, *transforms, *images, *exclude;   /* paths, or as the help says; NULL: not set */
+    int precision;                                 /* 0: float32, 1: float16 */
+    int preview_size;                              /* px */
+    int tilts_per_series, devices;
+    int memory;   /* MiB */
+    double quiet; /* s */
+    bool preview;
 };
 
 extern const struct stage_descriptor tilt_reconstructor_stage;

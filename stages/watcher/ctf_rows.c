@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/optics.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
 #include "common/text.h"
@@ -231,11 +232,9 @@ static void read_optics(const struct star_table *table, size_t row, struct ctf_o
     optics->voltage = number(table, row, "rlnVoltage");
     optics->spherical_aberration = number(table, row, "rlnSphericalAberration");
     optics->amplitude_contrast = number(table, row, "rlnAmplitudeContrast");
-    if (isnan(optics->pixel_size)) { /* before RELION 3.1 */
-        double detector = number(table, row, "rlnDetectorPixelSize"),
-               magnification = number(table, row, "rlnMagnification");
-        if (magnification > 0) optics->pixel_size = 1e4 * detector / magnification;
-    }
+    if (isnan(optics->pixel_size))
+        optics->pixel_size = optics_pixel_size_of_detector(number(table, row, "rlnDetectorPixelSize"),
+                                                           number(table, row, "rlnMagnification"));
 }
 
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics) {

@@ -34,6 +34,7 @@ struct ctf_optics {
     char group[128]; /* "" when unnamed */
     double pixel_size, original_pixel_size, voltage, spherical_aberration, amplitude_contrast;
 };
+/* Reads the optics of a row. */
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics);
 /* Copies each number of the row into the item, as "columns.NAME" with its RELION name. */
 enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err);

@@ -64,6 +64,7 @@ struct folder_find {
 };
 
 struct folder;
+/* Creates a folder that has listed nothing yet. */
 enum status folder_create(const struct folder_options *options, struct folder **ret_folder, struct err *err);
 void folder_destroy(struct folder **folder);
 

@@ -43,6 +43,7 @@ struct known {
     struct known_table by_path, by_id, by_inode;
 };
 
+/* Frees the memory. */
 void known_destroy(struct known *known);
 /* Return the index of a file, or KNOWN_NONE. */
 long known_find_path(const struct known *known, const char *path);

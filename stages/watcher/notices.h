@@ -9,6 +9,7 @@
 #include "common/status.h"
 
 struct notices;
+/* Opens a list of watched folders, empty at first. */
 enum status notices_open(struct notices **ret_notices, struct err *err);
 void notices_close(struct notices **notices);
 

@@ -18,17 +18,16 @@ const char *record_relative(const char *path, const char *root) {
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
     struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
     if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
-    struct optics optics = session_optics(source->session);
+    const struct optics session = session_optics(source->session);
     const struct optics table = {
         .pixel_size = given.pixel_size,
         .voltage = given.voltage,
         .spherical_aberration = given.spherical_aberration,
         .amplitude_contrast = given.amplitude_contrast,
     };
-    optics_fill(&optics, &table);
-    optics_fill_defaults(&optics);
-    if (isnan(optics.pixel_size) && source->image.pixel_size > 0) optics.pixel_size = (double)source->image.pixel_size;
-    if (isnan(optics.pixel_size) && source->tilt != NULL) optics.pixel_size = source->tilt->pixel_size;
+    double header = (double)source->image.pixel_size;
+    if (!(header > 0) && source->tilt != NULL) header = source->tilt->pixel_size;
+    const struct optics optics = optics_of_micrograph(&session, &table, header);
     FAIL_IF(isnan(optics.pixel_size), err, STATUS_NOT_FOUND,
             "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
             "session.pixel_size (Å)",

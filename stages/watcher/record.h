@@ -19,9 +19,8 @@ struct record_source {
     bool unscaled;                 /* no following stage needs the pixel size: the item has no optics */
 };
 
-/* Makes the item of a micrograph. Takes each value of the optics from the session, else from the CTF file's optics
- * table, else 300 kV, 2.7 mm, 0.1; the pixel size comes last from the image's own header. STATUS_NOT_FOUND: no source
- * has a pixel size, and source->unscaled is false. */
+/* Makes the item of a micrograph. Its optics come from the session, else from the table of the CTF file, else as
+ * optics_of_micrograph says. STATUS_NOT_FOUND: no source has a pixel size, and source->unscaled is false. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* Makes the item of a structure: kind "structure", structure.path. */
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,

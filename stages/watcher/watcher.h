@@ -23,6 +23,7 @@ extern const struct stage_descriptor watcher_stage;
 
 /* Joins a watched folder, the CTF file, the names of tilts and the pipeline. One thread. */
 struct watcher;
+/* Creates a watcher from the parameters of the stage. */
 enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, struct err *err);
 void watcher_destroy(struct watcher **watcher);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/edges/ledger.h"
+#include "common/formats/optics.h"
 #include "common/memory.h"
 #include "stages/watcher/watcher_private.h"
 
@@ -24,7 +25,7 @@ void held_clear(struct held *held) {
 /* Logs once that header and session differ: one wrong setting affects every micrograph. */
 static void compare_pixel_size(struct watcher *watcher, const char *path, double header) {
     double session = stage_session(watcher->stage)->pixel_size;
-    if (watcher->pixel_size_differs || isnan(session) || !(header > 0) || fabs(header - session) <= 0.01 * session)
+    if (watcher->pixel_size_differs || isnan(session) || !(header > 0) || optics_pixel_size_confirms(header, session))
         return;
     watcher->pixel_size_differs = true;
     stage_log(watcher->stage, LOG_WARN, "pixel-size",

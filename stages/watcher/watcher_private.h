@@ -36,6 +36,7 @@ struct watcher {
     bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
 };
 
+/* Frees the texts. */
 void held_clear(struct held *held);
 
 /* Handles a file that is whole, a duplicate or hopeless: sends its item on, holds the file, or sets the item aside. */

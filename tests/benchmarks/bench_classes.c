@@ -1,4 +1,4 @@
-/* Times whole iterations of 2-D classification, as at the end of a stream, and small batches, as within one.
+/* Times whole iterations of 2D classification, as at the end of a stream, and small batches, as within one.
  *
  *   bench_classes PARTICLES.star [CLASSES [DEVICE [THREADS [ITERATIONS [DIAMETER]]]]]
  *

@@ -1,12 +1,11 @@
-/* Measures 2-D classification of an endless stream: memory, and time of an update and of a snapshot, while particles
+/* Measures 2D classification of an endless stream: memory, and time of an update and of a snapshot, while particles
  * grow from 10,000 to 100,000. Neither time should depend on the number of earlier particles, except for the rows that
  * a snapshot writes.
  *
  *   bench_classifier FOLDER [PARTICLES [IMAGE_MIB [CLASSES]]]
  *
  * 4,000 simulated images of 48² px lie in 20 stacks. Micrographs of 200 particles list them again and again under other
- * names. Each particle is used twice. Time is the process's own, so that other processes on the machine do not count.
- * */
+ * names. Each particle is used twice. The times are processor time, so other processes on the machine do not count. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

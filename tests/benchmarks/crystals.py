@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """crystals.py [--bin DIR] [--work DIR] [--each N] [--stride N] [--device D] [--threads N] [--compare N]
 
-Measures how well outcomes of simulated drops (icestream-simulate-drops, 11 outcomes) are told apart. Cross-validates
+Measures how well a model distinguishes the 11 outcomes of simulated drops (icestream-simulate-drops). Cross-validates
 models on statistics of grey levels alone, on all features but texture, and on all features. Then tests the last model
 on as many drops made with another seed. Prints the confusion matrix beside the paper's table, which is for other
 images. --compare N scores N of each outcome on the CPU and on the device and counts how many outcomes differ. Needs

@@ -7,10 +7,10 @@ results and time.
 apoferritin: 1,170 marked particles of ../shared/data/apoferritin (64², 3 Å/px, O), auto-refine from 30 Å.
 simulated:   400 × 96² of make_particles (C1, SNR 0.1), auto-refine from 40 Å; poses are known.
 noise:       300 × 48² without any signal: how far the halves agree beyond the 40 Å that they share.
-classes:     200 particles each (SNR 0.3) of two structures, 3-D classification from the mean of both, HEALPix order 1,
+classes:     200 particles each (SNR 0.3) of two structures, 3D classification from the mean of both, HEALPix order 1,
              ten iterations.
 finer_classes: the same at order 2, 7.5° in steps of the second pass, five iterations.
-averages:    the same particles, 2-D classification.
+averages:    the same particles, 2D classification.
 
 All files are kept in WORK. Finished runs are not repeated (delete WORK/PART/relion or WORK/PART/icestream to run
 again). Prints tables in Markdown. CPU time is user and system time of all processes. On a shared machine it says more
@@ -320,7 +320,7 @@ def classes(threads, order=1, count=10):
         best = min(([crossings[i][k] for i, k in enumerate(order)] for order in ((0, 1), (1, 0))), key=sum)
         row += [f"{purity(last + '_data.star')[0] * 100:.1f} %", " and ".join(f"{c:.1f} Å" for c in best)]
     table(
-        [f"3-D classes, 400 × 96², K = 2, order {order}", "iterations", "CPU", "wall", "right class", "truths, 0.5"],
+        [f"3D classes, 400 × 96², K = 2, order {order}", "iterations", "CPU", "wall", "right class", "truths, 0.5"],
         rows,
     )
     print(ratio)
@@ -348,7 +348,7 @@ def averages(threads):
         share, count = purity(f"{row[0]}/run_it{last_iteration(row[0]):03d}_data.star")
         row[1] = last_iteration("relion") if row[0] == "relion" else "4 visits, 5 final passes at most"
         row += [f"{share * 100:.1f} %", count]
-    table(["2-D averages, 400 × 96², K = 8", "passes", "CPU", "wall", "of one structure", "classes"], rows)
+    table(["2D averages, 400 × 96², K = 8", "passes", "CPU", "wall", "of one structure", "classes"], rows)
     print(f"CPU time of relion over icestream: {used['relion']['cpu'] / used['icestream']['cpu']:.1f}")
 
 

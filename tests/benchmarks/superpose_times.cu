@@ -8,7 +8,7 @@
 /* Results of a slot, at most. */
 static const size_t SLOT_FLOATS = (size_t)64 << 20;
 
-static enum status time_all(struct superpose_device *d, int n, bool bare, cudaEvent_t *events, float *ret_ms,
+static enum status time_all(struct superpose_ensemble *d, int n, bool bare, cudaEvent_t *events, float *ret_ms,
                             struct err *err) {
     CUDA_TRY(cudaEventRecord(events[0], d->compute), err, "timing");
     for (int begin = 0; begin < n;) {
@@ -30,7 +30,7 @@ static enum status time_all(struct superpose_device *d, int n, bool bare, cudaEv
     return STATUS_OK;
 }
 
-static enum status time_both(struct superpose_device *d, int n, int repeats, float ret_ms[2], struct err *err) {
+static enum status time_both(struct superpose_ensemble *d, int n, int repeats, float ret_ms[2], struct err *err) {
     cudaEvent_t events[2] = {NULL, NULL};
     CUDA_TRY(cudaSetDevice(d->options.index), err, "choosing it");
     CUDA_TRY(cudaEventCreate(&events[0]), err, "making an event");
@@ -49,12 +49,12 @@ static enum status time_both(struct superpose_device *d, int n, int repeats, flo
 }
 
 enum status superpose_times(struct superpose *superpose, int repeats, float ret_ms[2], struct err *err) {
-    superpose_device *device = superpose_cuda_device(superpose_state(superpose));
+    superpose_ensemble *ensemble = superpose_cuda_ensemble(superpose_state(superpose));
     int n = superpose_count(superpose);
     size_t unused = 0, floats = superpose_pairs(n), least = (size_t)SUPERPOSE_TILE * n;
-    TRY(superpose_device_free(device->options.index, &unused, err));
+    TRY(superpose_cuda_unused(ensemble->options.index, &unused, err));
     if (floats > SLOT_FLOATS) floats = SLOT_FLOATS;
     if (floats > unused / 6 / sizeof(float)) floats = unused / 6 / sizeof(float);
-    TRY(superpose_device_slots(device, floats > least ? floats : least, 0, 0, err));
-    return time_both(device, n, repeats, ret_ms, err);
+    TRY(superpose_ensemble_slots(ensemble, floats > least ? floats : least, 0, 0, err));
+    return time_both(ensemble, n, repeats, ret_ms, err);
 }

@@ -1,5 +1,5 @@
-/* Makes maps of the even and of the odd particles at their true poses. No refinement of these particles can do better.
- * */
+/* Makes maps of the even and of the odd particles at their true poses. No refinement can do better with these
+ * particles. */
 #include <stdio.h>
 
 #include "kernels/fsc/fsc.h"
@@ -68,12 +68,12 @@ static enum status true_poses_tell(struct true_poses *t, const float *truth, str
         TRY(accumulator_finish(t->halves[h], NULL, 1, err));
         TRY(reconstruct_map(t->halves[h], &options, maps[h], NULL, NULL, err));
     }
-    TRY(fsc_maps(box, maps[0], maps[1], fsc, err));
+    TRY(fsc_maps(NULL, box, maps[0], maps[1], fsc, err));
     printf("at the true poses: halves agree to %.2f A (0.5), %.2f A (0.143)", fsc_resolution(fsc, box, t->pixel, 0.5),
            fsc_resolution(fsc, box, t->pixel, 0.143));
     for (size_t i = 0; i < voxels; i++)
         maps[0][i] += maps[1][i];
-    TRY(fsc_maps(box, maps[0], truth, fsc, err));
+    TRY(fsc_maps(NULL, box, maps[0], truth, fsc, err));
     printf("; all with the truth to %.2f A (0.5)\n", fsc_resolution(fsc, box, t->pixel, 0.5));
     free(maps[0]), free(maps[1]), free(fsc);
     return STATUS_OK;

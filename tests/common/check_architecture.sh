@@ -87,11 +87,11 @@ for stage in stages/*/; do
   [ "$lines" -le 6 ] || fail "${stage}main.c has $lines lines: it calls stage_main with the descriptor of stage.c, and nothing else"
 done
 
-# A file name shows where the code runs. OP_device.cuh is device code. X_cuda.c and X_cuda.cu must not be two halves of
-# one name.
+# A file name shows where the code runs: X_cuda.* runs on CUDA devices, and X.cuh is a header for .cu files. X_cuda.c and
+# X_cuda.cu must not be two halves of one name.
 while read -r file; do
-  fail "$file: _device in a name is for device code in a header (X_device.cuh)"
-done < <(find kernels -name '*_device*' ! -name '*_device.cuh')
+  fail "$file: a file name says X_cuda (code for CUDA) or X.cuh (a header for .cu files), not _device"
+done < <(find kernels -name '*_device*')
 while read -r file; do
   [ ! -e "${file%u}" ] || fail "${file%u} beside $file: two files of one name"
 done < <(find common kernels stages pipelines examples -name '*.cu')

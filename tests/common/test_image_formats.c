@@ -101,11 +101,11 @@ static void other_files_are_named_in_the_message(void **state) {
         scratch_path("other.mrc", path);
         assert_ok(file_write_whole(path, content, sizeof content, &err));
         assert_int_equal(image_probe(path, &info, &err), STATUS_BAD_FORMAT);
-        assert_non_null(strstr(err.message, "an MRC, TIFF, PNG or JPEG file is expected"));
+        assert_non_null(strstr(err.message, "an image (MRC, TIFF, PNG or JPEG) is expected"));
         assert_non_null(strstr(err.message, files[i].expected));
         assert_ok(file_write_whole(path, content, 5, &err));
         assert_int_equal(image_probe(path, &info, &err), STATUS_TRUNCATED);
-        assert_non_null(strstr(err.message, "too short for an MRC, TIFF, PNG or JPEG file"));
+        assert_non_null(strstr(err.message, "too short for an image (MRC, TIFF, PNG or JPEG)"));
     }
 }
 

@@ -1,5 +1,5 @@
-/* Tests tables of particles: the source of each value, and what is refused. Each rule that stages share has one test.
- * */
+/* Tests tables of particles: the source of each value, and the tables that must be refused. Each rule that stages share
+ * has one test. */
 #include "common/formats/particle_table.h"
 
 #include <math.h>

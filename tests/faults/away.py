@@ -18,20 +18,24 @@ with Work("away") as work:
     with start(work, graph, env=environment(work)) as live:
         for i in range(COUNT):
             put(work("raw"), f"a{i}.mrc")
-        wait_until(lambda: done(session, "relay") == COUNT, 60, "what was there is done", live)
+        wait_until(lambda: done(session, "relay") == COUNT, 60, "the first micrographs are done", live)
         os.rename(work("disk"), work("elsewhere"))
         os.kill(pids(session)["watcher.0"], signal.SIGKILL)
-        wait_until(lambda: live.says("watcher.0 cannot go on"), 60, "it is said", live)
+        wait_until(
+            lambda: live.says("watcher.0 cannot go on"), 60, "the launcher reports that the folder is away", live
+        )
         wait_until(lambda: pids(session, "relay"), 60, "the others go on", live)
         os.rename(work("elsewhere"), work("disk"))
         for i in range(COUNT):
             put(work("raw"), f"b{i}.mrc")
-        wait_until(lambda: done(session, "relay") == 2 * COUNT, 100, "what came after is done", live)
+        wait_until(lambda: done(session, "relay") == 2 * COUNT, 100, "the later micrographs are done", live)
         said = live.drain()
-    check(said.count("cannot go on") == 1, "it is said once")
+    check(said.count("cannot go on") == 1, "the launcher reports this once")
     os.rename(work("disk"), work("elsewhere"))
     with Run(os.path.join(session, "graph.yaml"), session, env=environment(work)) as live:
-        wait_until(lambda: live.says("watcher.0 cannot go on"), 60, "the session begins, and it is said", live)
+        wait_until(
+            lambda: live.says("watcher.0 cannot go on"), 60, "the launcher reports this for the new session too", live
+        )
         os.rename(work("elsewhere"), work("disk"))
         for i in range(COUNT):
             put(work("raw"), f"c{i}.mrc")

@@ -61,7 +61,7 @@ def mrc_images():
     most, least = 2**31 - 1, -(2**31)
     return {
         'empty.mrc': Image(b'', 'TRUNCATED', 'the file is empty'),
-        'one_byte.mrc': Image(b'\x40', 'TRUNCATED', 'ends at byte 1, which is too short for an MRC, TIFF'),
+        'one_byte.mrc': Image(b'\x40', 'TRUNCATED', 'ends at byte 1, which is too short for an image (MRC, TIFF'),
         'header_cut.mrc': Image(mrc(cut=512), 'TRUNCATED', 'ends at byte 512, which is too short'),
         'header_only.mrc': Image(
             mrc(cut=1024),
@@ -120,7 +120,7 @@ def mrc_images():
         'one_row.mrc': Image(mrc(noise(4000, 1)), 'OK', '', session='a micrograph of 4000 × 1 px'),
         'rubbish.mrc': Image(np.random.default_rng(2).bytes(5000), 'BAD_FORMAT', 'its content is none of these'),
         'unmarked_rubbish.mrc': Image(
-            mrc(words={0: most, 12: 77, 208: b'????'}), 'BAD_FORMAT', 'an MRC, TIFF, PNG or JPEG file is expected'
+            mrc(words={0: most, 12: 77, 208: b'????'}), 'BAD_FORMAT', 'an image (MRC, TIFF, PNG or JPEG) is expected'
         ),
         'text.mrc': Image(b'<html><body>502 Bad Gateway</body></html>\n' * 40, 'BAD_FORMAT', 'it holds text'),
         'gzip.mrc': Image(

@@ -136,7 +136,10 @@ def case_refused(rounds):
                 if folder in ("extractor", "lowpass-picker", "ledger"):
                     told = "the ledger cannot" if folder == "ledger" else f"{session}/{folder}"
                     wait_until(
-                        lambda: "waits: " in notes(session) and told in notes(session), 60, f"{name} is said", live
+                        lambda: "waits: " in notes(session) and told in notes(session),
+                        60,
+                        f"the note reports {name}",
+                        live,
                     )
                     check(True, f"{name}: {notes(session)[:160]}")
                 else:
@@ -146,7 +149,7 @@ def case_refused(rounds):
                 fault.off()
             live.end_calmly("refused")
             said = logs(session)
-            check(" WARN waits " in said and " INFO goes-on " in said, "the log says that it waits, and goes on")
+            check(" WARN waits " in said and " INFO goes-on " in said, "the log reports the wait and its end")
             check(not [i for i in status(session)["items"] if i["state"] == "failed"], "no item is blamed")
         finish()
 
@@ -162,7 +165,10 @@ def case_folder(rounds):
                 os.rename(work("session", stage), work("away"))
                 live.send()
                 wait_until(
-                    lambda: f"{stage}: the folder" in notes(session), 60, f"{stage}: that it is gone is said", live
+                    lambda: f"{stage}: the folder" in notes(session),
+                    60,
+                    f"{stage}: the note reports the missing folder",
+                    live,
                 )
                 check(True, notes(session)[:160])
                 os.rename(work("away"), work("session", stage))
@@ -175,7 +181,7 @@ def case_folder(rounds):
                 live.settle()
                 os.chmod(work("closed", "extractor"), 0o500)
                 live.send()
-                wait_until(lambda: "denied" in notes(session), 60, "that the folder is closed is said", live)
+                wait_until(lambda: "denied" in notes(session), 60, "the note reports the closed folder", live)
                 os.chmod(work("closed", "extractor"), 0o755)
                 live.end_calmly("closed and opened")
         session = work("deleted")
@@ -185,7 +191,7 @@ def case_folder(rounds):
             os.rename(work("deleted", "lowpass-picker"), work("dust"))  # or files appear while rmtree empties it
             shutil.rmtree(work("dust"))
             live.send()
-            wait_until(lambda: "gone" in notes(session), 60, "that the folder was deleted is said", live)
+            wait_until(lambda: "gone" in notes(session), 60, "the note reports the deleted folder", live)
             live.signal(signal.SIGTERM)
             live.finish(1)
             rest, folder = live.parts, live.folder
@@ -231,7 +237,10 @@ def case_full(rounds):
                 fill(ballast)
                 live.send()
                 wait_until(
-                    lambda: "No space" in notes(session) or "full" in notes(session), 60, "a full disk is said", live
+                    lambda: "No space" in notes(session) or "full" in notes(session),
+                    60,
+                    "the note reports the full disk",
+                    live,
                 )
                 check(True, notes(session)[:160])
                 check(not half_written(session), "nothing half-written")
@@ -273,7 +282,7 @@ def case_memory(rounds):
             wait_until(
                 lambda: live.says("temporarily unavailable") or live.says("no memory"),
                 60,
-                "that memory is short is said",
+                "the launcher reports that memory is short",
                 live,
             )
             check(True, next(line for line in live.output().splitlines() if re.search("unavailable|no memory", line)))
@@ -331,7 +340,7 @@ def case_begin(rounds):
         fault.on(work("new"), errno.ENOSPC)
         with Run(path, work("new"), env=fault.environment) as live:
             live.finish(1)
-            check(live.says("No space"), "a new session says so and ends")
+            check(live.says("No space"), "a new session reports the full disk and ends")
         fault.on(session, errno.ENOSPC)
         with Run(path, session, "--until-idle", "1", env=fault.environment) as live:
             wait_until(lambda: live.says("trying again until it works"), 60, "it says what it waits for", live)
@@ -390,12 +399,15 @@ def case_maps(rounds):
             wait_until(lambda: len(history(session, "refiner")) > 0, 150, "a first iteration", live)
             fault.on(folder, errno.ENOSPC)
             wait_until(
-                lambda: "waits: " in notes(session) and folder in notes(session), 100, "that it is full is said", live
+                lambda: "waits: " in notes(session) and folder in notes(session),
+                100,
+                "the note reports the full disk",
+                live,
             )
             before = history(session, "refiner")
             last = before[-1]["iteration"]
             time.sleep(3)  # a fixed time, in which the next iteration is done
-            check(history(session, "refiner") == before, "no iteration is told of that is not written")
+            check(history(session, "refiner") == before, "history.jsonl names no iteration that is not written")
             optimisers = glob.glob(f"{folder}/run_it*_optimiser.star")
             check(len(optimisers) == min(last, 3), f"nor has an optimiser file: {len(optimisers)}")
             check(live.poll() is None, "the launcher goes on")
@@ -408,7 +420,7 @@ def case_maps(rounds):
         check(len(refined) == events[-1]["particles"] > 10, f"{len(refined)} particles in the end")
         check(os.path.exists(f"{folder}/postprocess.star"), "post-processed")
         said = logs(session)
-        check(" WARN waits " in said and " INFO goes-on " in said, "the log says that it waits, and goes on")
+        check(" WARN waits " in said and " INFO goes-on " in said, "the log reports the wait and its end")
         finish()
 
 

@@ -101,8 +101,11 @@ def one_of_two(work, instance, chance):
         pid = pids(session)[instance]
         wait_until(lambda: live.says(f"{instance} has not answered for"), 60, "the hang is reported", live)
         print(f"{instance} stopped with {len(items)} items, reported {time.monotonic() - stopped:.1f} s later")
-        check(live.says("its items go to the other replicas"), f"{stage}: and what is done about it")
-        wait_until(lambda: silence(session, instance) > 1, 60, "status says that it is silent", live)
+        check(
+            live.says("its items go to the other replicas"),
+            f"{stage}: the launcher reports what it does with the items",
+        )
+        wait_until(lambda: silence(session, instance) > 1, 60, "status reports the silent instance", live)
         text = run("status", "--session", session).stdout
         check(f"{instance}: has not answered for" in text, f"{stage}: in words too")
         wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done by the other replica", live)

@@ -129,7 +129,7 @@ def check_counts(session, stages, items):
     for name in ("source", *stages):
         state = counted[name]
         check((state["seen"], state["done"]) == (items, items), f"{name}: {state['done']} of {state['seen']} done")
-        check(f"{name:20} {items:8} {items:8}" in text, f"{name}: the table says so too")
+        check(f"{name:20} {items:8} {items:8}" in text, f"{name}: the printed table has the same counts")
         (attempts,) = query(session, name, "SELECT COUNT(*) FROM items WHERE attempts > 1")[0]
         # If the machine's disk stopped for longer than --hang-report, items of silent stages go to other replicas.
         silent = name in silences(session)

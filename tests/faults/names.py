@@ -33,8 +33,8 @@ GOOD = [
     "--option",
     "it's",
     "'quoted'",
-    "say \"x\"",
-    "\"",
+    'say "x"',
+    '"',
     "semi;colon",
     ";first",
     "$dollar",
@@ -71,7 +71,7 @@ BAD = {
     b"bad\xff": "not UTF-8",
     b"bad\xfe": "not UTF-8",
     b"half\xe2\x84": "not UTF-8",
-    b"it's \"both\" kinds": "both kinds of quotation mark",
+    b'it\'s "both" kinds': "both kinds of quotation mark",
     b"/".join([b"z" * 250] * 5): "too long",
 }
 
@@ -129,8 +129,8 @@ with Work("names") as work:
     for text in set(BAD.values()):
         wanted = sum(t == text for t in BAD.values())
         told = sum(text in r and "rename it" in r for r in reasons)
-        check(told >= wanted, f"{told} failed for '{text}', and say what to do")
-    check(len({i["id"] for i in items if i["state"] == "failed"}) == len(BAD), "those that failed are told apart")
+        check(told >= wanted, f"{told} failed for '{text}', and their reasons name the remedy")
+    check(len({i["id"] for i in items if i["state"] == "failed"}) == len(BAD), "failed items have different ids")
 
     micrographs = column(f"{session}/extractor/particles.star", "particles", "rlnMicrographName")
     expected = {os.path.join(work("raw"), name + ".mrc") for name in GOOD}

@@ -61,7 +61,7 @@ with Work("reread") as work:
     missing = set(whole) - set(classified(session))
     check(missing and all(stem in name for name in missing), "its particles alone are missing")
     check(set(joined(session)) == set(whole) - missing, "in the joined table as well")
-    check("particles-unreadable" in log(session, "extractor"), "whose stage says so")
+    check("particles-unreadable" in log(session, "extractor"), "and its stage logs this")
 
     with open(table, "wb") as file:
         file.write(good)

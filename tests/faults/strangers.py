@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests strangers: a process without the session's keys, or of another user, gets nothing and changes nothing. No
-socket listens on a network unless the graph says so.
+socket listens on a network unless the graph requests it.
 
 strangers.py network|listen|closed"""
 

@@ -177,9 +177,9 @@ static void time_setting(struct setting s, const struct work_case *cases, int co
 static void times_of_real_work(void **state) {
     (void)state;
     const struct work_case global[] = {
-        {"3-D global", 0, 300, 10, true, FROM_SLICES}, {"3-D global", 0, 300, 10, true, FROM_GRID},
-        {"3-D global", 0, 300, 10, true, FROM_QUADS},  {"3-D global", 0, 300, 1, true, FROM_SLICES},
-        {"3-D global", 0, 300, 1, true, FROM_GRID},    {"3-D global", 0, 100, 21, true, FROM_SLICES},
+        {"3D global", 0, 300, 10, true, FROM_SLICES}, {"3D global", 0, 300, 10, true, FROM_GRID},
+        {"3D global", 0, 300, 10, true, FROM_QUADS},  {"3D global", 0, 300, 1, true, FROM_SLICES},
+        {"3D global", 0, 300, 1, true, FROM_GRID},    {"3D global", 0, 100, 21, true, FROM_SLICES},
     };
     time_setting((struct setting){.dimensions = 3,
                                   .box = 128,
@@ -204,9 +204,9 @@ static void times_of_real_work(void **state) {
                                   .children = true},
                  global, 2);
     const struct work_case local[] = {
-        {"3-D near, coarse", 1, 400, 29, false, FROM_GRID}, {"3-D near, coarse", 1, 400, 29, false, FROM_QUADS},
-        {"3-D near, fine", 1, 30, 4, true, FROM_GRID},      {"3-D near, fine", 1, 30, 4, true, FROM_QUADS},
-        {"3-D near, fine", 1, 30, 10, true, FROM_QUADS},
+        {"3D near, coarse", 1, 400, 29, false, FROM_GRID}, {"3D near, coarse", 1, 400, 29, false, FROM_QUADS},
+        {"3D near, fine", 1, 30, 4, true, FROM_GRID},      {"3D near, fine", 1, 30, 4, true, FROM_QUADS},
+        {"3D near, fine", 1, 30, 10, true, FROM_QUADS},
     };
     time_setting((struct setting){.dimensions = 3,
                                   .box = 128,
@@ -230,9 +230,9 @@ static void times_of_real_work(void **state) {
                                   .shift_step = 1,
                                   .children = true},
                  local, 5);
-    const struct work_case classes_2d[] = {{"2-D", 0, 150, 4, true, FROM_SLICES},
-                                           {"2-D", 0, 150, 4, true, FROM_GRID},
-                                           {"2-D", 0, 400, 21, true, FROM_SLICES}};
+    const struct work_case classes_2d[] = {{"2D", 0, 150, 4, true, FROM_SLICES},
+                                           {"2D", 0, 150, 4, true, FROM_GRID},
+                                           {"2D", 0, 400, 21, true, FROM_SLICES}};
     time_setting((struct setting){.dimensions = 2,
                                   .box = 128,
                                   .size = 64,

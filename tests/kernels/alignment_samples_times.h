@@ -144,9 +144,9 @@ static inline void print_table(const char *title, int particles, const int grid[
 static inline int print_times(void) {
     void *none = NULL;
     if (open_arena(&none) != 0) return 1;
-    print_table("3-D, order 3", 256, (const int[]){1, 768, 48, 21}, (const int[]){4, 2, 4}, 0.008);
-    print_table("3-D, 4 references", 256, (const int[]){4, 192, 24, 21}, (const int[]){4, 2, 4}, 0.016);
-    print_table("2-D, 50 classes", 512, (const int[]){50, 1, 30, 29}, (const int[]){1, 2, 4}, 0.05);
+    print_table("3D, order 3", 256, (const int[]){1, 768, 48, 21}, (const int[]){4, 2, 4}, 0.008);
+    print_table("3D, 4 references", 256, (const int[]){4, 192, 24, 21}, (const int[]){4, 2, 4}, 0.016);
+    print_table("2D, 50 classes", 512, (const int[]){50, 1, 30, 29}, (const int[]){1, 2, 4}, 0.05);
     print_table("local, coarse", 192, (const int[]){1, 20, 10, 21}, (const int[]){1, 1, 1}, 1);
     return close_arena(&none);
 }

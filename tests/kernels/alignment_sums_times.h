@@ -232,8 +232,8 @@ static void times_at_real_sizes(void **state) {
         {"local", 3, 5, 80, 512, 1, 13, 8, true, false, 12.7},
         {"local", 3, 6, 128, 512, 1, 13, 4, true, false, 12.7},
         {"wide", 3, 5, 80, 512, 1, 60, 4, true, false, 12.7},
-        {"2-D", 2, 3, 64, 512, 50, 50, 4, false, false, 12.7},
-        {"2-D", 2, 3, 128, 512, 50, 50, 4, false, false, 12.7},
+        {"2D", 2, 3, 64, 512, 50, 50, 4, false, false, 12.7},
+        {"2D", 2, 3, 128, 512, 50, 50, 4, false, false, 12.7},
         {"global", 3, 3, 40, 192, 4, 37, 8, false, false, 33.8},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -42,7 +42,7 @@ struct setting {
     int dimensions, references;
     bool local, oversampled, priors, no_ctf, doubtful;
     enum alignment_norm reliability;
-    int order; /* number of the grid, in 3-D */
+    int order; /* number of the grid, in 3D */
     int max_significant;
     double offset_range;
     double noise;

@@ -1,4 +1,4 @@
-/* Compares alignment_cuda_compare with sums in double over slices of the CPU's projector: 3-D and 2-D, several
+/* Compares alignment_cuda_compare with sums in double over slices of the CPU's projector: 3D and 2D, several
  * references, with children and without, every kind of list. New random input from a printed seed, or from a given one:
  * test_alignment_compare_devices [SEED | time]; time: only times real sizes. */
 #include <math.h>

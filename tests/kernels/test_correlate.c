@@ -141,8 +141,8 @@ static void correlation_is_the_mean_over_the_circle(void **state) {
     int inside = circle_count(BOX, RADIUS);
     for (int i = 0; i < SIZE * (SIZE + 2); i++)
         half[i] /= (float)inside;
-    /* The circle of radius SIZE/2 in Fourier space cuts corners of white noise. The smooth template has no power there.
-     * */
+    /* The circle of radius SIZE/2 in Fourier space cuts the corners of white noise. The smooth template has no power in
+     * the corners. */
     float *best = mem_aligned(SIZE * SIZE, sizeof *best);
     uint16_t *rotation = mem_aligned(SIZE * SIZE, sizeof *rotation), *again = mem_aligned(SIZE * SIZE, sizeof *again);
     struct template_spectra *spectra = make_spectra(template, SIZE, ROTATIONS);

@@ -1,4 +1,4 @@
-/* Drops of known place are found, in whatever is in them; pictures without one are refused. */
+/* Tests that drop_find finds drops of known position, whatever they contain, and refuses pictures without a drop. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,9 +42,10 @@ static void drops_are_found(void **state) {
             if (drop_find_run(find, picture, SIZE, SIZE, &circle, &err) != STATUS_OK) fail_msg("%s", err.message);
             double away = hypot(circle.x - (double)truth.x, circle.y - (double)truth.y);
             worst = fmax(worst, away);
-            /* Half a pixel of the picture as it is looked at (320 px: the picture itself), and the rim's own width. */
+            /* The allowed error is half a pixel of the reduced picture (at 320 px: of the picture itself) and the width
+             * of the rim. */
             if (!(away < 2.5)) fail_msg("%s %d: %g px off", drop_kind_name((enum drop_kind)kind), i, away);
-            /* The inner edge of the rim, its outer one, or the well's, which is a quarter larger. */
+            /* The circle is the inner or outer edge of the rim, or the edge of the well, which is a quarter larger. */
             assert_false(circle.fills);
             assert_true(circle.radius > 0.93 * (double)truth.radius && circle.radius < 1.3 * (double)truth.radius);
         }
@@ -55,7 +56,7 @@ static void drops_are_found(void **state) {
     free(pixels);
 }
 
-/* A disc in a large picture, partly outside of it. */
+/* Finds a disc in a large picture that does not hold the whole disc. */
 static void large_and_cut(void **state) {
     (void)state;
     enum { NX = 1280, NY = 960 };
@@ -64,11 +65,11 @@ static void large_and_cut(void **state) {
     struct drop_circle circle = {0};
     assert_int_equal(drop_find_create(&find, NULL), STATUS_OK);
     for (int i = 0; i < NX * NY; i++)
-        picture[i] = hypot(i % NX - 700.0, i / NX - 530.0) < 480 ? 50 : 10; /* 50 px of it lie below the picture */
+        picture[i] = hypot(i % NX - 700.0, i / NX - 530.0) < 480 ? 50 : 10; /* 50 px lie below the picture */
     assert_int_equal(drop_find_run(find, picture, NX, NY, &circle, NULL), STATUS_OK);
     printf("%.2f, %.2f, radius %.2f, support %.2f\n", circle.x, circle.y, circle.radius, circle.support);
-    /* A pixel of the picture as it is looked at is four of these; the edge is as wide as the smoothing, some 4 of those.
-     * */
+    /* drop_find works on a reduced picture: one of its pixels is four pixels here. Smoothing makes the edge about 4
+     * reduced pixels wide. */
     assert_true(fabs(circle.x - 700) < 4 && fabs(circle.y - 530) < 4 && fabs(circle.radius - 480) < 16);
     assert_true(circle.support > 0.9);
     drop_find_destroy(&find);
@@ -85,7 +86,8 @@ static void painted_polygon(float *picture, int nx, int ny, double x0, double y0
         }
 }
 
-/* Crystals on uneven light, and no edge of the drop: it is larger than the picture, whose middle is taken. */
+/* Draws crystals on uneven light without an edge of the drop: the drop is larger than the picture. drop_find returns
+ * the middle of the picture. */
 static void within_a_drop(void **state) {
     (void)state;
     enum { NX = 640, NY = 480 };
@@ -124,10 +126,10 @@ static void no_drop(void **state) {
             picture[i] = (float)random_normal(&random) + (trial % 2 == 0 ? 0.1F * (float)(i % SIZE) : 0);
         assert_int_equal(drop_find_run(find, picture, SIZE, SIZE, &circle, &err), STATUS_NOT_FOUND);
     }
-    for (int i = 0; i < SIZE * SIZE; i++) /* lines are no circle */
+    for (int i = 0; i < SIZE * SIZE; i++) /* lines have no circle */
         picture[i] = i % SIZE % 40 < 20 ? 1 : 0;
     assert_int_equal(drop_find_run(find, picture, SIZE, SIZE, &circle, &err), STATUS_NOT_FOUND);
-    for (int i = 0; i < SIZE * SIZE; i++) { /* an empty field: light that falls off, and what the camera adds */
+    for (int i = 0; i < SIZE * SIZE; i++) { /* an empty field: uneven light, and noise of the camera */
         double u = (i % SIZE - 100) / 160.0, v = (i / SIZE - 180) / 160.0;
         picture[i] = (float)floor(140 - 25 * (u * u + v * v) + 1.5 * random_normal(&random));
     }

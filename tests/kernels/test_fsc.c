@@ -57,7 +57,7 @@ static void agrees_with_the_definition(void **state) {
     noise(b);
     for (int i = 0; i < MAP; i++)
         b[i] = a[i] + 0.2f * b[i];
-    assert_int_equal(fsc_maps(BOX, a, b, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, a, b, fsc, NULL), STATUS_OK);
     brute_force(a, b, truth);
     for (int i = 0; i < SHELLS; i++)
         assert_true(fabs((double)fsc[i] - truth[i]) < 1e-4);
@@ -67,20 +67,20 @@ static void equal_opposite_and_empty(void **state) {
     (void)state;
     float a[MAP], b[MAP], fsc[SHELLS];
     noise(a);
-    assert_int_equal(fsc_maps(BOX, a, a, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, a, a, fsc, NULL), STATUS_OK);
     for (int i = 0; i < SHELLS; i++)
         assert_true(fabsf(fsc[i] - 1) < 1e-5f);
     assert_true(fabs(fsc_resolution(fsc, BOX, 1.5, 0.143) - 3) < 1e-9); /* Nyquist */
     for (int i = 0; i < MAP; i++)
         b[i] = -a[i];
-    assert_int_equal(fsc_maps(BOX, a, b, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, a, b, fsc, NULL), STATUS_OK);
     for (int i = 0; i < SHELLS; i++)
         assert_true(fabsf(fsc[i] + 1) < 1e-5f);
     memset(b, 0, sizeof b);
-    assert_int_equal(fsc_maps(BOX, a, b, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, a, b, fsc, NULL), STATUS_OK);
     for (int i = 0; i < SHELLS; i++)
         assert_true(fsc[i] == 0);
-    assert_int_equal(fsc_maps(15, a, b, fsc, NULL), STATUS_BAD_ARGUMENT);
+    assert_int_equal(fsc_maps(NULL, 15, a, b, fsc, NULL), STATUS_BAD_ARGUMENT);
 }
 
 static void resolution_is_the_last_shell_before_the_fall(void **state) {

@@ -1,5 +1,5 @@
 /* Compares slices with the exact transforms of a phantom of Gaussian blobs: handedness, phase origin, grey scale;
- * quarter turns, 2-D references, the border, threads. */
+ * quarter turns, 2D references, the border, threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -113,7 +113,7 @@ static void recover(int ctf, double tolerance) {
     assert_int_equal(reconstruct_map(a, &options, map, NULL, NULL, NULL), STATUS_OK);
     phantom_map(BOX, truth);
     float fsc[SHELLS];
-    assert_int_equal(fsc_maps(BOX, map, truth, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, map, truth, fsc, NULL), STATUS_OK);
     for (int shell = 1; shell <= 8 * BOX / 20; shell++)
         if (!(fsc[shell] > 0.99f)) fail_msg("FSC with the phantom is %g in shell %d", (double)fsc[shell], shell);
     /* No slice holds the value at the origin (the pixel list leaves it out): compare maps without their means. */
@@ -301,7 +301,7 @@ static void halves_correlate_as_their_maps(void **state) {
     }
     float fsc[SHELLS], of_maps[SHELLS], sigma2[SHELLS], tau2[SHELLS], ratio[SHELLS], complete[SHELLS];
     assert_int_equal(accumulator_fsc(half[0], half[1], fsc, NULL), STATUS_OK);
-    assert_int_equal(fsc_maps(BOX, map[0], map[1], of_maps, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, map[0], map[1], of_maps, NULL), STATUS_OK);
     assert_true(fsc[0] == 1);
     int falls = 0;
     for (int i = 1; i < SHELLS - 1; i++) {

@@ -1,5 +1,5 @@
-/* Tests kernels/sampling: the number of poses in a grid, the children around their parents, and the poses near a pose.
- * */
+/* Tests kernels/sampling: the number of poses in a grid, the children around their parents, and the poses near
+ * a pose. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* The search of one micrograph: planted templates are where the best scores are, turned as they were turned; maps of
- * each template and the best of them belong together; how rotations are kept and how many threads run changes nothing;
- * noise is measured; what cannot be searched is said. */
+/* Tests the search of one micrograph. Planted templates have the best scores, at their positions and rotations. The
+ * maps of single templates and the best map fit together. Neither the way of keeping rotations nor the number of
+ * threads changes a bit. The search measures the noise, and refuses what it cannot search. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static float gauss(void) {
     return (float)(sqrt(-2 * log(u)) * cos(2 * M_PI * v));
 }
 
-/* Two lopsided shapes that no rotation turns into each other. */
+/* Makes two asymmetric shapes. No rotation turns one into the other. */
 static float shape(int t, double x, double y) {
     double bx = t == 0 ? 7 : -9, by = t == 0 ? 6 : 2;
     return (float)(1.5 * exp(-(x * x + (2 + 4 * t) * y * y) / 70) +
@@ -112,13 +112,13 @@ static void planted_templates_score_best(void **state) {
             for (int y = cy - 12 / scale; y <= cy + 12 / scale; y++)
                 for (int x = cx - 12 / scale; x <= cx + 12 / scale; x++)
                     if (maps.score[y * options.work + x] > maps.score[best]) best = (size_t)(y * options.work + x);
-            /* The deviation of a background of 900 pixels scatters by 2 %, which pulls a top by a pixel or two. */
+            /* The deviation of a background of 900 pixels varies by 2 %. This moves a peak by a pixel or two. */
             assert_true(abs((int)best % options.work - cx) <= 2 / scale &&
                         abs((int)best / options.work - cy) <= 2 / scale);
             assert_int_equal(maps.best_template[best], PLANTED[p].template);
             assert_true(fabs(remainder(maps.best_rotation[best] * 5.0 - PLANTED[p].psi, 360)) <= 15);
-            /* Planted at 20 grey values to the template's 1; the neighbours' tails and the low-pass leave some of
-             * it. */
+            /* The particle is 20 times the template. The tails of its neighbours and the low-pass filter reduce its
+             * strength a little. */
             double strength = maps.score[best] * maps.sigma[best] / sqrt(maps.terms[PLANTED[p].template].power);
             assert_true(fabs(strength * maps.deviation / 20 - 1) < 0.25);
         }
@@ -127,8 +127,8 @@ static void planted_templates_score_best(void **state) {
     free(micrograph);
 }
 
-/* A micrograph that something has blurred, as denoising does, by a running mean of 5 × 5 px: whitened it is searched as
- * if it had not been, so that scores are those of white noise again. */
+/* Blurs a micrograph by a running mean of 5 × 5 px, as denoising does. With whitening the search finds the particles as
+ * in the sharp micrograph, and scores are those of white noise again. */
 static void whitened_searches_undo_colour(void **state) {
     (void)state;
     float *sharp = make_micrograph(0.8f), *micrograph = mem_aligned(NX * NY, sizeof *micrograph);
@@ -178,7 +178,8 @@ static void maps_belong_together(void **state) {
         assert_int_equal(maps.best_template[i], t);
         assert_int_equal(maps.best_rotation[i], maps.rotations[t * pixels + i]);
     }
-    /* More threads, rotations that are not kept, no maps of each: the same, bit by bit. */
+    /* The results have the same bits with more threads, without kept rotations, and without maps of
+     * single templates. */
     const struct search_options same[] = {[0] = usual(), [1] = usual(), [2] = usual()};
     for (int variant = 0; variant < 3; variant++) {
         struct search_options varied = same[variant];
@@ -204,7 +205,7 @@ static void noise_is_measured(void **state) {
         micrograph[i] = 5 + 3 * gauss();
     search_into(&options, micrograph, NULL, &maps);
     double expected = 1 / sqrt(circle_count(BOX, RADIUS));
-    /* The least of some twenty rings of 100 coefficients and more. */
+    /* The noise is the smallest value of about twenty rings, each with 100 coefficients or more. */
     assert_true(maps.noise > 0.75 * expected && maps.noise < 1.05 * expected);
     assert_float_equal(maps.deviation, 3, 0.05);
     /* A constant micrograph with one NaN pixel. */

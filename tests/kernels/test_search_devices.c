@@ -1,7 +1,7 @@
-/* A search on each CUDA device against the same search on the CPU: fresh random micrographs and templates from a
- * printed seed, or from the one given: test_search_devices [SEED]. Maps agree to 1e-4 of their standard deviation,
- * which is the promise of kernels/search/search.h and leaves single precision, in other orders of summation, a factor
- * of ten. */
+/* Compares a search on each CUDA device with the same search on the CPU, with random micrographs and templates from a
+ * seed that the test prints: test_search_devices [SEED]. Maps agree to 1e-4 of their standard deviation, as
+ * kernels/search/search.h promises. This is ten times the difference that single precision causes through other orders
+ * of summation. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 enum { RANDOM_CASES = 12 };
 
 static const double TOLERANCE = 1e-4;
-/* Share of the pixels whose best two rotations are closer than the tolerance. */
+/* Share of the pixels whose two best rotations differ by less than the tolerance. */
 static const double TIES = 0.01;
 
 static uint64_t seed = 20261121;
@@ -46,7 +46,7 @@ static struct search_options options_of(const struct trial *t) {
                                    .ny = t->ny,
                                    .size = fft_good_size(t->nx > t->ny ? t->nx : t->ny),
                                    .work = t->work,
-                                   /* Inside the maps, beyond their edge, and that of the maps. */
+                                   /* The band ends inside the maps, beyond their edge, or (0) at their edge. */
                                    .band = t->count % 3 == 0 ? 0 : t->work / 2 + (t->count % 3 == 1 ? 2 : -3),
                                    .pixel_size = 1.5,
                                    .box = t->box,
@@ -61,7 +61,7 @@ static struct search_options options_of(const struct trial *t) {
                                    .threads = 4};
 }
 
-/* Lopsided blobs, so that every rotation differs, and noise in all frequencies. */
+/* Makes asymmetric blobs, so that every rotation differs, with noise in all frequencies. */
 static float *make_templates(const struct trial *t) {
     float *data = mem_aligned((size_t)t->count * t->box * t->box, sizeof *data);
     assert_non_null(data);
@@ -77,8 +77,8 @@ static float *make_templates(const struct trial *t) {
     return data;
 }
 
-/* Noise over a slope, with a hot and a dead row of which the first hides the second, a pixel that is no number, and
- * templates here and there. */
+/* Makes noise over a slope, with a hot row, a dead row, a NaN pixel and some templates. The hot row hides the
+ * dead row. */
 static float *make_micrograph(const struct trial *t, const float *templates) {
     size_t count = (size_t)t->nx * t->ny;
     float *data = mem_aligned(count, sizeof *data);
@@ -113,7 +113,7 @@ static void poison(struct search_maps *maps) {
     memset(maps->rotations, 0xff, count * pixels * sizeof(uint16_t));
 }
 
-/* The greatest difference over the standard deviation of the first; NaN where anything is none. */
+/* Returns the greatest difference over the standard deviation of the first array. NaN in the input gives NaN. */
 static double difference(const float *a, const float *b, size_t count) {
     double sum = 0, squares = 0, most = 0;
     for (size_t i = 0; i < count; i++) {
@@ -171,7 +171,7 @@ static void succeed(enum status status, const struct err *err) {
     if (status != STATUS_OK) fail_msg("%s", err->message);
 }
 
-/* Through cuFFT, in batches that are too small and do not divide the rotations. */
+/* Searches through cuFFT, in small batches whose size does not divide the number of rotations. */
 static void through_cufft(const struct search_options *o, const float *templates, const struct search_input *input,
                           const struct ctf *ctf, struct search_maps *maps) {
     const struct search_tuning tuning = {.cufft = true, .pairs = 3};

@@ -73,9 +73,9 @@ static void fsc_trial(struct workspace *w, int box, const float *a) {
         b[i] += (float)(0.1 * normal());
     for (int i = 0; i < 3; i++)
         curve[i] = host_new(shells, sizeof(float));
-    must(fsc_maps(box, a, b, curve[0], &err), &err);
+    must(fsc_maps(NULL, box, a, b, curve[0], &err), &err);
     for (int i = 1; i < 3; i++)
-        must(fsc_maps_on(w, box, a, b, curve[i], &err), &err);
+        must(fsc_maps(w, box, a, b, curve[i], &err), &err);
     check_values("FSC", curve[1], curve[0], shells, 1e-5);
     assert_memory_equal(curve[1], curve[2], shells * sizeof(float));
     for (int i = 0; i < 3; i++)
@@ -207,7 +207,7 @@ static void nothing_and_no_room(void **state) {
     assert_false(fits);
     must(workspace_fits_volumes(NULL, BOX, &fits, &err), &err);
     assert_false(fits);
-    assert_int_equal(fsc_maps_on(w, 4 * BOX, map, map, mask, &err), STATUS_NO_MEMORY);
+    assert_int_equal(fsc_maps(w, 4 * BOX, map, map, mask, &err), STATUS_NO_MEMORY);
     assert_int_equal(arena_top(memory), 0);
     mem_free(&map);
     mem_free(&mask);

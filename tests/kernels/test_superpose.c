@@ -1,5 +1,5 @@
-/* Superposition on the CPU. Truth of one pair: no rotation is better than the one that is found, and the atoms stand
- * where it puts them; of ensembles: Kabsch in double, pair by pair. test_superpose [SEED]. */
+/* Tests superposition on the CPU. For one pair, no other rotation is better, and the atoms lie where the result puts
+ * them. Ensembles are compared with Kabsch in double, pair by pair. test_superpose [SEED]. */
 #include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
@@ -10,7 +10,7 @@
 static const enum superpose_method METHODS[] = {SUPERPOSE_QCP, SUPERPOSE_JACOBI, SUPERPOSE_KABSCH};
 static const char *const METHOD_NAMES[] = {"qcp", "jacobi", "kabsch"};
 static const double RADII[] = {20, 50, 100};
-/* The error of products in single precision at a radius of 20 Å or less, where RMSDs are 0.16 Å and more. */
+/* The error of products in single precision, for radii up to 20 Å and RMSDs of 0.16 Å or more. */
 static const double SINGLE = 5e-4;
 
 static double rmsd_after(const double m[3][3], const double shift[3], const float *p, const float *q, int atoms,
@@ -36,7 +36,7 @@ static void multiply(const double a[3][3], const double b[3][3], double c[3][3])
             c[i][j] = a[i][0] * b[0][j] + a[i][1] * b[1][j] + a[i][2] * b[2][j];
 }
 
-/* A rotation by so many radians about a random axis. */
+/* Makes a rotation by `angle` radians about a random axis. */
 static void small_rotation(double angle, double m[3][3]) {
     double u[3], length = 0;
     for (int k = 0; k < 3; k++) {
@@ -54,7 +54,7 @@ static void small_rotation(double angle, double m[3][3]) {
         }
 }
 
-/* The shift that takes q's weighted centroid onto p's after the rotation. */
+/* Computes the shift that moves the weighted centroid of q onto that of p after the rotation. */
 static void best_shift(const double m[3][3], const float *p, const float *q, int atoms, const float *weights,
                        double shift[3]) {
     double total = 0, of_p[3] = {0}, of_q[3] = {0};
@@ -83,9 +83,10 @@ static void check_fit(const struct superpose_fit *fit, const float *p, const flo
     double det = r[0][0] * (r[1][1] * r[2][2] - r[1][2] * r[2][1]) - r[0][1] * (r[1][0] * r[2][2] - r[1][2] * r[2][0]) +
                  r[0][2] * (r[1][0] * r[2][1] - r[1][1] * r[2][0]);
     assert_true(fabs(det - 1) < 1e-9);
-    /* The rounding of G − 2λ, 1e-16 G, and of the rotation itself. */
+    /* Allows the rounding of G − 2λ, 1e-16 G, and of the rotation. */
     double slack = 2e-7 * radius, reached = rmsd_after(fit->rotation, fit->translation, p, q, atoms, weights);
-    if (!(fabs(reached - fit->rmsd) < slack)) fail_msg("an RMSD of %.9f is said to be %.9f", reached, fit->rmsd);
+    if (!(fabs(reached - fit->rmsd) < slack))
+        fail_msg("the RMSD is %.9f, but the result says %.9f", reached, fit->rmsd);
     for (int k = 0; k < 40; k++) {
         if (k < 20)
             random_rotation(other);
@@ -134,7 +135,8 @@ static void pairs_with_known_answers(void **state) {
     (void)state;
     struct err err = {0};
     struct superpose_fit fit;
-    /* Two rods of 2 and 3 Å; three arms of 1, 1.5 and 2 Å, both ends, and their mirror image. */
+    /* Two rods of 2 and 3 Å. Then atoms at both ends of three perpendicular arms of 1, 1.5 and 2 Å, and their mirror
+     * image. */
     const float rod[] = {-1, 0, 0, 1, 0, 0}, longer[] = {5, 1.5f, 2, 5, -1.5f, 2};
     const float right[] = {1, 0, 0, -1, 0, 0, 0, 1.5f, 0, 0, -1.5f, 0, 0, 0, 2, 0, 0, -2};
     float left[18];
@@ -143,7 +145,7 @@ static void pairs_with_known_answers(void **state) {
     for (size_t m = 0; m < 3; m++) {
         must(superpose_pair(METHODS[m], rod, longer, 2, NULL, &fit, &err), &err);
         assert_true(fabs(fit.rmsd - 0.5) < 1e-7);
-        /* R = diag(−2, 4.5, 8): λ = 8 + 4.5 − 2, G = 14.5 each. */
+        /* R = diag(−2, 4.5, 8), so λ = 8 + 4.5 − 2. G = 14.5 for each structure. */
         must(superpose_pair(METHODS[m], right, left, 6, NULL, &fit, &err), &err);
         assert_true(fabs(fit.rmsd - sqrt((29 - 2 * 10.5) / 6)) < 1e-7);
         const float weights[] = {2, 0, 1, 1, 3, 1}, scaled[] = {2e-30f, 0, 1e-30f, 1e-30f, 3e-30f, 1e-30f};
@@ -155,7 +157,7 @@ static void pairs_with_known_answers(void **state) {
     }
 }
 
-/* Integer weights are so many atoms in one place. */
+/* An integer weight counts as this number of atoms in one place. */
 static void weights_count_atoms(void **state) {
     (void)state;
     struct err err = {0};
@@ -191,7 +193,7 @@ static struct superpose *ensemble(enum superpose_method method, int atoms, const
     return s;
 }
 
-/* The worst error of a matrix against Kabsch. */
+/* Returns the largest error of a matrix compared with Kabsch. */
 static double check_matrix(const float *xyz, int count, int atoms, const float *weights, const float *rmsd) {
     double worst = 0;
     for (int i = 0; i < count; i++)
@@ -200,7 +202,7 @@ static double check_matrix(const float *xyz, int count, int atoms, const float *
     return worst;
 }
 
-/* The worst error of the last structure's row. */
+/* Returns the largest error in the row of the last structure. */
 static double check_row(struct superpose *s, const float *xyz, int count, int atoms) {
     struct err err = {0};
     double worst = 0;
@@ -245,7 +247,7 @@ static void weighted_pairs_are_right(void **state) {
     for (int k = 0; k < ATOMS; k++)
         weights[k] = k % 5 ? (float)(1e-25 * uniform()) : 0;
     float *xyz = make_ensemble(NEAR, COUNT, ATOMS, 20);
-    /* Atoms without weight may be anywhere. */
+    /* Atoms with weight 0 may lie anywhere. */
     for (int n = 0; n < COUNT; n++)
         xyz[(size_t)n * ATOMS * 3] += 500;
     struct superpose *s = ensemble(SUPERPOSE_QCP, ATOMS, weights, 1, xyz, COUNT);
@@ -257,7 +259,7 @@ static void weighted_pairs_are_right(void **state) {
     free(xyz);
 }
 
-/* Whatever a processor has registers for, a tile is the same but for the rounding of products. */
+/* Tiles computed with registers of any width agree, except for the rounding of products. */
 static void widths_agree(void **state) {
     (void)state;
     enum { ATOMS = 301, FLOATS = ATOMS * 3 * SUPERPOSE_LANES };
@@ -292,7 +294,7 @@ static void same_bits(const float *a, const float *b, size_t count) {
     if (memcmp(a, b, count * sizeof *a) != 0) fail_msg("the same call gave other bits");
 }
 
-/* Structures that come one by one, in threes, or all at once, by one thread or three: nothing changes. */
+/* Structures that are added one by one, in threes, or all at once, by one thread or three, give the same bits. */
 static void ways_to_add_agree(void **state) {
     (void)state;
     struct err err = {0};
@@ -315,7 +317,7 @@ static void ways_to_add_agree(void **state) {
         for (int k = 0; k < n; k++)
             assert_true(fabs((double)row[k] - a[superpose_at(COUNT, k, n)]) < SINGLE);
     }
-    /* A reference is a structure like any other. */
+    /* A reference gives the same values as the structure in the ensemble. */
     memset(row, 0xff, sizeof row);
     must(superpose_to_reference(parts, xyz + (size_t)100 * ATOMS * 3, row, &err), &err);
     check_guard(row, COUNT);
@@ -411,7 +413,7 @@ static void what_is_wrong_is_named(void **state) {
     free(xyz);
 }
 
-/* The CA atoms of an ensemble of 38 models, against values from another program's Kabsch in double. */
+/* Compares the CA atoms of an ensemble of 38 models with values from Kabsch in double by another program. */
 static void a_real_ensemble(void **state) {
     (void)state;
     enum { COUNT = 38, ATOMS = 20 };

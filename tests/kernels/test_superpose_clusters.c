@@ -1,12 +1,12 @@
-/* Clusters of random distances, with many ties, against the plainest way to find them. test_superpose_clusters [SEED].
- */
+/* Compares clusters of random distances, with many ties, with the simplest algorithm that finds them.
+ * test_superpose_clusters [SEED]. */
 #include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
 
 #include "kernels/superpose/clusters.h"
 
-/* Distances of so many steps: few steps, many ties. */
+/* Returns random distances with `steps` different values. Few steps give many ties. */
 static float *random_distances(int n, int steps) {
     size_t pairs = superpose_pairs(n);
     float *rmsd = host_new(pairs, sizeof *rmsd);
@@ -15,7 +15,7 @@ static float *random_distances(int n, int steps) {
     return rmsd;
 }
 
-/* Points of a plane: clusters that are some. */
+/* Returns distances of points in a plane that form clusters. */
 static float *distances_of_points(int n) {
     float *rmsd = host_new(superpose_pairs(n), sizeof *rmsd), *x = host_new(2 * (size_t)n, sizeof *x);
     for (int k = 0; k < n; k++)
@@ -100,7 +100,7 @@ static void neighbourhoods(void **state) {
     superpose_clusters_clear(&clusters);
 }
 
-/* The mean distance between the members of two clusters. */
+/* Returns the mean distance between the members of two clusters. */
 static double average(const float *rmsd, int n, const int *cluster, int a, int b) {
     double sum = 0;
     int count = 0;
@@ -113,7 +113,7 @@ static double average(const float *rmsd, int n, const int *cluster, int a, int b
     return sum / count;
 }
 
-/* Every merge is of the two clusters that are nearest to each other, by the distances of all their members. */
+/* Each merge joins the two nearest clusters, by the mean distance of all their members. */
 static void linkage(void **state) {
     (void)state;
     struct err err = {0};
@@ -153,7 +153,7 @@ static void clusters_by_average(void **state) {
     struct superpose_clusters c = {0};
     for (int round = 0; round < 20; round++) {
         int n = round == 0 ? 1 : COUNT;
-        /* Every other time of quarters, whose sums are exact and often equal. */
+        /* Every second round uses distances in quarters: their sums are exact and often equal. */
         float *rmsd = round % 2 ? random_distances(n, 4) : distances_of_points(n);
         float cutoff = round == 1 ? 1e-6f : round == 2 ? 1e6f : round % 2 ? 0.6f : 1.5f;
         must(superpose_cluster_average(rmsd, n, cutoff, &c, &err), &err);
@@ -178,7 +178,7 @@ static void clusters_by_average(void **state) {
             assert_true(of_centre <= least + 1e-9);
             if (round % 2) assert_int_equal(c.centre[k], lowest);
             assert_true(k == 0 || c.size[k - 1] > size || (c.size[k - 1] == size && before < first));
-            /* Two that are left would not have merged. */
+            /* The remaining clusters are too far apart to merge. */
             for (int l = k + 1; l < c.count; l++)
                 assert_true(average(rmsd, n, c.cluster, k, l) > cutoff - 1e-5);
         }

@@ -1,5 +1,6 @@
-/* Superposition on a CUDA device against the CPU, by both products: random ensembles of odd sizes from a printed seed,
- * poisoned outputs, twice bit for bit. test_superpose_devices [SEED], or `time`: what the parts take, beside floors. */
+/* Compares superposition on a CUDA device with the CPU, with both products: random ensembles of odd sizes from a seed
+ * that the test prints. Outputs are poisoned before, and two runs give the same bits. test_superpose_devices [SEED].
+ * With `time` instead of a seed it prints the time of each part beside the lower limit of that time. */
 #include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
@@ -60,7 +61,8 @@ static void matrices_agree(void **state) {
         }
 }
 
-/* Structures in parts, rows, a reference, weights; a device of so little memory that a range is one row of tiles. */
+/* Tests structures added in parts, single rows, a reference, weights, and a device whose memory holds only one row of
+ * tiles at a time. */
 static void ways_agree(void **state) {
     (void)state;
     struct err err = {0};
@@ -178,7 +180,8 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A hundredth of the structures about each of a hundred: 1 % of the pairs are about 3.7 Å apart, the rest far more. */
+/* Places a hundredth of the structures around each of a hundred centres: 1 % of the pairs are about 3.7 Å apart, the
+ * others much farther. */
 static float *clustered(int count, int atoms) {
     size_t floats = (size_t)atoms * 3;
     float *xyz = host_new((size_t)count * floats, sizeof *xyz), *base = make_ensemble(RANDOM, 100, atoms, 15);

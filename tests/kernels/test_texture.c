@@ -1,13 +1,13 @@
-/* Texture on the CPU. Truth: every matrix built and every feature summed over it by definition
- * (kernels/texture/texture_reference.h), itself checked against matrices worked out by hand; the consensus values of
- * the IBSI phantom and scikit-image are in compare_texture.py. test_texture [SEED]. */
+/* Tests texture on the CPU. The reference (kernels/texture/texture_reference.h) builds every matrix and sums every
+ * feature by definition; the test checks the reference against matrices computed by hand. compare_texture.py compares
+ * with the consensus values of the IBSI phantom and with scikit-image. test_texture [SEED]. */
 #include "tests/kernels/texture_cases.h"
 
 #include <limits.h>
 
 typedef double values_t[TEXTURE_LENGTHS][TEXTURE_FEATURES][TEXTURE_AGGREGATES];
 
-/* centre NULL: the middle pixel, of an even number the second. */
+/* centre NULL: the middle pixel; for an even number of pixels, the second of the two middle pixels. */
 static void check_centred(enum pattern pattern, const struct texture_options *o, int nx, int ny, bool floats,
                           const int centre[2]) {
     struct err err = {0};
@@ -43,7 +43,7 @@ static void patterns_agree(void **state) {
     (void)state;
     for (int pattern = 0; pattern < PATTERNS; pattern++) {
         struct texture_options o = texture_defaults();
-        o.diameter = 36; /* 21 pixels */
+        o.diameter = 36; /* the circle has 21 pixels */
         o.lengths = 7;
         check_pattern((enum pattern)pattern, &o, 40, 36, pattern % 2);
         o.lengths = 25;
@@ -52,7 +52,8 @@ static void patterns_agree(void **state) {
     }
 }
 
-/* Several tiles, all but whole; odd numbers of levels; windows of another size; strides below and beyond a window. */
+/* Tests several tiles that are partly empty, odd numbers of levels, windows of other sizes, and strides smaller and
+ * larger than a window. */
 static void shapes_agree(void **state) {
     (void)state;
     struct texture_options o = texture_defaults();
@@ -81,7 +82,7 @@ static void shapes_agree(void **state) {
     check_pattern(NOISE, &o, 32, 33, false);
 }
 
-/* Images that the circle fills: an odd diameter has one centre, an even one two along each side. */
+/* Tests images that the circle fills. An odd diameter has one possible centre, an even one has two along each side. */
 static void borders_agree(void **state) {
     (void)state;
     struct texture_options o = texture_defaults();
@@ -96,7 +97,7 @@ static void borders_agree(void **state) {
     check_centred(NOISE, &o, 90, 80, true, (int[]){40, 17});
 }
 
-/* The sums that a counted matrix has. */
+/* Returns the sums of a counted matrix. */
 static struct texture_sums sums_of(const int *counts, int levels, const struct texture_tables *t) {
     struct texture_sums s = {0};
     int sums[2 * TEXTURE_LEVELS] = {0}, differences[TEXTURE_LEVELS] = {0}, marginals[TEXTURE_LEVELS] = {0};
@@ -123,8 +124,8 @@ static struct texture_sums sums_of(const int *counts, int levels, const struct t
     return s;
 }
 
-/* Every running sum of matrices is, as an integer, that of the matrix counted anew: at every `each`-th position of a
- * row, for every `apart`-th displacement from `first` on. Returns how many were checked. */
+/* Compares every running sum, as an integer, with the sum of a newly counted matrix: at every `each`-th position of a
+ * row, for every `apart`-th displacement from `first`. Returns the number of compared matrices. */
 static int check_sums(const struct texture_options *o, enum pattern pattern, int first, int apart, int each) {
     struct err err = {0};
     struct texture_geometry g;
@@ -164,7 +165,7 @@ static int check_sums(const struct texture_options *o, enum pattern pattern, int
     return checked;
 }
 
-/* Few pixels of a small circle for many displacements; the default circle, which has several tiles, for few; a
+/* Tests a small circle with many displacements, the default circle (several tiles) with few displacements, and a
  * stride. */
 static void sums_are_exact(void **state) {
     (void)state;
@@ -189,7 +190,8 @@ static void counts_are_the_papers(void **state) {
     struct texture *t = NULL;
     must(texture_create(&o, &t, &err), &err);
     assert_int_equal(texture_displacements(t), 1026);
-    /* The paper's 22,305 are the area of the circle, which holds 22,325 pixels around a pixel. */
+    /* The paper's 22,305 pixels are the area of the circle. A circle around the centre of a pixel holds
+     * 22,325 pixels. */
     assert_int_equal(texture_pixels(t), 22325);
     assert_int_equal(lround(M_PI * 84.26 * 84.26), 22305);
     const struct texture_geometry *g = texture_geometry(t);
@@ -213,7 +215,7 @@ static void counts_are_the_papers(void **state) {
     texture_destroy(&t);
 }
 
-/* p of two levels: 1/2 both 0, 1/8 mixed each way, 1/4 both 1. */
+/* The matrix p has two levels: 1/2 for (0, 0), 1/8 each for (0, 1) and (1, 0), 1/4 for (1, 1). */
 static void reference_is_right(void **state) {
     (void)state;
     struct err err = {0};
@@ -379,7 +381,7 @@ static void bad_images_are_named(void **state) {
     assert_int_equal(texture_run(t, &image, &found, &err), STATUS_BAD_ARGUMENT);
     assert_non_null(strstr(err.message, "(33, 20)"));
     picture.floats[20 * 40 + 33] = 0;
-    picture.floats[0] = INFINITY; /* outside of the circle, and of every window */
+    picture.floats[0] = INFINITY; /* outside the circle and every window */
     must(texture_run(t, &image, &found, &err), &err);
     image.bytes = picture.bytes;
     assert_int_equal(texture_run(t, &image, &found, &err), STATUS_BAD_ARGUMENT);

@@ -1,6 +1,6 @@
-/* Texture on a CUDA device against the CPU, from a printed seed: both have the same integers, so features differ by a
- * rounding of what they are made of, 1 ulp at most; outputs are poisoned; twice, and among other images in flight, bit
- * for bit. test_texture_devices [SEED]. */
+/* Compares texture on a CUDA device with the CPU, on images from a seed that the test prints. Both compute the same
+ * integers, so features differ by rounding, at most 1 ulp. Outputs are poisoned before. A second run, and a run with
+ * other images in flight, give the same bits. test_texture_devices [SEED]. */
 #include "tests/kernels/texture_cases.h"
 
 #include <time.h>
@@ -21,8 +21,8 @@ static void run(struct texture *t, const struct texture_image *image, struct tex
     must(texture_run(t, image, to, &err), &err);
 }
 
-/* The largest difference of one feature, in units of its last place: of the larger value, or of its mean for ranges,
- * which are differences of such values. */
+/* Returns the largest difference of a feature in units of the last place of the larger value. For ranges, which are
+ * differences, it is the last place of the mean if the mean is larger. */
 static double apart_of(const float *found, const float *expected) {
     double worst = 0;
     for (int a = 0; a < TEXTURE_AGGREGATES; a++) {
@@ -69,7 +69,8 @@ static void patterns_agree(void **state) {
     }
 }
 
-/* Several strips, all but whole; every layout of counts; odd numbers of levels; strides below and beyond a window. */
+/* Tests several strips that are partly empty, every layout of counts, odd numbers of levels, and strides smaller and
+ * larger than a window. */
 static void shapes_agree(void **state) {
     (void)state;
     struct texture_options o = texture_defaults();
@@ -95,8 +96,8 @@ static void shapes_agree(void **state) {
     check_pattern(TWO_LEVELS, &o, 300, 301, false);
 }
 
-/* The records of all displacements do not fit at once: lengths are done in two chunks. (The default circle of 200 px has
- * five, and would keep the CPU for half a minute.) */
+/* The records of all displacements do not fit at once: the device computes the lengths in two chunks. (The default
+ * circle of 200 px needs five chunks, and half a minute on the CPU.) */
 static void chunks_agree(void **state) {
     (void)state;
     struct texture_options o = texture_defaults();
@@ -129,7 +130,7 @@ static void images_in_flight_do_not_meet(void **state) {
         if (k >= IMAGES) continue;
         struct texture_image image = image_of(&pictures[k], k % 2);
         must(texture_start(t, k % SLOTS, &image, &err), &err);
-        /* The image is not needed any more. */
+        /* texture_start no longer needs the image. */
         memset(pictures[k].bytes, 0, 64 * 64);
     }
     struct texture_image image = image_of(&pictures[1], true);
@@ -144,7 +145,7 @@ int main(int argc, char **argv) {
     struct err err = {0};
     if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
     if (count == 0) return puts("skipped: no CUDA device"), 77;
-    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0; /* under a checker of memory */
+    bool quick = argc > 1 && strcmp(argv[1], "quick") == 0; /* for compute-sanitizer, which is slow */
     choose_seed(argc > 1 && !quick ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_agree),

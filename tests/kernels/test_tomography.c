@@ -1,4 +1,4 @@
-/* Tomography on the CPU against formulas in double, weight by weight. test_tomography [SEED]. */
+/* Compares tomography on the CPU with formulas in double, weight by weight. test_tomography [SEED]. */
 #include "tests/kernels/tomography_cases.h"
 
 #include <time.h>
@@ -12,7 +12,8 @@ static const enum tomography_basis BASES[] = {TOMOGRAPHY_BLOB, TOMOGRAPHY_LINEAR
 static const char *const BASIS_NAMES[] = {"blob", "linear", "voxel"};
 static const enum tomography_matrix MATRICES[] = {TOMOGRAPHY_ON_THE_FLY, TOMOGRAPHY_ELLR, TOMOGRAPHY_BLOB_ELLR};
 
-/* Single precision, and a table of footprints that errs by 3e-7: sums of some hundred weights, ten times over. */
+/* The error of single precision and of a table of footprints (3e-7), in sums of about a hundred weights, over up to ten
+ * iterations. */
 static const double SINGLE = 1e-5;
 
 static double integral_along(double s) {
@@ -47,7 +48,7 @@ static void weights_sum_to_one(void **state) {
                 sum += (double)setup.weights[8 * step + k] + 2 * (double)setup.weights[8 * step + 4 + k];
             assert_below(fabs(sum - 1), 1e-6, "the sum of a voxel's weights less 1");
         }
-        /* The paper's symmetry 1 (eq. 6), in the order of the rays: 1 − f, 2 − f, 1 + f, f, over 4. */
+        /* Symmetry 1 of the paper (eq. 6), in the order of the rays: (1 − f, 2 − f, 1 + f, f) / 4. */
         for (int k = 0; b == 1 && k < 4; k++) {
             double f = 0.25, expected[4] = {1 - f, 2 - f, 1 + f, f};
             assert_below(fabs((double)setup.weights[8 * (TOMOGRAPHY_STEPS / 4) + k] - expected[k] / 4), 1e-6,
@@ -65,7 +66,8 @@ static struct series odd_series(int which) {
     return s;
 }
 
-/* Series 1 and 4 are alike, of more rows than a block of the CPU's: with a mask and non-negative, and with a mask. */
+/* Series 1 and 4 have the same shape, with more rows than a block of the CPU. Both have a mask; series 1 is also
+ * non-negative. */
 static void agrees_with_reference(void **state) {
     (void)state;
     for (int which = 0; which < 5; which++)
@@ -96,7 +98,7 @@ static void agrees_with_reference(void **state) {
         }
 }
 
-/* Places in the CPU's own layout. */
+/* Return the address of a ray and of a coefficient in the CPU's layout. */
 static float *lane_of(const struct tomography_cpu *cpu, float *rays, int t, int y, int x) {
     size_t block = (size_t)y / TOMOGRAPHY_LANES, lane = (size_t)y % TOMOGRAPHY_LANES;
     return rays +
@@ -118,7 +120,7 @@ static double projected(const struct tomography_cpu *cpu, int t, int y, int x) {
     return sum;
 }
 
-/* <W c, p>, |W c|, |p|; leaves p where W c was. */
+/* Adds <W c, p>, |W c|² and |p|² to ret. Leaves p in the place of W c. */
 static void forward_product(struct tomography_cpu *cpu, const float *p, double ret[3]) {
     const struct tomography_setup *s = cpu->setup;
     tomography_cpu_project(cpu);
@@ -197,7 +199,7 @@ static void residual_falls(void **state) {
     }
 }
 
-/* Tilts with and without partner, shifts, an odd number of voxels. */
+/* Tests tilts with and without an opposite tilt, shifts, and an odd number of voxels. */
 static void matrices_agree(void **state) {
     (void)state;
     for (int which = 0; which < 3; which++)
@@ -241,7 +243,7 @@ static void matrices_take_what_the_formula_says(void **state) {
         tomography_matrix_destroy(&matrix);
         tomography_setup_clear(&setup);
     }
-    /* The paper's 1/16. */
+    /* The ratio of 1/16 from the paper. */
     struct series s = even_series(56, 60, 512, 1, 190);
     struct tomography_options o = options_of(&s);
     assert_int_equal(16 * tomography_matrix_bytes(&o.geometry, TOMOGRAPHY_LINEAR, TOMOGRAPHY_BLOB_ELLR),
@@ -384,7 +386,7 @@ static void refuses_pixels_that_are_no_numbers(void **state) {
     free(p);
 }
 
-/* Twice the memory of the machine: refused before any is allocated. */
+/* A volume of twice the machine's memory fails before any memory is allocated. */
 static void refuses_what_the_machine_cannot_hold(void **state) {
     (void)state;
     enum { SIDE = 16384 }; /* px: a slice is 1 GiB */

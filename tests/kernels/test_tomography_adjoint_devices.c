@@ -1,4 +1,4 @@
-/* On a CUDA device Wᵀ is the transpose of W: <W c, p> = <c, Wᵀ p>, of random c and p, with the sums in double.
+/* Tests on a CUDA device that Wᵀ is the transpose of W: <W c, p> = <c, Wᵀ p> for random c and p, with sums in double.
  * test_tomography_adjoint_devices [SEED]. */
 #include "tests/kernels/tomography_cases.h"
 
@@ -21,13 +21,13 @@ static struct series case_series(int which) {
     return s;
 }
 
-/* One slab of all rows; arrays in the device's order, rows innermost: `lines` of pitch. */
+/* One slab of all rows. Arrays have the order of the device, rows innermost: `lines` lines of `pitch` values. */
 struct bed {
     struct tomography_setup setup;
     struct tomography_place place;
     struct tomography_slab slab;
     struct tomography_chunks chunks;
-    size_t pitch, rows, rays, columns; /* lines of the images, of the volume */
+    size_t pitch, rows, rays, columns; /* rays: lines of the images; columns: of the volume */
 };
 
 static void make_bed(const struct series *s, enum tomography_basis basis, enum tomography_matrix matrix,
@@ -56,7 +56,7 @@ static void clear_bed(struct bed *bed) {
     tomography_setup_clear(&bed->setup);
 }
 
-/* Random numbers in the rows, zero beyond. */
+/* Returns lines with random numbers in the rows and zeros beyond. */
 static float *random_lines(const struct bed *bed, size_t lines) {
     float *values = host_new(lines * bed->pitch, sizeof *values);
     for (size_t i = 0; i < lines; i++)
@@ -77,7 +77,7 @@ static void put(const struct bed *bed, float *to, const float *values, size_t li
     must(device_put(&DEVICE, to, values, lines * bed->pitch * sizeof *values, &err), &err);
 }
 
-/* <W c, p>, and |W c| and |p| squared. */
+/* Adds <W c, p>, |W c|² and |p|² to ret. */
 static void project(struct bed *bed, const float *c, const float *p, double ret[3]) {
     struct tomography_slab *s = &bed->slab;
     struct err err = {0};
@@ -98,7 +98,7 @@ static void project(struct bed *bed, const float *c, const float *p, double ret[
     free(q0), free(q1);
 }
 
-/* <c, Wᵀ p>. */
+/* Returns <c, Wᵀ p>. */
 static double back_project(struct bed *bed, const float *c, const float *p) {
     struct tomography_slab *s = &bed->slab;
     struct err err = {0};

@@ -1,6 +1,6 @@
-/* Tomography on CUDA devices against the CPU: random series of odd sizes from a printed seed, poisoned volumes, twice
- * bit for bit; slabs, passes and devices in any number give the same bits. Where there is one device it stands for
- * several. test_tomography_devices [SEED]. */
+/* Compares tomography on CUDA devices with the CPU: random series of odd sizes from a seed that the test prints, and
+ * poisoned volumes. Two runs give the same bits, and so does any number of slabs, passes and devices. A single device
+ * stands for several. test_tomography_devices [SEED]. */
 #include "tests/kernels/tomography_cases.h"
 
 #include <time.h>
@@ -10,7 +10,7 @@ static const char *const BASIS_NAMES[] = {"blob", "linear", "voxel"};
 static const enum tomography_matrix MATRICES[] = {TOMOGRAPHY_ON_THE_FLY, TOMOGRAPHY_ELLR, TOMOGRAPHY_BLOB_ELLR};
 static const char *const MATRIX_NAMES[] = {"on the fly", "ELLR", "blob-ELLR"};
 
-/* Single precision on both sides, sums of hundreds of weights in different orders, some iterations. */
+/* Both sides use single precision, with sums of hundreds of weights in different orders, over some iterations. */
 static const double SINGLE = 1e-5;
 enum { MOST_DEVICES = 4, MOST_ITERATIONS = 8 };
 static struct device devices[MOST_DEVICES];
@@ -117,7 +117,7 @@ static void filtered_agrees(void **state) {
     }
 }
 
-/* Slabs, places, the two schemes of exchange: the same bits. */
+/* Any number of slabs and places, and both schemes of exchange, give the same bits. */
 static void slabs_agree(void **state) {
     (void)state;
     static const int slabs[] = {1, 2, 3, 5, 2, 3, 5, 4, 7}, places[] = {1, 1, 1, 1, 2, 2, 3, 4, 4};
@@ -152,7 +152,7 @@ static void slabs_agree(void **state) {
     }
 }
 
-/* More rows than the memory that is allowed holds: passes, each with the rows around it that it needs. */
+/* The rows do not fit into the allowed memory: the run makes passes, each with the neighbouring rows that it needs. */
 static void passes_agree(void **state) {
     (void)state;
     struct series s = even_series(6, 60, 37, 1100, 15);
@@ -169,7 +169,8 @@ static void passes_agree(void **state) {
             for (int chunks = 1; chunks <= 5; chunks += 2) {
                 struct tomography_report report;
                 cuda = on_devices(&o, places);
-                /* 128 rows of c, p, q0, q1 and sums take 1.3 MB; what slabs share is less than a third of that. */
+                /* 128 rows of c, p, q0, q1 and sums take 1.3 MB; shared data of the slabs take less than a third of
+                 * this. */
                 cuda.memory = (size_t)chunks * 1400000 + 400000;
                 float *found = run_once(&cuda, projections, &report, residuals);
                 same_bits(found, whole, voxels, "passes");
@@ -184,7 +185,8 @@ static void passes_agree(void **state) {
     free(projections);
 }
 
-/* Memory in which each place has one slab of 128 rows at a time: these take `chunk` bytes, and less than twice that. */
+/* Limits memory so that each place holds one slab of 128 rows at a time: `chunk` bytes are one slab, and the limit is
+ * below two slabs. */
 static void limit_memory(struct tomography_options *o, size_t chunk) {
     o->memory = chunk * 5 / 4 + tomography_matrix_bytes(&o->geometry, o->basis, o->matrix);
 }
@@ -202,7 +204,7 @@ static void same_run(const struct tomography_options *o, int places, const float
     free(found);
 }
 
-/* Every basis and matrix in slabs and in passes, with a mask and non-negative, as in one piece. */
+/* Every basis and matrix, with a mask and non-negative, gives the same bits in slabs, in passes and in one piece. */
 static void all_agree_in_pieces(void **state) {
     (void)state;
     struct series s = even_series(9, 62, 41, 517, 23);
@@ -244,7 +246,7 @@ static void all_agree_in_pieces(void **state) {
     free(projections);
 }
 
-/* Lets so many calls pass. */
+/* Counts calls of watch(), which cancels the run at call number `most`. */
 struct watcher {
     int calls, most, iteration;
     double residuals[64];
@@ -265,7 +267,7 @@ static void cancels(struct tomography_options *o, const float *projections, floa
     assert_int_equal(tomography_run(plan, projections, volume, NULL, &err), STATUS_CANCELLED);
     if (strstr(err.message, message) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, message);
     assert_int_equal(watcher->calls, watcher->most);
-    /* The plan is good for another run, of which nothing is left out. */
+    /* The plan can run again, and that run is complete. */
     *watcher = (struct watcher){.most = 1000};
     must(tomography_run(plan, projections, volume, NULL, &err), &err);
     tomography_destroy(&plan);
@@ -286,7 +288,8 @@ static void stops(void **state) {
     float *limited = run_once(&on_cuda, projections, &cuda, residuals);
     assert_int_equal(cpu.iterations, cuda.iterations);
     assert_true(cuda.iterations < 8);
-    /* As many iterations without the limit, and in passes with it, which know of it after the last one. */
+    /* The same number of iterations without a limit gives the same bits. So do passes with the limit, which know the
+     * residual only after the last pass. */
     o.limit = 0, o.iterations = cuda.iterations;
     same_run(&o, 2, projections, limited, residuals, 2, "a limit");
     struct tomography_options passes = on_devices(&o, 1);
@@ -297,7 +300,7 @@ static void stops(void **state) {
     assert_int_equal(cuda.slabs, 3);
     same_bits(found, limited, voxel_count(&s), "a limit, in passes");
     free(found);
-    /* Where somebody ends it: in an iteration of all rows, in one of the second of three passes, between two of WBP. */
+    /* The caller can cancel a run in an iteration of all rows, and in the second of three passes. */
     struct watcher watcher = {.most = 3};
     on_cuda.limit = 0, on_cuda.iterations = 8;
     cancels(&on_cuda, projections, volume, &watcher, "after 3 of 8 iterations");
@@ -309,7 +312,7 @@ static void stops(void **state) {
     free(limited), free(volume), free(projections);
 }
 
-/* WBP has no iterations: a run can be ended between passes. */
+/* WBP has no iterations: the caller can cancel a run between passes. */
 static void filtered_stops(void **state) {
     (void)state;
     struct series s = even_series(6, 60, 37, 1100, 15);

@@ -5,8 +5,8 @@
 
 static const enum tomography_basis BASES[] = {TOMOGRAPHY_BLOB, TOMOGRAPHY_LINEAR, TOMOGRAPHY_VOXEL};
 
-/* Over 180° nothing is missing: the inside of a ball has its density, and there is nothing around it. SIRT still rings
- * where the density jumps. */
+/* Tilts over 180° leave no missing wedge: the inside of a ball has the right density, and its surroundings are empty.
+ * SIRT still rings where the density jumps. */
 static void ball_has_its_density(void **state) {
     (void)state;
     struct series s = even_series(90, 89, 48, 40, 48);
@@ -31,9 +31,9 @@ static void ball_has_its_density(void **state) {
     free(p);
 }
 
-/* Handedness and the order of the axes, from balls of which no rotation and no mirror makes the same three. What is
- * said of the geometry in words is said here in numbers: at 30° a ball above the middle of the slice (z) stands right
- * of the middle of the image (x). */
+/* Tests handedness and the order of axes with three balls: no rotation and no mirror maps the three onto themselves.
+ * The test also checks the geometry of the headers in numbers: at 30° a ball above the middle of the slice (z) appears
+ * right of the middle of the image (x). */
 static void stands_where_it_should(void **state) {
     (void)state;
     const struct ball balls[] = {{12, 3, 2, 3, 1}, {-4, -9, 7, 3, 2}, {1, 10, -6, 3, 3}};
@@ -60,7 +60,7 @@ static void stands_where_it_should(void **state) {
                 double f = fmax(0, (double)volume[(z * 36 + y) * 48 + x]);
                 sum += f, at[0] += f * (x - 23.5), at[1] += f * (y - 17.5), at[2] += f * (z - 14.5);
             }
-            /* The missing wedge draws it out in z, evenly to both sides. */
+            /* The missing wedge stretches the ball in z, equally to both sides. */
             assert_below(fabs(at[0] / sum - balls[b].x), 0.35, "a ball's distance in x");
             assert_below(fabs(at[1] / sum - balls[b].y), 0.35, "a ball's distance in y");
             assert_below(fabs(at[2] / sum - balls[b].z), 0.6, "a ball's distance in z");
@@ -71,8 +71,8 @@ static void stands_where_it_should(void **state) {
     free(p);
 }
 
-/* A voxel that gives the image's outermost ray a ten-thousandth of itself learns a ten-thousandth from it: noise in a
- * corner's ray is not blown up. */
+/* A voxel with a weight of 1e-4 in the outermost ray of an image gets only 1e-4 of the correction of this ray: the
+ * noise of a corner's ray is not amplified. */
 static void corners_do_not_rule(void **state) {
     (void)state;
     struct series s = {
@@ -123,10 +123,10 @@ static double error_of(const struct noisy *n, const struct tomography_options *o
     return error;
 }
 
-/* ±60° in steps of 2°, variance of the images half of the noise's. SIRT of noise goes through a least error, and every
- * basis is given the number of iterations where it has its own: 13 for blobs, 6 for linear weights, 3 for voxels. WBP
- * reaches to Nyquist; with a cut-off chosen for this very phantom (0.44 of Nyquist) it comes below voxels, not below
- * blobs. */
+/* ±60° in steps of 2°; the variance of the images is half of the noise variance. With noise the error of SIRT has a
+ * minimum. Each basis runs the number of iterations of its own minimum: 13 for blobs, 6 for linear weights, 3 for
+ * voxels. WBP reaches to Nyquist. With a cut-off chosen for this phantom (0.44 of Nyquist) the error of WBP is below
+ * that of voxels, not below that of blobs. */
 static void blobs_err_least(void **state) {
     (void)state;
     static const int iterations[3] = {13, 6, 3};
@@ -155,7 +155,7 @@ static void blobs_err_least(void **state) {
     free(n.projections), free(n.truth);
 }
 
-/* float32 or float64 numbers of a .npy file as they stand, `count` of them; NULL where there is no such file. */
+/* Reads `count` float32 or float64 values of a .npy file. Returns NULL if the file does not exist. */
 static double *read_npy(const char *name, size_t count) {
     char path[512];
     unsigned char head[10];
@@ -180,8 +180,8 @@ static double *read_npy(const char *name, size_t count) {
     return values;
 }
 
-/* TomoPy's four iterations from nothing, on rays cut by square pixels. A projection beyond 90° is that of 180° less,
- * turned round. */
+/* Compares with four iterations of TomoPy that start from zero, with rays cut by square pixels. A projection beyond 90°
+ * is the projection at 180° less, mirrored. */
 static void agrees_with_tomopy(void **state) {
     (void)state;
     enum { TILTS = 16, ROWS = 8, SIZE = 48 };
@@ -218,8 +218,9 @@ static void agrees_with_tomopy(void **state) {
     double between = difference_of_floats(volumes[0], volumes[2], voxel_count(&s));
     printf("from TomoPy's: blob %.4f, linear %.4f, voxel %.4f; blob from voxel %.4f\n", off[0], off[1], off[2],
            between);
-    /* Lengths within square pixels are no linear interpolation: the nearest of ours is 3.5 % off, and blobs, which are
-     * 5.7 % from voxels, 6.7 %. An iteration too few makes that 12 %, coefficients for the volume 14 %. */
+    /* Path lengths in square pixels differ from linear interpolation. The voxels differ by 3.5 % from TomoPy. Blobs
+     * differ by 5.7 % from the voxels and by 6.7 % from TomoPy. With one iteration less the difference is 12 %, with
+     * coefficients in place of the volume 14 %. */
     assert_below(off[2], 0.04, "voxels' difference from TomoPy's SIRT");
     assert_below(off[1], 0.06, "linear weights' difference from TomoPy's SIRT");
     assert_below(off[0], 0.075, "blobs' difference from TomoPy's SIRT");

@@ -141,7 +141,7 @@ static enum status correlate(int box, char **argv, struct err *err) {
     TRY(read_floats(argv[0], voxels, &a, err));
     TRY(read_floats(argv[1], voxels, &b, err));
     TRY(mem_new((size_t)box / 2 + 1, sizeof *fsc, "curve", &fsc, err));
-    TRY(fsc_maps(box, a, b, fsc, err));
+    TRY(fsc_maps(NULL, box, a, b, fsc, err));
     for (int i = 0; i <= box / 2; i++)
         printf("%.6f\n", (double)fsc[i]);
     free(a), free(b), free(fsc);

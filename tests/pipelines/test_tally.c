@@ -169,8 +169,8 @@ static void test_on_their_way(void **state) {
     ledger_close(&picker);
 }
 
-/* A stage without a ledger: its senders' verdicts show what it has done, and its receivers' ledgers show what it sent.
- * */
+/* A stage has no ledger: the verdicts of its senders show its finished items, and the ledgers of its receivers show
+ * the items that it sent. */
 static void test_stranger(void **state) {
     (void)state;
     char reason[256] = "";

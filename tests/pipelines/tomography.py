@@ -379,14 +379,14 @@ def failing(work, source, names, expected):
     )
     check(
         "icestream retry" in result.stderr and "no tomogram of b, 5 tilts" in result.stdout,
-        "the end of the run says so",
+        "the output of the run reports this",
     )
     check([row.split()[0] for row in open(f"{session}/{STAGE}/tomograms.star") if STAGE in row] == ["good"], "one row")
     for name in names[1:]:
         put(f"{source}/tilts/{name}", folder)
     os.makedirs(f"{session}/{STAGE}/a_preview.mrc/in_the_way")
     run(*arguments(session, folder), timeout=120, expect=3)
-    check("a: no preview: " in log_of(session), "no preview can be written")
+    check("no preview of a: " in log_of(session), "no preview can be written")
     check(
         tomogram(session, "a") == expected,
         "with the tilts that were still to come it is the tomogram of all at once, bit for bit",

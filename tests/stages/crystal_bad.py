@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is wrong with images, labels and models is said: file, value, what was expected. A wrong image does not take the
-others with it."""
+"""Gives broken images, labels and models to the crystal-scorer. Each error names the file, the value and what was
+expected. The other images are scored all the same."""
 
 import os
 import shutil
@@ -72,8 +72,7 @@ def labels(work):
         "wide.csv: a byte 0 at 3",
         "not UTF-16",
     )
-    # As spreadsheets save it: a mark of UTF-8, quotes, lines that are empty, line ends of two characters, a third
-    # column.
+    # A file as spreadsheets save it: a byte order mark of UTF-8, quotes, empty lines, CRLF line ends, a third column.
     with open(f"{work}/drops/excel.csv", "wb") as file:
         file.write(
             b'\xef\xbb\xbfPath,Label\r\n"clear_0001.png","clear"\r\n\r\n clear_0002.png , CLEAR \r\n'
@@ -107,8 +106,7 @@ def labels(work):
     shutil.copy(f"{work}/drops/clear_0001.png", f"{work}/drops/picture.csv")
     said(scorer("--train", f"{work}/drops/picture.csv", "--o", f"{work}/no", expect=1), "picture.csv: a byte 0")
     said(scorer("--train", f"{work}/absent.csv", "--o", f"{work}/no", expect=2), "absent.csv")
-    # Images that are not labelled are left out; a labelled one that is broken does not count, and may leave one
-    # example.
+    # Images without a label are left out. A broken image with a label does not count, so only one example may remain.
     shutil.copy(f"{work}/drops/skin_0002.png", f"{work}/drops/cut.png")
     os.truncate(f"{work}/drops/cut.png", 3000)
     text = scorer(
@@ -158,7 +156,7 @@ def usage(work):
         scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=1),
         "no window of 41 px has room in a circle of 40 px",
     )
-    # Said at once, not once an image.
+    # The stage refuses these values when it starts, before it reads an image.
     for name, value in (("stride", 2000), ("diameter", 1500)):
         said(
             scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=1),
@@ -203,7 +201,7 @@ def models(work):
     flipped = bytearray(whole)
     flipped[-100] ^= 1
     refused("flipped", bytes(flipped), "the model is not what was written")
-    # Its header counts as well: another circle would give features that the forest has never seen.
+    # The checksum covers the header too: another circle would give features that the forest has never seen.
     refused("circle", whole.replace(b'"diameter":200', b'"diameter":190', 1), "the model is not what was written")
     refused("unnamed", whole.replace(b'"outcome":"skin"', b'"outcome":"junk"', 1), "the model is not what was written")
     first, header, _, forest = whole.split(b"\n", 3)
@@ -223,7 +221,7 @@ def models(work):
 
 
 def images(work):
-    """Exit 3: each is named with its reason, and the rest is done."""
+    """Exit code 3: the log names each broken image with its reason, and the stage scores the others."""
     folder, model = f"{work}/mixed", f"{work}/made/crystals.model"
     os.mkdir(folder)
     good = Image.open(f"{work}/drops/clear_0002.png")
@@ -283,7 +281,7 @@ def images(work):
 
 
 def borders(work):
-    """A drop near any side is evaluated as near as its circle can be, with texture too."""
+    """A drop near any side is evaluated as close to the side as its circle allows, with texture too."""
     folder = f"{work}/borders"
     os.mkdir(folder)
     whole = Image.open(f"{work}/drops/clear_0001.png")

@@ -1,4 +1,4 @@
-"""What the tests of the crystal scorer share: made-up drops, the programs, and tables."""
+"""Helpers of the crystal scorer's tests: simulated drops, the programs, and tables."""
 
 import csv
 import os
@@ -49,7 +49,7 @@ def simulate(folder, **options):
 
 
 def scorer(*words, expect=0):
-    """Runs the stage; what it said."""
+    """Runs the stage and returns what it printed."""
     done = subprocess.run([f"{BIN}/icestream-crystal-scorer", *map(str, words)], text=True, capture_output=True)
     text = done.stdout + done.stderr
     check(
@@ -60,7 +60,7 @@ def scorer(*words, expect=0):
 
 
 def need_forest():
-    # Said before anything is looked for, so any input will do.
+    # The stage reports this before it opens a file, so any input will do.
     done = subprocess.run(
         [
             f"{BIN}/icestream-crystal-scorer",

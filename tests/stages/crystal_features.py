@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The simpler features of a drop (IMAGE_simple.npy) against NumPy and scikit-image, where their definitions agree, and
-against what is known of drawn shapes; its texture (IMAGE_features.npy) against the kernel's at the same place."""
+"""Compares the simple features of a drop (IMAGE_simple.npy) with NumPy and scikit-image where their definitions agree,
+and with known values of drawn shapes. Compares the texture (IMAGE_features.npy) with the kernel's at the same place."""
 
 import shutil
 import subprocess
@@ -54,7 +54,7 @@ def smooth(g, sigma):
 
 
 def patch_of(image):
-    """What the stage sees: the circle with 16 px around it."""
+    """Returns the pixels that the stage evaluates: the circle with 16 px around it."""
     r = DIAMETER // 2 + 16
     return (
         image[CENTRE[1] - r : CENTRE[1] + r + 1, CENTRE[0] - r : CENTRE[0] + r + 1],
@@ -98,7 +98,7 @@ def of_changes(found, image):
 
 
 def of_curvature(found, image):
-    """Eigenvalues of the Hessian, and how contrast goes with the scale."""
+    """Compares the eigenvalues of the Hessian, and the contrast at each scale."""
     patch, inside = patch_of(image.astype(float))
     g = (patch - patch[inside].mean()) / patch[inside].std()
     for i, sigma in enumerate((2, 4)):
@@ -120,7 +120,7 @@ def of_curvature(found, image):
 
 
 def of_lines(found, image):
-    """Votes of edges for lines: those of the definition, where roundings may put a few pixels into the next cell."""
+    """Compares the votes of edges for lines with the definition. Rounding may put a few pixels into the next cell."""
     patch, inside = patch_of(image.astype(float))
     s = smooth((patch - patch[inside].mean()) / patch[inside].std(), 1)
     gy, gx = filters.sobel_h(s), filters.sobel_v(s)
@@ -151,7 +151,7 @@ def of_lines(found, image):
 
 
 def of_strips(found, image):
-    """The largest of means along strips in 24 directions, by their definition; those of 41 px are cut on both sides
+    """Compares the largest mean along strips in 24 directions with the definition. Strips of 41 px are cut at both ends
     where they would leave the patch above or below."""
     patch, inside = patch_of(image.astype(float))
     g = (patch - patch[inside].mean()) / patch[inside].std()
@@ -185,7 +185,8 @@ def of_strips(found, image):
 
 
 def of_topology(found, image):
-    """Of the three masks; scikit-image names Otsu's threshold by the middle of its bin, which is half a bin less."""
+    """Compares the topology of the three masks. scikit-image names Otsu's threshold by the middle of its bin, which is
+    half a bin less."""
     patch, inside = patch_of(image.astype(float))
     g = (patch - patch[inside].mean()) / patch[inside].std()
     m = filters.sobel(smooth(g, 2))
@@ -221,9 +222,9 @@ def of_topology(found, image):
 
 
 def shapes(work):
-    """A rectangle has straight edges that meet at right angles, and discs have none; rings have holes."""
+    """A rectangle has straight edges that meet at right angles. Discs have none. Rings have holes."""
     flat = np.full((SIZE, SIZE), 120, np.uint8)
-    # An edge through the circle, 30 px from its centre: a chord of 191 px, whatever its direction.
+    # An edge through the circle, 30 px from its centre, is a chord of 191 px in any direction.
     for degrees in (20, 110, 155):
         angle = np.deg2rad(degrees)
         far = (X - CENTRE[0]) * np.cos(angle) + (Y - CENTRE[1]) * np.sin(angle) > 30
@@ -234,7 +235,7 @@ def shapes(work):
         )
     rectangle, discs, rings = flat.copy(), flat.copy(), flat.copy()
     rectangle[120:200, 140:190] = 60
-    # 35° turned, so that nothing follows the pixels.
+    # Turned by 35°, so that no edge follows the pixels.
     angle = np.deg2rad(35)
     u = (X - CENTRE[0]) * np.cos(angle) + (Y - CENTRE[1]) * np.sin(angle)
     v = -(X - CENTRE[0]) * np.sin(angle) + (Y - CENTRE[1]) * np.cos(angle)
@@ -271,7 +272,7 @@ def shapes(work):
 
 
 def texture(work, image, name):
-    """The stage's texture is that of the kernel around the same pixel, to the last bit."""
+    """The stage and the kernel give the same texture around the same pixel, to the last bit."""
     path, (ny, nx) = f"{work}/{name}.png", image.shape
     Image.fromarray(image).save(path)
     scorer("--i", path, "--o", f"{work}/texture", "--keep-features", "--centre", "%d,%d" % CENTRE, "--stride", 20)

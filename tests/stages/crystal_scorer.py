@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The crystal scorer on files: a model from labels, what it predicts, tables, time series, texture beside the simple
-features, and the same again by other ways."""
+"""Runs the crystal scorer on files: training from labels, predictions, tables, time series, texture beside the simple
+features, and the same results in other ways."""
 
 import json
 import os
@@ -20,7 +20,8 @@ def probabilities(row):
 
 
 def train(work):
-    """Simple features: 10 of each outcome; the model is the same whatever the threads and the order of the labels."""
+    """Trains on simple features, 10 images of each outcome. The model is the same for any number of threads and any
+    order of labels."""
     simulate(f"{work}/drops", count=10, seed=SEED)
     scorer(
         "--train",
@@ -128,7 +129,7 @@ def score(work):
 
 
 def series(work):
-    """Drops over time: what is known of neighbours in time helps."""
+    """Scores drops over time: neighbours in time improve the result."""
     simulate(f"{work}/series", count=36, series=6, seed=SEED)
     labelled = rows(f"{work}/series/labels.csv")
     often = [r for r in labelled if sum(other["label"] == r["label"] for other in labelled) > 1]
@@ -182,7 +183,7 @@ def series(work):
 
 
 def texture(work):
-    """All features at a wide stride: the sheet's shape, and a model that says what it is of."""
+    """Computes all features at a wide stride. Checks the shape of the arrays, and that the model names its features."""
     picked = [
         f"{kind}_{i:04d}.png,{label}"
         for kind, label in (("clear", "clear"), ("skin", "skin"), ("crystal", "crystal"))
@@ -269,14 +270,15 @@ def texture(work):
 
 
 def real(work):
-    """Four photographs (of MARCO's): they go through; what they show is not claimed of a model of made-up drops."""
+    """Scores four photographs of MARCO. The test checks only that scoring works: the model has seen painted drops
+    alone."""
     folder = f"{DATA}/marco"
     if not os.path.isdir(folder):
         print("skipped: ../shared/data/marco is not there")
         return
-    # Three show their well; 6488 is photographed from within the drop.
+    # Three photographs show the well; 6488 was taken from inside the drop.
     text = scorer("--i", folder, "--model", f"{work}/model/crystals.model", "--o", f"{work}/marco")
-    said(text, "6488.jpeg: shows no edge of a drop: its middle is taken")
+    said(text, "6488.jpeg: shows no edge of a drop: its middle is evaluated")
     check(text.count("shows no edge") == 1, "three wells are found")
     scores = rows(f"{work}/marco/scores.csv")
     check(len(scores) == 4, "all four are scored")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Picking of real, crowded micrographs at the default threshold against centres found independently (15 px; picks
-nearer than 62 px to the border count neither way, as no centre is marked there): F1, for circles from a little narrow
-to a third too wide, at other low-passes, for templates on a wrong grey scale, without CTF values, and without
-templates."""
+"""Compares picks on real, crowded micrographs at the default threshold with centres that were found independently (15
+px). Picks within 62 px of the border count neither way, as no centre is marked there. Checks F1 for circles from
+slightly narrow to a third too wide, for other low-pass filters, for templates on a wrong grey scale, without CTF
+values, and without templates."""
 
 import array
 import glob
@@ -45,7 +45,7 @@ def matches(picks, truth):
 
 
 def scaled(factor, path):
-    """The templates times a factor: an MRC file of 32-bit floats without an extended header."""
+    """Writes the templates times a factor: an MRC file of 32-bit floats without an extended header."""
     content = open(TEMPLATES, "rb").read()
     values = array.array("f", content[1024:])
     with open(path, "wb") as file:
@@ -55,7 +55,7 @@ def scaled(factor, path):
 
 
 def pick(folder, arguments):
-    """Recall and precision over all micrographs, and the picks in the one that drifted."""
+    """Returns recall and precision over all micrographs, and the number of picks in the drifted one."""
     subprocess.run([program, "--o", f"{folder}/lowpass-picker", *arguments], check=True, stderr=subprocess.DEVNULL)
     hits = picked = marked = 0
     for centres in sorted(glob.glob(f"{data}/centres/*.star")):
@@ -104,7 +104,7 @@ for name, micrographs, factor, least, arguments in cases:
         )
         if f1 < least:
             failed.append(f"{name}: F1 {f1:.3f}, at least {least} expected")
-        # A number takes as many of what is there as it says; it is auto that tells whether there is anything.
+        # A numeric threshold always gives picks. Only `auto` decides whether a micrograph shows particles at all.
         if drifted > 30 and "--threshold" not in arguments:
             failed.append(f"{name}: {drifted} picks in a micrograph without visible particles")
         if "--write_png" not in arguments and len(glob.glob(f"{folder}/lowpass-picker/**/*.png", recursive=True)) != 10:

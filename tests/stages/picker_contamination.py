@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Picks on contamination: of the picks that a search without a mask makes on contaminated places, at least 90 % go,
-and of the others at least 97 % stay, on a real micrograph with a large ice crystal and on simulated sessions with ice
-lumps and carbon, where the true particles are known too."""
+"""Compares picks with and without the mask of contamination. At least 90 % of the picks on contaminated places must go,
+and at least 97 % of the others must stay. The data are a real micrograph with a large ice crystal, and simulated
+sessions with ice lumps and carbon, where the true particles are known too."""
 
 import array
 import glob
@@ -61,7 +61,7 @@ def kept(before, after, distance):
 
 
 def check(case, contaminated, clean):
-    """Each a list of whether a pick is still there."""
+    """Both arguments are lists of bool: is the pick still there?"""
     gone = 1 - sum(contaminated) / max(len(contaminated), 1)
     stay = sum(clean) / max(len(clean), 1)
     print(
@@ -76,7 +76,7 @@ def check(case, contaminated, clean):
 
 
 def elsewhere(name, centres, least, distance, arguments):
-    """Marked particles that are found without the mask, of micrographs with little contamination: whether they stay."""
+    """Checks that marked particles found without the mask stay, on micrographs with little contamination."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = (pick(folder, mask, [*arguments, "--mask_contamination", mask]) for mask in ("false", "true"))
         stay = []
@@ -97,7 +97,8 @@ def truth_of_cleaner():
 
 
 contaminated_at = truth_of_cleaner()
-# An automatic threshold follows the picks that are left, and there are no clear particles here: one threshold for both.
+# An automatic threshold depends on the remaining picks, and this micrograph has no clear particles. So both runs use
+# one fixed threshold.
 for pixel_size, diameter in [(1, 30), (3.3, 100), (3.3, 150)]:
     with tempfile.TemporaryDirectory() as folder:
         arguments = [

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The same picks on the CPU and on a CUDA device, but for ties: micrographs of more shapes than plans are kept for,
-one of them constant, which fails, with templates and CTF, without CTF, by LoG, and by RELION's rules. Skips where there is no
-device."""
+"""Picks on the CPU and on a CUDA device; only ties may differ. There are more shapes of micrographs than plans in the
+cache. One micrograph is constant and fails. The picker runs with templates and CTF, without CTF, by LoG, and by
+RELION's rules. Skips if there is no device."""
 
 import glob
 import math
@@ -23,7 +23,7 @@ print("seed", SEED)
 
 
 def write(path, data, stack=False):
-    """An MRC file of floats, by hand: where there are GPUs there may be no mrcfile."""
+    """Writes an MRC file of floats by hand: machines with GPUs may have no mrcfile."""
     nz, ny, nx = data.shape
     header = np.zeros(256, "<i4")
     header[[0, 1, 2, 3, 7, 8, 9]] = nx, ny, nz, 2, nx, ny, 1 if stack else nz
@@ -115,7 +115,7 @@ with tempfile.TemporaryDirectory() as folder:
             if run.returncode != 0 and ("visible here" in run.stderr or "without CUDA" in run.stderr):
                 print("skipped: no CUDA device:", run.stderr.strip().splitlines()[-1])
                 sys.exit(77)
-            # Exit code 3: the constant micrograph fails, and no other.
+            # Exit code 3: the constant micrograph fails, and no other fails.
             if run.returncode != 3 or "1 failed" not in run.stderr or "mic4.mrc: all of its pixels" not in run.stderr:
                 failed.append(f"{name} on {device}: exit code {run.returncode}\n{run.stderr}")
             results.append(picks(out))
@@ -124,7 +124,7 @@ with tempfile.TemporaryDirectory() as folder:
         other = sum(not any(same(a, b) for b in cuda.get(m, [])) for m in cpu for a in cpu[m])
         other += sum(not any(same(a, b) for b in cpu.get(m, [])) for m in cuda for a in cuda[m])
         print(f"{name}: {count} picks, {other} of them on one device only")
-        # A tie may fall either way; more is a difference.
+        # Ties may differ. More differences are an error.
         if count < 50 or other > count / 500:
             failed.append(f"{name}: {other} of {count} picks differ")
     assert not failed, "\n".join(failed)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One session of micrographs of all kinds: mixed sizes, formats and pixel sizes, dead columns, pixels that are no
-numbers, constant ones, too small ones. Each is picked as it is alone, or is an error of its own that says what is
-wrong; the stage lives on."""
+"""Runs one session with micrographs of all kinds: mixed sizes, formats and pixel sizes, dead columns, NaN pixels,
+constant ones, too small ones. The picker picks each micrograph as it does alone, or the micrograph fails with an
+error of its own that names the cause. The stage survives."""
 
 import glob
 import os
@@ -33,7 +33,7 @@ def blob(x, y):
 
 
 def field(nx, ny):
-    """Grey values and the particles in them."""
+    """Returns grey values and the positions of the particles."""
     image, truth = 1.5 * rng.standard_normal((ny, nx)), []
     yy, xx = np.mgrid[-32:32, -32:32]
     for cy in range(45, ny - 44, 55):
@@ -67,7 +67,7 @@ def found(picks, truth, tolerance=5):
 
 
 def run(folder, names, arguments, pixel_sizes):
-    """Exit code, messages, and the picks of each micrograph that was done."""
+    """Returns the exit code, the messages, and the picks of each micrograph that is done."""
     groups = sorted(set(pixel_sizes.values()))
     with open(f"{folder}/micrographs.star", "w") as star:
         star.write("data_optics\n\nloop_\n_rlnOpticsGroupName\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n")
@@ -102,7 +102,7 @@ with tempfile.TemporaryDirectory() as folder:
         ("f.mrc", 512, 512),
     ):
         images[name], truths[name] = field(nx, ny)
-    # Two dead columns and a hot one, and a patch of NaN: each small enough to be picked around.
+    # Two dead columns, a hot one and a patch of NaN: each small enough to pick around.
     images["c.mrc"][:, 100] = 0
     images["c.mrc"][:, 101] = 0
     images["c.mrc"][:, 400] = 65535
@@ -174,7 +174,7 @@ with tempfile.TemporaryDirectory() as folder:
             print(f"{method}: {name}: {len(truths[name])} planted, {hits} found, {count} picks")
             if hits < 0.9 * len(truths[name]) or count > 1.15 * len(truths[name]) + 1:
                 failed.append(f"{method}: {name}: {hits} of {len(truths[name])} found with {count} picks")
-            # Alone it is picked alike: nothing is left over from the others.
+            # Alone the micrograph gives the same picks: no state remains from the others.
             alone = run(folder, [name], arguments, sizes)[2].get(name)
             if alone != picks.get(name):
                 failed.append(f"{method}: {name} is picked differently among others and alone")

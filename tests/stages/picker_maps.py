@@ -1,7 +1,6 @@
 #!/usr/bin/python3
-"""Kept maps: picks that are chosen again from the maps of an earlier search are those of a whole new search with the
-same threshold, byte for byte, and need neither micrographs nor templates; what cannot be had from maps is an error
-that says so."""
+"""Picks again from kept maps of an earlier search. The picks equal those of a new search with the same threshold, byte
+for byte, and need neither micrographs nor templates. Parameters that maps cannot serve are an error with the reason."""
 
 import json
 import os
@@ -42,17 +41,17 @@ def stars(folder):
 
 
 def refused(case, words, *arguments):
-    """Whether it is the stage (exit not 0) or each item that is refused, the reason must be there to read."""
+    """Checks the reason in the output. Either the stage refuses (its exit code is not 0), or each item fails."""
     done = pick("--o", f"refused-{case}", "--from_maps", "kept-template", *arguments, fails=True)
     text = done.stderr + done.stdout
     for word in words:
-        check(word in text, f"{case}: \"{word}\" is not in what is said: {text[-600:]}")
+        check(word in text, f"{case}: \"{word}\" is not in the output: {text[-600:]}")
     check(not os.path.exists(f"refused-{case}/micrographs/{NAMES[0]}_autopick.star"), f"{case}: there are picks")
 
 
 def searches():
-    """Each way of searching, once to keep the maps and once for each way of choosing, then again from the maps."""
-    # Whitened whatever the choice, as maps that are kept are.
+    """Searches in each mode: once to keep the maps, once for each choice of picks, and then again from the maps."""
+    # Kept maps are always whitened, so the other searches are whitened too.
     modes = {
         "template": [
             "--templates",
@@ -112,7 +111,7 @@ def errors():
     refused("invert", ["invert"], "--invert", "false")
     refused("ctf", ["ctf"], "--ctf", "false")
     refused("keep", ["keep_maps"], "--keep_maps", "true")
-    # The same values as the search's are no contradiction.
+    # Values that equal those of the search are no contradiction.
     pick("--o", "same", "--from_maps", "kept-template", "--lowpass", "20", "--angle_step", "30", "--method", "template")
     check(stars("same") == stars("kept-template"), "parameters that repeat the search's change the picks")
 
@@ -123,7 +122,7 @@ def errors():
         change()
         done = pick("--o", f"damaged-{case}", "--from_maps", "kept-template", fails=True)
         for word in words:
-            check(word in done.stderr, f"{case}: \"{word}\" is not in what is said: {done.stderr[-600:]}")
+            check(word in done.stderr, f"{case}: \"{word}\" is not in the output: {done.stderr[-600:]}")
         check(not os.path.exists(f"damaged-{case}/micrographs/{NAMES[0]}_autopick.star"), f"{case}: there are picks")
         check(os.path.exists(f"damaged-{case}/micrographs/{NAMES[1]}_autopick.star"), f"{case}: the other one has none")
         shutil.rmtree("kept-template")

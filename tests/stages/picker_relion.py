@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The lowpass-picker against relion_autopick 3.1.3: figure-of-merit maps, local statistics and picks.
+"""Compares the lowpass-picker with relion_autopick 3.1.3: figure-of-merit maps, local statistics and picks.
 
 Without arguments: real micrographs of apoferritin and a simulated one, at a low-pass of 20 A and without one. With
 arguments: any micrographs, for example
@@ -7,12 +7,12 @@ arguments: any micrographs, for example
       --diameter 130 --lowpass 20 0 --threshold 0.4 1.6 --first 2
 Maps must correlate to 0.99 and 97 % of the picks agree within 3 px.
 
-RELION divides each figure of merit by an expectation that it works out with random noise: exp((sum A^2 + 2 A eps) / 2n)
-- 1, whose mean is exp(sum A^2 / 2n) - 1. For faint templates this changes all figures of merit of a template by tens of
-percent, from one seed to the next, and with them what is above a threshold and which template is best. The noise is
-taken out of RELION's maps, by the one factor between its map and ours, and RELION itself picks from them
-(--read_fom_maps). How well the picks agree with the noise left in is printed beside it, and how well RELION's own agree
-with its own of another seed."""
+RELION divides each figure of merit by an expectation that it computes with random noise: exp((sum A^2 + 2 A eps) / 2n)
+- 1, whose mean is exp(sum A^2 / 2n) - 1. For faint templates the noise changes all figures of merit of a template by tens
+of percent from one seed to the next. This also changes the picks above a threshold, and which template is best. So the
+test removes the noise from RELION's maps (one factor between its map and ours), and RELION picks from these maps
+(--read_fom_maps). The test also prints the agreement with the noise left in, and the agreement of RELION's picks with
+RELION's picks for another seed."""
 
 import argparse
 import json
@@ -49,8 +49,8 @@ def run(command, folder):
 
 
 def prepare(case, folder):
-    """Copies the first micrographs, as floats (RELION 3.1 takes unsigned 16-bit values for signed ones) and cropped
-    where that is wanted; writes their STAR file. Returns their names and pixel size."""
+    """Copies the first micrographs as floats (RELION 3.1 takes unsigned 16-bit values for signed ones), cropped if
+    requested, and writes their STAR file. Returns their names and pixel size."""
     source = os.path.dirname(os.path.abspath(case.micrographs))
     columns, rows = read_star(case.micrographs, "micrographs")
     optics, group = read_star(case.micrographs, "optics")
@@ -109,7 +109,7 @@ def relion(case, folder, output, lowpass, threshold, *more):
 
 
 def icestream(case, folder, output, lowpass, threshold, *more):
-    """With `more` naming kept maps these are picked from again."""
+    """Runs the picker. If `more` names kept maps, the picker picks from these maps."""
     command = [
         PICKER,
         "--i",
@@ -155,7 +155,7 @@ def icestream(case, folder, output, lowpass, threshold, *more):
 
 
 def kept_maps(path):
-    """Our maps: mean, deviation and the figure of merit of each template; and what is known of them."""
+    """Returns our maps (mean, deviation, and the figure of merit of each template) and their description."""
     with open(path + ".json") as text:
         known = json.load(text)
     with mrcfile.open(path + ".mrcs", permissive=True) as stack:
@@ -178,7 +178,7 @@ def picks(path):
 
 
 def agreement(ours, theirs):
-    """Pairs of picks, one to one, nearest first."""
+    """Pairs picks one to one, nearest first."""
     if not len(ours) or not len(theirs):
         return 0
     distance = np.hypot(*(ours[:, None] - theirs[None]).transpose(2, 0, 1))
@@ -195,7 +195,7 @@ def agreement(ours, theirs):
 
 
 class Tally:
-    """Over micrographs."""
+    """Adds up the agreement over micrographs."""
 
     def __init__(self):
         self.first = self.second = self.pairs = 0
@@ -212,8 +212,8 @@ class Tally:
 
 
 def compare_maps(folder, name, problems):
-    """Inside the part that holds centres: what RELION puts around a micrograph that is not square is random. Returns
-    the factor of RELION's figures of merit for each template."""
+    """Compares maps inside the part that can hold centres: outside a micrograph that is not square RELION's values are
+    random. Returns the factor of RELION's figures of merit for each template."""
     known, mean, deviation, merits = kept_maps(f"{folder}/icestream/micrographs/{name}_maps")
     base = f"{folder}/relion/micrographs/{name}_relion_"
     scale, work = known["work"] / known["size"], known["work"]
@@ -253,7 +253,7 @@ def compare_maps(folder, name, problems):
         + " %)"
     )
     for t, (factor, spread) in enumerate(zip(factors, noise)):
-        # Five standard deviations; what rounding and RELION's bilinear interpolation add is less than 2 %.
+        # Allows five standard deviations. Rounding and RELION's bilinear interpolation add less than 2 %.
         if abs(1 / factor - 1) > 5 * spread + 0.02:
             problems.append(
                 f"{name}: template {t + 1}: RELION's merits are ours x {factor:.3f}, more than its noise explains"
@@ -317,8 +317,8 @@ def compare(case, folder, lowpass):
 
 
 def own_cases(folder):
-    """Real micrographs that are not square, with templates at another pixel size, whose maps RELION makes smaller
-    than the low-pass asks for; simulated square ones, whose maps it makes larger."""
+    """Compares real micrographs that are not square, with templates at another pixel size, whose maps RELION makes
+    smaller than the low-pass needs. Then simulated square ones, whose maps RELION makes larger."""
     data = os.path.join(os.environ.get("ICESTREAM_DATA", os.path.join(HERE, "../../../shared/data")), "apoferritin")
     cases = []
     if os.path.isdir(data):

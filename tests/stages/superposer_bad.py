@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is wrong with an ensemble is said: file, place, what was found and expected. A wrong file does not take the
-others with it."""
+"""Gives broken ensembles to the superposer. Each error names the file, the place, what was found and what was expected.
+The other files are done all the same."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def said(text, *words):
 
 
 def alone(work, made):
-    """Files of which nothing can be made: exit 1."""
+    """Files without any usable structure give exit code 1."""
     pdb, out = f"{work}/files/m000.pdb", f"{work}/out"
     rows = made.pdb_rows(0)
     empty = write(f"{work}/empty.pdb", "")
@@ -112,7 +112,7 @@ def trajectories(work, made):
 
 
 def among_others(work, made):
-    """Exit 3: the file is named with its reason, and the rest is done."""
+    """Exit code 3: the log names the broken file with its reason, and the others are done."""
     folder, out = f"{work}/mixed", f"{work}/out-mixed"
     for i in range(len(made.xyz)):
         made.write_pdb(f"{folder}/m{i}.pdb", i)
@@ -137,7 +137,7 @@ def among_others(work, made):
 
 
 def many_atoms(work):
-    """More atoms than five digits count, in three ways to write their numbers, some of them nobody's."""
+    """Reads more atoms than five digits can number, written in three ways. Some of these ways follow no program."""
     made = Ensemble(SEED, count=3, residues=2000, shapes=1)
     rows = [made.pdb_rows(i).splitlines(True) for i in range(3)]
     first = 100000 - 20
@@ -148,7 +148,7 @@ def many_atoms(work):
     )
     write(
         f"{work}/many/c.pdb", "".join(r[:6] + f"{k + first:5d}" + r[11:] for k, r in enumerate(rows[2]))
-    )  # pushes the rest
+    )  # moves the columns behind the number
     superposer("--i", f"{work}/many", "--o", f"{work}/out-many", "--centres", 0)
     worst = np.abs(np.load(f"{work}/out-many/rmsd.npy") - all_pairs(made.xyz[:, made.index("CA")])).max()
     check(worst < 1e-3, f"numbers of atoms above 99,999: RMSDs differ by {worst:.1e} Å at most")

@@ -1,4 +1,4 @@
-"""Made-up ensembles, files of them in every format, and what their RMSDs are (Kabsch by NumPy's SVD, in double)."""
+"""Makes ensembles, writes them in every format, and computes their RMSDs (Kabsch by NumPy's SVD, in double)."""
 
 import os
 import subprocess
@@ -29,8 +29,8 @@ def end():
 
 
 class Ensemble:
-    """`count` structures of residues of N, CA, C, O, CB (CB not in glycine) and H: `shapes` random coils, each with
-    noise and put anywhere. Coordinates have three decimals and fit a PDB file."""
+    """Holds `count` structures of residues of N, CA, C, O, CB (no CB in glycine) and H: `shapes` random coils, each
+    with noise and at a random position. Coordinates have three decimals and fit a PDB file."""
 
     def __init__(self, seed, count=24, residues=30, shapes=3, noise=0.7):
         random = np.random.default_rng(seed)
@@ -141,7 +141,7 @@ def write(path, text):
 
 
 def fit(reference, moving, weights=None):
-    """(rmsd, rotation, translation): rotation @ x + translation is x on the reference."""
+    """Returns (rmsd, rotation, translation): rotation @ x + translation is x on the reference."""
     w = np.ones(len(reference)) if weights is None else np.asarray(weights, float)
     w = w / w.sum()
     a, b = w @ reference, w @ moving
@@ -166,7 +166,8 @@ def square(pairs):
 
 
 def neighbourhoods(matrix, cutoff):
-    """(cluster of each, centres): the largest neighbourhood is taken out, and so on; of equals the first."""
+    """Returns (cluster of each, centres). Takes out the largest neighbourhood, then the largest of the rest, and so on;
+    of equal ones the first."""
     left, cluster, centres = np.ones(len(matrix), bool), np.full(len(matrix), -1), []
     close = matrix < cutoff
     while left.any():
@@ -180,7 +181,7 @@ def neighbourhoods(matrix, cutoff):
 
 
 def superposer(*arguments, expect=0, **options):
-    """Standard error of the program, which must exit so."""
+    """Runs the program, checks its exit code, and returns its standard error."""
     result = subprocess.run(
         [os.path.join(BIN, "icestream-superposer"), *map(str, arguments)],
         capture_output=True,
@@ -201,7 +202,7 @@ def names_of(folder):
 
 
 def clusters_of(folder):
-    """{structure: (cluster, is centre)}; names here hold no commas."""
+    """Returns {structure: (cluster, is centre)}. Names in these tests hold no commas."""
     lines = open(os.path.join(folder, "clusters.csv")).read().splitlines()
     assert lines[0] == "structure,cluster,is_centre", lines[0]
     return {name: (int(cluster), centre == "1") for name, cluster, centre in (line.split(",") for line in lines[1:])}

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""icestream-superposer on files: every format gives the RMSDs that NumPy finds, and what else it writes fits them."""
+"""Runs icestream-superposer on files. Every format gives the RMSDs that NumPy computes, and the other results agree
+with them."""
 
 import csv
 import json
@@ -33,7 +34,7 @@ def rmsd(folder):
 
 
 def formats(work, made):
-    """The same structures in all formats and all ways to name them: the same bytes."""
+    """The same structures in all formats, and named in all ways, give the same bytes."""
     count, ca = len(made.xyz), made.index("CA")
     expected = all_pairs(made.xyz[:, ca])
     for i in range(count):
@@ -89,7 +90,7 @@ def clusters(work, made, expected):
     check([c for c, _ in found] == list(cluster + 1), f"{len(centres)} neighbourhoods below {CUTOFF} Å")
     check([i for i, (_, is_centre) in enumerate(found) if is_centre] == sorted(centres), f"centres {centres}")
 
-    # Where the shapes fall apart, too.
+    # Tests a cut-off that splits the shapes, too.
     close = float(np.quantile(matrix[np.equal.outer(made.shape, made.shape) & (matrix > 0)], 0.4))
     cluster, centres = neighbourhoods(matrix, close)
     text = superposer("--i", models, "--o", f"{work}/close", "--cutoff", close, "--centres", 0)
@@ -176,7 +177,7 @@ def selections(work, made):
 
 
 def on_reference(work, made):
-    """Structures put on the third: rotation, translation, coordinates and RMSDs belong together."""
+    """Puts structures on the third one: rotation, translation, coordinates and RMSDs agree."""
     ca, out = made.index("CA"), f"{work}/on"
     reference = made.xyz[2]
     for kind, out in (("pdb", f"{work}/on-pdb"), ("dcd", f"{work}/on-dcd"), ("npy", f"{work}/on")):
@@ -214,7 +215,8 @@ def on_reference(work, made):
 
 
 def by_others(work, made, whole):
-    """MDTraj and MDAnalysis read what was written, and find the same; what they and gemmi write is read."""
+    """MDTraj and MDAnalysis read the results and compute the same values. The superposer reads files that they and
+    gemmi write."""
 
     def reads(what, path, least=1e-3):
         topology = ["--topology", f"{work}/files/m000.pdb"] if path.endswith("dcd") else []
@@ -288,7 +290,7 @@ def real_models(work):
         check(abs(value - known[what]) < 1e-4, f"1l2y {what}: {value:.6f}, known {known[what]:.6f}")
     check(np.abs(matrix[0, :6] - known["first_vs"]).max() < 1e-4, "1l2y: the first against the next")
     check(int(np.argmin(matrix.sum(1))) == known["medoid"], f"1l2y: medoid {known['medoid']}")
-    # Its hydrogens are called 1HD1 in one file and HD11 in the other. The value is that of the files' authors.
+    # One file calls the hydrogens 1HD1, the other HD11. The value is that of the files' authors.
     two = [os.path.join(DATA, "rmsd/charnley", f) for f in ("ci2_1.pdb", "ci2_2.pdb", "ci2_1r+t.pdb")]
     if all(map(os.path.exists, two)):
         superposer("--i", ",".join(two), "--o", f"{work}/ci2", "--select", "all")

@@ -1,5 +1,5 @@
-/* The parts of the crystal scorer that need no image: names of time series, the hidden Markov model against values
- * computed by hand, the forest, and models as files. */
+/* Tests the parts of the crystal scorer that need no image: names of time series, the hidden Markov model against
+ * values computed by hand, the forest, and model files. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,8 @@ static void names_of_series(void **state) {
     assert_true(series_compare(&a, &b) < 0 && series_compare(&b, &c) < 0 && series_compare(&c, &a) > 0);
 }
 
-/* Two classes; drops 0 0 1, 0 1, 1: three first images (0, 0, 1), transitions 0→0 once, 0→1 twice. */
+/* Two classes; the drops have the outcomes 0 0 1, 0 1 and 1. So the first images are 0, 0, 1, and the transitions are
+ * 0→0 once and 0→1 twice. */
 static void transitions_are_counted(void **state) {
     (void)state;
     static const int classes[] = {0, 0, 1, 0, 1, 1};
@@ -54,14 +55,14 @@ static void transitions_are_counted(void **state) {
     series_learn(2, classes, begins, 6, &m);
     assert_true(fabs(m.prior[0] - 2.5 / 4) < 1e-12 && fabs(m.prior[1] - 1.5 / 4) < 1e-12);
     assert_true(fabs(m.transition[0][0] - 1.5 / 4) < 1e-12 && fabs(m.transition[0][1] - 2.5 / 4) < 1e-12);
-    /* Nothing follows class 1: half the one image that is spread. */
+    /* No transition starts from class 1: each class gets half of the one pseudo-image. */
     assert_true(fabs(m.transition[1][0] - 0.5) < 1e-12 && fabs(m.transition[1][1] - 0.5) < 1e-12);
     assert_true(fabs(m.share[0] - 0.5) < 1e-12 && fabs(m.share[1] - 0.5) < 1e-12);
 }
 
-/* By hand, over all paths: prior (0.6, 0.4), transitions 0→(0.7, 0.3), 1→(0.4, 0.6), shares (0.5, 0.5), two images seen
- * as (0.2, 0.8) and (0.9, 0.1). Weights of paths 00: 0.6·0.2·0.7·0.9 = 0.0756, 01: 0.6·0.2·0.3·0.1 = 0.0036,
- * 10: 0.4·0.8·0.4·0.9 = 0.1152, 11: 0.4·0.8·0.6·0.1 = 0.0192; sum 0.2136. */
+/* Values computed by hand over all paths. Prior (0.6, 0.4), transitions 0→(0.7, 0.3) and 1→(0.4, 0.6), shares (0.5,
+ * 0.5). The forest gives the two images (0.2, 0.8) and (0.9, 0.1). Weights of the paths 00: 0.6·0.2·0.7·0.9 = 0.0756,
+ * 01: 0.6·0.2·0.3·0.1 = 0.0036, 10: 0.4·0.8·0.4·0.9 = 0.1152, 11: 0.4·0.8·0.6·0.1 = 0.0192; sum 0.2136. */
 static void forward_and_backward(void **state) {
     (void)state;
     const struct series_model m = {
@@ -71,13 +72,14 @@ static void forward_and_backward(void **state) {
     assert_int_equal(series_smooth(&m, seen, 2, known, NULL), STATUS_OK);
     assert_true(fabs((double)known[0] - 0.0792 / 0.2136) < 1e-6 && fabs((double)known[1] - 0.1344 / 0.2136) < 1e-6);
     assert_true(fabs((double)known[2] - 0.1908 / 0.2136) < 1e-6 && fabs((double)known[3] - 0.0228 / 0.2136) < 1e-6);
-    /* With shares of 3 to 1 an image that is seen as (0.75, 0.25) says nothing: the first is the prior. */
+    /* With shares of 3 to 1, the probabilities (0.75, 0.25) carry no information: the result is the prior. */
     struct series_model uneven = m;
     uneven.share[0] = 0.75, uneven.share[1] = 0.25;
     static const float nothing[] = {0.75F, 0.25F};
     assert_int_equal(series_smooth(&uneven, nothing, 1, known, NULL), STATUS_OK);
     assert_true(fabs((double)known[0] - 0.6) < 1e-6);
-    /* Long ones neither vanish nor overflow, and certain images do not rule out the rest. */
+    /* Probabilities of a long series neither underflow nor overflow, and images with a probability of 0 do not exclude
+     * the other outcomes. */
     enum { LONG = 20000 };
     float *many = malloc(2 * LONG * sizeof *many);
     for (int i = 0; i < LONG; i++) {
@@ -90,7 +92,7 @@ static void forward_and_backward(void **state) {
     free(many);
 }
 
-/* Impossible steps stay so: crystals do not become clear. */
+/* A transition of probability 0 stays impossible: crystals do not become clear. */
 static void what_cannot_follow(void **state) {
     (void)state;
     const struct series_model m = {
@@ -103,14 +105,14 @@ static void what_cannot_follow(void **state) {
 
 static const enum outcome outcomes[] = {OUTCOME_CLEAR, OUTCOME_CRYSTAL, OUTCOME_SKIN};
 
-/* Rows of scores, in any order, are smoothed drop by drop in the order of their times. */
+/* Smooths rows of scores that come in any order: drop by drop, in the order of their times. */
 static void scores_are_smoothed(void **state) {
     (void)state;
     static const struct {
         const char *id;
         float clear, known;
-    } rows[] = {{"A_t10", 0.9F, 0.1908F / 0.2136F}, /* as by hand above: the second of two */
-                {"other", 0.5F, 0.6F},              /* no series: a drop of its own, of which the prior is known */
+    } rows[] = {{"A_t10", 0.9F, 0.1908F / 0.2136F}, /* the second of two images, as computed by hand above */
+                {"other", 0.5F, 0.6F},              /* no series: a drop of its own, which gets the prior */
                 {"B_t2", 0.5F, 0.6F},
                 {"A_t9", 0.2F, 0.0792F / 0.2136F}};
     const struct model model = {
@@ -146,7 +148,8 @@ static uint64_t next(uint64_t *noise) {
     return *noise >> 40;
 }
 
-/* Three classes that two of the thirty numbers tell, with noise in the rest; the same whenever it is called. */
+/* Makes examples of three classes. Two of the thirty features distinguish the classes, the others are noise. Each call
+ * makes the same examples. */
 static void fill(struct training *t, size_t each) {
     float vector[DROP_FEATURES_GRADIENT];
     uint64_t noise = 99;
@@ -211,7 +214,7 @@ static void forests_learn_and_are_repeated(void **state) {
     free(predicted), free(predicted_again);
 }
 
-/* Each kind of features weighs 1 in all. */
+/* The weights of each kind of features sum to 1. */
 static void kinds_of_features_weigh_alike(void **state) {
     (void)state;
     static float weights[FEATURES_MOST];
@@ -225,8 +228,9 @@ static void kinds_of_features_weigh_alike(void **state) {
     assert_true(fabs(statistics - 1) < 1e-4 && fabs(texture - 1) < 1e-4 && fabs(all - 6) < 1e-4);
 }
 
-/* What share of its own examples a forest recognises, where one feature of forty tells the two classes and the others say
- * nothing; few trees, and no more than one example of five for each, so that they cannot be learnt by heart. */
+/* Returns the share of its own training examples that a forest recognises. One of forty features distinguishes the two
+ * classes; the others are noise. The forest has few trees, and each tree sees at most one example in five, so that the
+ * trees cannot memorise the examples. */
 static double recognised(float weight) {
     enum { FEATURES = 40, COUNT = 200 };
     static float rows[COUNT][FEATURES];
@@ -262,12 +266,13 @@ static void forests_try_features_by_weight(void **state) {
     (void)state;
     if (!forest_available()) skip();
     double often = recognised(100), seldom = recognised(1e-6F);
-    printf("recognised: %.3f where the feature that tells is tried, %.3f where it is not\n", often, seldom);
+    printf("recognised: %.3f if the trees try the feature that distinguishes the classes, %.3f if not\n", often,
+           seldom);
     assert_true(often == 1 && seldom < 0.95);
 }
 
-/* Of drops whose images are all alike, and whose outcomes are drawn at random: nothing can be known of one that is held
- * out, and whatever is recognised has been seen. Returns the share that is. */
+/* Trains on drops with random outcomes; all images of a drop are equal. A held-out drop can then be recognised only by
+ * chance, or because training saw an image of the drop. Returns the share of images that are recognised. */
 static double share_recognised(size_t drops, size_t images, const char *pattern) {
     struct training t = {
         .features = {FEATURES_STATISTICS, 200, 31, 1}, .pattern = pattern, .folds = 5, .trees = 60, .threads = 2};
@@ -296,19 +301,20 @@ static double share_recognised(size_t drops, size_t images, const char *pattern)
     return (double)right / (double)(drops * images);
 }
 
-/* By chance 1/3, with a deviation of 0.024 over 400 images and of 0.043 over 120 drops. */
+/* Chance gives 1/3, with a standard deviation of 0.024 over 400 images and of 0.043 over 120 drops. */
 static void what_is_held_out_is_not_known(void **state) {
     (void)state;
     if (!forest_available()) skip();
     double alone = share_recognised(400, 1, NULL), drops = share_recognised(120, 4, "{drop}_t{time}"),
            torn = share_recognised(120, 4, NULL);
-    printf("outcomes at random: %.3f of images, %.3f of drops, %.3f where drops are torn apart\n", alone, drops, torn);
+    printf("random outcomes: recognised %.3f of images, %.3f of drops, %.3f if the images of a drop are separated\n",
+           alone, drops, torn);
     assert_true(alone > 0.2 && alone < 0.43);
     assert_true(drops > 0.15 && drops < 0.48);
-    assert_true(torn > 0.9); /* what the pattern is there for */
+    assert_true(torn > 0.9); /* the pattern exists to prevent this */
 }
 
-/* A forest is asked when it is loaded, since one of other classes would only fail with the first image. */
+/* forest_load checks the number of classes. Without this check a wrong forest would fail only at the first image. */
 static void forests_of_other_classes_are_refused(void **state) {
     (void)state;
     if (!forest_available()) skip();
@@ -388,7 +394,7 @@ static void broken_models_are_refused(void **state) {
          "version 7 of the features, and this program computes version 1: train it again"},
         {MODEL "{\"features\":{\"version\":1,\"groups\":\"some\"}}\n", "features (groups, diameter, window, stride)"},
         {MODEL "{\"features\":{\"version\":1,\"groups\":\"simple\",\"diameter\":1500,\"window\":31,\"stride\":1}}\n",
-         "classes are not"}, /* wider than texture goes, which it is without */
+         "classes are not"}, /* wider than texture allows, but the model has no texture */
         {MODEL FEATURES "}\n", "classes are not two or more"},
         {MODEL FEATURES TURNED "}\n", "classes are not two or more outcomes in their order"},
         {MODEL FEATURES CLASSES SERIES "}\n", "series is neither"},

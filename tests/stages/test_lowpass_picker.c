@@ -1,5 +1,5 @@
-/* lowpass-picker in process: planted particles come back, in template and LoG mode, in micrographs of awkward sizes;
- * empty ones give next to nothing, constant ones fail; error messages name what is wrong. */
+/* Tests the lowpass-picker in process. It finds planted particles with templates and with LoG, in micrographs of
+ * awkward sizes. Empty micrographs give almost no picks, and constant ones fail. Error messages name the cause. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static float gauss(void) {
     return (float)(sqrt(-2 * log(u)) * cos(2 * M_PI * v));
 }
 
-/* A lopsided blob of about 36 px (diameter 72 Å at 2 Å/px), white. */
+/* Returns a white asymmetric blob of about 36 px (diameter 72 Å at 2 Å/px). */
 static float blob(double x, double y) {
     double r2 = x * x + 1.4 * y * y;
     return (float)(1.5 / (1 + exp((sqrt(r2) - 14) / 1.5)) + 2 * exp(-((x - 8) * (x - 8) + (y - 5) * (y - 5)) / 30));
@@ -62,7 +62,7 @@ struct truth {
     double x[TRUTH_MAX], y[TRUTH_MAX], psi[TRUTH_MAX];
 };
 
-/* Dark particles on a light ground, on a jittered grid, away from the border. */
+/* Draws dark particles on a light background, on a jittered grid, away from the border. */
 static void write_micrograph(int nx, int ny, bool particles, float noise, struct truth *truth) {
     struct image image = {0};
     struct err err = {0};
@@ -99,7 +99,7 @@ static struct item *make_item(const char *id) {
     return item;
 }
 
-/* Runs one item; returns its number of picks, or −1 when none came out. */
+/* Runs one item. Returns its number of picks, or −1 if the item failed. */
 static int run_stage(const char *const *key_values, struct star_file **ret_star) {
     struct item *item = make_item("mic"), **out = NULL;
     struct err err = {0};
@@ -126,8 +126,8 @@ static int run_stage(const char *const *key_values, struct star_file **ret_star)
     return picks;
 }
 
-/* How many of the truth have a pick within the tolerance, and the fraction of those with psi right to 20° (a pixel of
- * the map is 6 Å). */
+/* Counts true positions with a pick within the tolerance, and the fraction of these picks whose psi is right to 20° (a
+ * pixel of the map is 6 Å). */
 static int matched(struct star_file *star, const struct truth *truth, double tolerance, double *ret_psi) {
     struct star_table *table = star_table_find(star, "");
     struct err err = {0};
@@ -207,7 +207,7 @@ static void empty_micrographs_stay_empty(void **state) {
     write_micrograph(512, 430, false, 1.5f, &truth);
     assert_in_range(run_stage(with, NULL), 0, 2);
     assert_in_range(run_stage(without, NULL), 0, 5);
-    /* A constant one is no image: it fails. */
+    /* A constant micrograph fails. */
     write_micrograph(512, 430, false, 0, &truth);
     assert_int_equal(run_stage(with, NULL), -1);
     assert_int_equal(run_stage(without, NULL), -1);
@@ -239,7 +239,7 @@ static void what_is_wrong_is_said(void **state) {
         {"method", "template", "diameter", "76", NULL}, /* no templates */
         {"templates", "absent.mrcs", NULL},
         {"diameter", "64", "threshold", "high", NULL},
-        {"templates", "T", "diameter", "2000", NULL}, /* no background left */
+        {"templates", "T", "diameter", "2000", NULL}, /* the box leaves no background */
         {"templates", "T", "templates_pixel_size", "40", NULL},
         {"log_diameter", "90,60", NULL},
     };
@@ -258,7 +258,7 @@ static void thresholds_split_two_heaps(void **state) {
         scores[i] = 2.0f - 0.005f * (float)i;
         scores[100 + i] = 0.5f - 0.005f * (float)i;
     }
-    scores[0] = 90; /* gold */
+    scores[0] = 90; /* an outlier, as a gold bead gives */
     float split = threshold_split(scores, 200, 0.1f);
     assert_true(split > 0.5f && split < 1.51f);
     assert_float_equal(threshold_split(scores, 200, 1.7f), 1.7, 0);
@@ -274,7 +274,8 @@ static int falling(const void *a, const void *b) {
 
 static void one_heap_is_noise(void **state) {
     (void)state;
-    /* Scores of noise: 3 ± 0.5 of its standard deviations, 0.01; then some particles among it. */
+    /* Noise scores have a mean of 3 and a deviation of 0.5, in units of 0.01. Some particles with higher scores are
+     * among them. */
     enum { COUNT = 400, FEW = 5, MANY = 100 };
     const float noise = 0.01f;
     float scores[COUNT];
@@ -288,7 +289,7 @@ static void one_heap_is_noise(void **state) {
             for (int i = 0; i < COUNT; i++)
                 above += scores[i] >= threshold;
             assert_in_range(above, particles - 1 < 0 ? 0 : particles - 1, particles);
-            /* The scale of the scores is nobody's business. */
+            /* The threshold must not depend on the scale of the scores. */
             for (int i = 0; i < COUNT; i++)
                 scores[i] *= 100;
         }

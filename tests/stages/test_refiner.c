@@ -135,12 +135,12 @@ static void an_object_comes_back_from_its_images(void **state) {
     assert_int_equal(rows_of(folder, "run_data.star"), 300);
 
     read_map(folder, "run_class001.mrc", map);
-    assert_int_equal(fsc_maps(BOX, truth, map, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, truth, map, fsc, NULL), STATUS_OK);
     for (int s = 1; s <= 6; s++) /* up to 32 Å; a mirrored or shifted map fails from shell 3 on */
         if (!(fsc[s] > 0.8)) fail_msg("FSC with the truth is %.3f in shell %d", (double)fsc[s], s);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
-    assert_int_equal(fsc_maps(BOX, half, map, fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, half, map, fsc, NULL), STATUS_OK);
     assert_true(fsc_resolution(fsc, BOX, PIXEL, 0.143) < 32);
 
     /* A selection replaces the particles; the run continues from the last iteration. */
@@ -156,7 +156,7 @@ static void an_object_comes_back_from_its_images(void **state) {
 static void halves_of_noise(const char *folder, float *ret_half, float *ret_other, float *ret_fsc) {
     read_map(folder, "run_half1_class001_unfil.mrc", ret_half);
     read_map(folder, "run_half2_class001_unfil.mrc", ret_other);
-    assert_int_equal(fsc_maps(BOX, ret_half, ret_other, ret_fsc, NULL), STATUS_OK);
+    assert_int_equal(fsc_maps(NULL, BOX, ret_half, ret_other, ret_fsc, NULL), STATUS_OK);
     for (int shell = 6; shell <= BOX / 2; shell++)
         if (!(ret_fsc[shell] < 0.143f))
             fail_msg("halves of noise agree by %.3f in shell %d", (double)ret_fsc[shell], shell);

@@ -1,4 +1,4 @@
-/* Tests 3-D classification. Two objects whose images are mixed come apart: from one reference that is neither, and
+/* Tests 3D classification. Two objects whose images are mixed come apart: from one reference that is neither, and
  * from a list of references; with symmetry; stopped in between and continued. */
 #include <math.h>
 #include <setjmp.h>
@@ -107,8 +107,8 @@ static void check_maps(const char *folder, const int class_of[2]) {
         snprintf(name, sizeof name, "run_class%03d.mrc", class_of[o] + 1);
         assert_int_equal(path_join(folder, name, path, sizeof path, NULL), STATUS_OK);
         assert_int_equal(mrc_read(path, &image, NULL), STATUS_OK);
-        assert_int_equal(fsc_maps(BOX, truth[o], image.data, own, NULL), STATUS_OK);
-        assert_int_equal(fsc_maps(BOX, truth[1 - o], image.data, other, NULL), STATUS_OK);
+        assert_int_equal(fsc_maps(NULL, BOX, truth[o], image.data, own, NULL), STATUS_OK);
+        assert_int_equal(fsc_maps(NULL, BOX, truth[1 - o], image.data, other, NULL), STATUS_OK);
         image_destroy(&image);
         for (int s = 2; s <= 4; s++) /* up to 48 Å, where half of what they hold differs */
             if (!(own[s] > 0.6) || !(own[s] > other[s]))

@@ -87,12 +87,12 @@ static void maps_must_be_densities(void **state) {
     prepare(&w, "maps");
     w.masked = true;
     put(w.mask, 77, false, NAN);
-    refused(&w, "mask.mrc holds values that are no densities");
+    refused(&w, "mask.mrc has voxels that are NaN, infinite or far too large");
     put(w.mask, 0, true, 0);
     refused(&w, "mask.mrc is empty");
     w.masked = false;
     put(w.reference, 77, false, INFINITY);
-    refused(&w, "reference.mrc holds values that are no densities");
+    refused(&w, "reference.mrc has voxels that are NaN, infinite or far too large");
     w.diameter = 20;
     refused(&w, "diameter is 20 Å, which is 3.3 px of the particles (6 Å/px): at least 8 px");
 }

@@ -1,5 +1,5 @@
-/* When auto-refinement takes a finer grid and when it stops, when a classification ends, and what is worth an
- * iteration while particles arrive: the schedule on findings made up here. */
+/* Tests the schedule on made-up findings: when auto-refinement takes a finer grid, when it stops, when a classification
+ * ends, and when an iteration is worth its time while particles arrive. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { BOX = 64, SHELLS = BOX / 2 + 1, RESOLVED = 17, FIRST_ORDER = 2, COUNT = 100 };
 
-/* A refinement whose halves agree to shell RESOLVED in each iteration, and whose poses stand still. */
+/* A refinement whose halves agree to shell RESOLVED in each iteration, and whose poses do not move. */
 struct settled {
     struct schedule schedule;
     struct schedule_plan plan;
@@ -49,7 +49,7 @@ static void iterate(struct settled *s) {
     schedule_after(&s->schedule, &s->findings);
 }
 
-/* Iterates until the grid changes or all is over, 10 times at most. accuracy: of angles, degrees. */
+/* Iterates until the grid changes or the refinement ends, at most 10 times. accuracy: of angles, degrees. */
 static int settle(struct settled *s, double accuracy) {
     struct schedule *schedule = &s->schedule;
     int order = schedule->order, count = 0;
@@ -78,13 +78,13 @@ static void stops_where_the_grid_is_fine(void **state) {
     (void)settle(&s, 3);
     assert_int_equal(s.schedule.order, 4);
     assert_false(s.schedule.converged);
-    (void)settle(&s, 3); /* half of 3.7 degrees is less than 0.75 of 3 */
+    (void)settle(&s, 3); /* half of 3.7° is less than 0.75 · 3° */
     assert_true(s.schedule.converged);
     assert_int_equal(s.schedule.order, 4);
 }
 
-/* However accurate the poses are: the whole sphere has 1.2e9 orientations at order 8, and with two references there
- * are more than can be numbered. */
+/* Tests the finest grid, however accurate the poses are. At order 8 the whole sphere has 1.2e9 orientations; with two
+ * references the samples would be too many to number. */
 static void stops_at_the_finest_grid_there_is(void **state) {
     (void)state;
     for (int references = 1; references <= 2; references++) {
@@ -99,7 +99,7 @@ static void stops_at_the_finest_grid_there_is(void **state) {
     }
 }
 
-/* The accuracy that a map of a coarse grid shows says nothing about finer grids. */
+/* The accuracy of a map from a coarse grid does not limit finer grids. */
 static void does_not_stop_at_the_first_grid(void **state) {
     (void)state;
     struct settled s;
@@ -112,13 +112,14 @@ static void does_not_stop_at_the_first_grid(void **state) {
     assert_int_equal(s.schedule.order, FIRST_ORDER + 1);
 }
 
-/* Local searches begin at local_order; one order earlier if poses were sharp; never if a particle has no pose yet. */
+/* Local searches begin at local_order, or one order earlier if poses were sharp. They do not begin while a particle has
+ * no pose. */
 static void searches_become_local(void **state) {
     (void)state;
     for (int sharp = 0; sharp < 2; sharp++) {
         struct settled s;
         begin(&s);
-        s.findings.significant = sharp ? 10 : 11; /* with half of the probability in one pose */
+        s.findings.significant = sharp ? 10 : 11; /* the best pose holds half of the probability */
         iterate(&s);
         assert_true(s.schedule.sharp == (sharp == 1));
         s.schedule.order = 3;
@@ -133,8 +134,8 @@ static void searches_become_local(void **state) {
     }
 }
 
-/* While data arrive the grid grows no finer than the bound: the schedule stalls instead, and goes on without the
- * bound. */
+/* While data arrive, the grid gets no finer than the bound: the schedule stalls, and continues when the bound
+ * is gone. */
 static void stalls_below_the_bound(void **state) {
     (void)state;
     struct settled s;
@@ -149,7 +150,8 @@ static void stalls_below_the_bound(void **state) {
     assert_int_equal(s.schedule.order, FIRST_ORDER + 1);
 }
 
-/* Early iterations with a map that shows nothing compare the coarse samples only; later ones their children too. */
+/* Early iterations, with a map that shows no detail, compare only the coarse samples. Later iterations also compare the
+ * children. */
 static void children_wait_for_a_map(void **state) {
     (void)state;
     struct settled s;
@@ -161,13 +163,13 @@ static void children_wait_for_a_map(void **state) {
     }
     s.findings.average_pmax = 0.05;
     s.plan.max_order = FIRST_ORDER;
-    iterate(&s); /* still after an iteration of 0.01 */
+    iterate(&s); /* the iteration before had 0.01 */
     assert_false(s.schedule.oversampled);
     iterate(&s);
     assert_true(s.schedule.oversampled);
 }
 
-/* A classification ends after so many iterations with all particles; a new particle begins the count anew. */
+/* A classification ends after a given number of iterations with all particles. A new particle restarts the count. */
 static void a_classification_counts_whole_iterations(void **state) {
     (void)state;
     struct settled s;
@@ -177,7 +179,7 @@ static void a_classification_counts_whole_iterations(void **state) {
     s.schedule.options.iterations = 2;
     schedule_start(&s.schedule);
     s.findings.present = 2 * COUNT + 1;
-    iterate(&s); /* not with all */
+    iterate(&s); /* one particle is missing */
     assert_int_equal(s.schedule.whole_iterations, 0);
     s.findings.present = 2 * COUNT;
     iterate(&s);
@@ -197,7 +199,7 @@ static void live_iterations_wait_for_particles(void **state) {
     struct schedule_live live = {0};
     assert_true(schedule_live_worth(&live, 100, false));
     schedule_live_after(&live, 100, 150, true, false);
-    assert_false(live.settled); /* particles have joined since */
+    assert_false(live.settled); /* new particles have joined */
     assert_false(schedule_live_worth(&live, 109, false));
     assert_true(schedule_live_worth(&live, 111, false));
     assert_true(schedule_live_worth(&live, 100, true));
@@ -211,8 +213,8 @@ static void live_iterations_wait_for_particles(void **state) {
     assert_int_equal(schedule_live_max_order(2, 3), 3);
 }
 
-/* At least one iteration, then the final one once converged or after max_iterations; a classification has no final
- * one. */
+/* At the end there is at least one iteration. The final one follows after convergence or max_iterations; a
+ * classification has no final iteration. */
 static void the_end_has_its_iterations(void **state) {
     (void)state;
     assert_int_equal(schedule_at_end(false, 0, 2, true), SCHEDULE_ITERATE);

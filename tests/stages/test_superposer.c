@@ -1,5 +1,6 @@
-/* The superposer in process: a matrix that grows by rows is the one of all at once; a second run over the same ledger
- * takes up what was done; what it sends; a structure that is put back; files of other atoms. */
+/* Tests the superposer in process. A matrix that grows by rows equals the matrix of all structures at once. A second
+ * run over the same ledger resumes the first. Also tests the items that it sends, structures that are put back, and
+ * files with other atoms. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static double uniform(unsigned *state) {
     return (*state >> 8) / 16777216.0;
 }
 
-/* Structure `index`: two shapes by turns, each with noise, in a PDB file with three decimals. */
+/* Writes structure `index` to a PDB file with three decimals: one of two shapes in turn, with noise. */
 static void make_xyz(int index, float xyz[3 * ATOMS]) {
     unsigned shape = SEED + (unsigned)index % 2, noise = SEED * 1000 + (unsigned)index;
     for (int i = 0; i < 3 * ATOMS; i++)
@@ -74,7 +75,7 @@ static void rows_make_the_same_matrix(void **state) {
     begin(&grown, RESULTS_MATRIX);
     add_some(&whole, 0, COUNT);
     assert_ok(superposer_solve(&whole, true, &err));
-    static const int pieces[] = {8, 1, 1, 2, 3, 1, 4, 10}; /* the last is more than a quarter */
+    static const int pieces[] = {8, 1, 1, 2, 3, 1, 4, 10}; /* the last piece is more than a quarter */
     int count = 0;
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         add_some(&grown, count, pieces[p]);
@@ -91,7 +92,7 @@ static void rows_make_the_same_matrix(void **state) {
     assert_int_equal(count, COUNT);
     assert_int_equal(grown.clusters.count, 2);
     assert_memory_equal(grown.clusters.cluster, whole.clusters.cluster, COUNT * sizeof(int32_t));
-    /* To the last bit, once it is final. */
+    /* The final solution is equal to the last bit. */
     assert_ok(superposer_solve(&grown, true, &err));
     assert_memory_equal(grown.rmsd, whole.rmsd, superpose_pairs(COUNT) * sizeof(float));
     assert_string_equal(grown.names[9], "f");
@@ -159,7 +160,7 @@ static char *read_product(const char *name, size_t *length) {
     return text;
 }
 
-/* Twelve structures, then a second run with the others: as if all had come at once. */
+/* Runs with twelve structures, then again with the others. The results equal those of a single run. */
 static void a_second_run_goes_on(void **state) {
     (void)state;
     struct stage_results results = run(0, 12, true);
@@ -199,7 +200,7 @@ static void a_second_run_goes_on(void **state) {
     free(rmsd);
     superposer_clear(&whole);
 
-    /* Nothing new: the same files, and nothing is sent a second time. */
+    /* Without new structures the files stay the same, and no item is sent twice. */
     results = run(0, 0, false);
     stage_results_clear(&results);
     char *again = read_product("structures.txt", &length);
@@ -249,7 +250,7 @@ static void weights_are_from_the_first(void **state) {
     assert_ok(ensemble_batch_read(&rules, path, "w", &batch, &err));
     assert_true(batch->weights[ATOMS - 1] == 12.011F);
     ensemble_batch_destroy(&batch);
-    rules.weights = WEIGHTS_OCCUPANCY; /* all 0 there */
+    rules.weights = WEIGHTS_OCCUPANCY; /* all occupancies are 0 */
     assert_int_equal(ensemble_batch_read(&rules, path, "w", &batch, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "all atoms have the weight 0"));
 }

@@ -57,7 +57,7 @@ static void duplicates(void **state) {
     assert_int_equal(series.tilts[1].number, 4);
     assert_true(noted(&series, "view 2 at 0.00° was taken again as view 4"));
     series_clear(&series);
-    /* By their times the first tilt is the later one. Without a time the order decides. */
+    /* By the times, the first tilt is the later one. Without times the order decides. */
     series = series_of(angles, 4);
     series.retaken = true;
     series.tilts[1].time = 3600;
@@ -280,7 +280,7 @@ static void nonsense_is_refused(void **state) {
 }
 
 /* Aligns noise-free and noisy images of a slab, each moved by a known shift. A shift by x cos θ + z sin θ only moves
- * the point through which the axis goes: the test fits and subtracts it. */
+ * the tilt axis to another point: the test fits and subtracts this part. */
 static void finds_shifts(double noise, double tolerance) {
     enum { SIDE = 160, TILTS = 27 };
     static double angles[TILTS], dx[TILTS], dy[TILTS], peaks[TILTS], true_x[TILTS], true_y[TILTS];
@@ -425,7 +425,7 @@ static void groups_fail_and_are_mended(void **state) {
     assert_ptr_equal(groups_to_preview(groups), group);
     assert_ptr_equal(groups_complete(groups, 2002, 2, 50, true), group);
     group_settle(group, true, items, &count);
-    assert_int_equal(count, 3); /* a1, a2, a4 are now done */
+    assert_int_equal(count, 3); /* a1, a2 and a4 are now done */
     assert_null(bring(groups, second, 2003));
     assert_null(groups_complete(groups, 3000, 2, 50, true));
     struct arrival late = arrival_of("a", "a5", 12, 5);

@@ -109,7 +109,7 @@ def images(work, stem):
         reconstruct("--i", one, "--o", out, *T, expect=3),
         "one.st holds 1 images: a stack of two or more tilts is expected",
     )
-    # One bad stack does not take the others with it.
+    # A bad stack fails alone; the others go on.
     text = reconstruct("--i", f"{work}/cut.st,{stem}.st", "--o", f"{work}/both", *T, expect=3)
     check("1 done" in text and os.path.exists(f"{work}/both/ts.mrc"), "the whole one of two is done")
 

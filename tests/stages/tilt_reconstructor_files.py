@@ -181,7 +181,7 @@ def retaken(work, stem):
     check(len(record["tilts"]) == 20 and record["tilts"][5]["view"] == 22, "the last of three counts")
     check(
         any("no tilt between -12.00° and 0.00°" in n for n in record["notes"]),
-        f"what is missing is told: {record['notes']}",
+        f"the record names the gap: {record['notes']}",
     )
     check("was taken again as view 22" in text and "there is no tilt between" in text, "on the terminal too")
     reconstruct("--i", stack, "--o", f"{out}/x", *FEW, "--exclude", "21,22,1-3")
@@ -206,8 +206,8 @@ def sorted_file(work, stem):
     )
     text = reconstruct("--i", stack, "--o", f"{out}/o", *FEW)
     views = [t["view"] for t in json.load(open(f"{out}/o/ts.json"))["tilts"]]
-    check(views == [v for v in range(1, 23) if v != 7], f"the one taken last counts: {views}")
-    check("view 7 at -29.99° was taken again as view 6" in text, "and is told")
+    check(views == [v for v in range(1, 23) if v != 7], f"the tilt that was recorded last counts: {views}")
+    check("view 7 at -29.99° was taken again as view 6" in text, "the terminal names the tilt that was recorded again")
 
 
 def pixel_sizes(work, stem):
@@ -272,7 +272,7 @@ def alignment(work):
     check(
         open(f"{work}/a-xf/ts.mrc", "rb").read() == open(f"{work}/a-beside/ts.mrc", "rb").read(), "transforms: beside"
     )
-    # Aligned by itself it may lie off as a whole.
+    # A volume that is aligned on its own may be shifted as a whole.
     found = volume(f"{work}/a-coarse/ts.mrc")
     peak = np.fft.irfftn(np.fft.rfftn(found) * np.conj(np.fft.rfftn(phantom - phantom.mean())), s=phantom.shape)
     best = float(peak.max() / (found.std() * phantom.std() * phantom.size))
@@ -285,7 +285,7 @@ def alignment(work):
 
 
 def turned_axis(work, stem):
-    """Images of a microscope whose tilt axis is 90° off become the same images once they are turned."""
+    """Images of a microscope whose tilt axis is 90° off give the same images after they are turned."""
     images, folder = volume(f"{stem}.st"), f"{work}/turned"
     # The axis lies along −x: 90° anticlockwise of y. (x, y) of the upright image is at (−y, x) of this one.
     raw = np.ascontiguousarray(np.rot90(images, k=-1, axes=(1, 2)))
@@ -300,8 +300,8 @@ def turned_axis(work, stem):
 
 
 def binning(work):
-    """If bin does not divide the sides, a tilt without a transform lies as one whose transform changes nearly
-    nothing."""
+    """If bin does not divide the sides, a tilt without a transform gives the same image as with a transform that
+    changes almost nothing."""
     folder, rows, columns = f"{work}/rest", *(np.mgrid[:66, :66] - 32.5)
     images = [
         np.exp(-((columns - 9 * np.cos(np.radians(a)) + 5 * np.sin(np.radians(a))) ** 2 + (rows - 7) ** 2) / 60)
@@ -382,8 +382,8 @@ def options(work, stem, truth):
         reconstruct("--i", st, "--o", f"{out}/even-{name}", *FEW, "--normalise", name)
         same = likeness(volume(f"{out}/dim-{name}/dim.mrc"), volume(f"{out}/even-{name}/ts.mrc"))
         check((same > 0.999) == expected, f"normalise {name}: {same:.4f} like images of one exposure")
-    # A beam of many times the contrast, as images of a microscope have it, costs nothing; without the mean it is all
-    # there is.
+    # A beam of many times the contrast, as microscopes give it, does no harm. Without the mean the beam would be all
+    # that the tomogram shows.
     beam = 20 * volume(st).std()
     write_stack(f"{out}/beam.st", volume(st) + beam)
     shutil.copy(f"{stem}.rawtlt", f"{out}/beam.rawtlt")

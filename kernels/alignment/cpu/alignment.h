@@ -80,6 +80,8 @@ struct alignment_cpu {
     struct expectation *expectation;
 };
 
+/* Enlarges a buffer to at least `count` values, or a list to at least `capacity` entries. Growing
+ * loses the contents. what: for the message. */
 enum status alignment_cpu_reserve(struct grown *buffer, size_t count, const char *what, struct err *err);
 enum status alignment_cpu_reserve_list(struct int_list *list, int capacity, struct err *err);
 
@@ -91,9 +93,11 @@ enum status alignment_cpu_compare_all(struct alignment_cpu *alignment, int count
                                       int n_shifts, float *ret_diff2, struct err *err);
 /* fine.c: runs the fine pass and fills the results. */
 enum status alignment_cpu_fine(struct alignment_cpu *alignment, int count, struct err *err);
-int alignment_cpu_slice_reference(const struct alignment_cpu *alignment, int slice); /* in the current part */
+/* Returns the reference of a slice of the current part. */
+int alignment_cpu_slice_reference(const struct alignment_cpu *alignment, int slice);
 /* sums.c: adds the contributions of particles first .. first+count−1 to the sums. */
 enum status alignment_cpu_back_project(struct alignment_cpu *alignment, int first, int count, struct err *err);
+/* Computes sum[count] += factor · values[count]. */
 void alignment_cpu_add_scaled(float *sum, const float *values, float factor, int count);
 
 #endif

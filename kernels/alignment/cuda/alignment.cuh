@@ -4,7 +4,7 @@
 #define ICESTREAM_KERNELS_ALIGNMENT_CUDA_ALIGNMENT_CUH
 
 #include "kernels/alignment/cuda/alignment.h"
-#include "kernels/expectation/grid_device.cuh"
+#include "kernels/expectation/grid.cuh"
 
 /* Returns the number of slices per row in the fine pass. */
 __host__ __device__ static inline int sampling_rotations(const struct sampling_cuda &s) {

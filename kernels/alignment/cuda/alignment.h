@@ -74,13 +74,14 @@ struct samples_cuda {
     const uint32_t *row_begin;   /* [particles + 1] */
 };
 
-/* Makes slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count ·
- * rotations][2·alignment_cuda_fine_slice_row] (re, im), filled up with zeros. Comparing with stored slices is several
- * times faster than interpolating from grids. */
+/* Returns the complex values of a stored slice: pixels.count, rounded up to FINE_SLICE_STEP. */
 enum { FINE_SLICE_STEP = 128 };
 static inline size_t alignment_cuda_fine_slice_row(const struct references_cuda *references) {
     return ((size_t)references->pixels.count + FINE_SLICE_STEP - 1) / FINE_SLICE_STEP * FINE_SLICE_STEP;
 }
+/* Makes slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count ·
+ * rotations][2·alignment_cuda_fine_slice_row] (re, im), filled up with zeros. Comparing with stored slices is several
+ * times faster than interpolating from grids. */
 enum status alignment_cuda_fine_slices(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                        int first, int count, float *ret_slices, void *stream, struct err *err);
 
@@ -124,11 +125,12 @@ enum status alignment_cuda_weigh(const struct particles_cuda *particles, const s
                                  const struct sampling_cuda *sampling, int each, float *values, float *ret_least,
                                  void *stream, struct err *err);
 
-/* List the samples whose weight (each = 1) reaches the particle's threshold. keep_count fills ret_counts, begin and
- * row_begin; then keep_fill fills the lists. */
+/* Counts the samples whose weight (each = 1) reaches the particle's threshold: ret_counts[particles], ret_begin and
+ * ret_row_begin [particles + 1]. */
 enum status alignment_cuda_keep_count(const struct samples_cuda *samples, int particles, const float *weights,
                                       const struct top_sum *sums, struct sample_counts *ret_counts, uint32_t *ret_begin,
                                       uint32_t *ret_row_begin, void *stream, struct err *err);
+/* Lists the samples that alignment_cuda_keep_count counted. */
 enum status alignment_cuda_keep_fill(const struct samples_cuda *samples, int particles, const float *weights,
                                      const struct top_sum *sums, const uint32_t *begin, const uint32_t *row_begin,
                                      struct row_cuda *ret_rows, uint32_t *ret_samples, void *stream, struct err *err);
@@ -182,12 +184,13 @@ enum status alignment_cuda_contributions_copy(const struct contribution_cuda *fr
                                               struct contribution_cuda *ret_contributions, void *stream,
                                               struct err *err);
 
-/* Computes the residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of Σ
- * w |c P − X|²/2 / Σ w; beyond, and for a particle without contributions, particles.power. ret_residuals[particles][2]:
- * |c P − X|² at the best pose up to known_shell[particle] and up to all shells; NULL: not wanted. */
+/* Returns the bytes of scratch of alignment_cuda_residuals. */
 static inline size_t alignment_cuda_residuals_scratch(const struct particles_cuda *particles) {
     return (size_t)particles->count * particles->stride * sizeof(float);
 }
+/* Computes the residuals of each particle. ret_power[particles][shells]: per shell up to the current size the mean of Σ
+ * w |c P − X|²/2 / Σ w; beyond, and for a particle without contributions, particles.power. ret_residuals[particles][2]:
+ * |c P − X|² at the best pose up to known_shell[particle] and up to all shells; NULL: not wanted. */
 enum status alignment_cuda_residuals(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                      const struct particles_cuda *particles,
                                      const struct contribution_cuda *contributions, const uint32_t *begin,
@@ -244,6 +247,10 @@ struct sums_cuda {
 void alignment_cuda_sums_scale(const float *sigma2, int optics, int shells, double particles, struct sums_cuda *sums);
 /* Returns the scratch that alignment_cuda_back_project needs for so many contributions. */
 enum status alignment_cuda_back_project_scratch(uint32_t contributions, size_t *ret_bytes, struct err *err);
+/* Returns whether each particle can be summed on its own: in 3D, if the fine shifts are not too many. */
+int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
+/* Returns whether the numbers of all slices fit into 32 bits. */
+int alignment_cuda_back_project_can_sort(const struct sampling_cuda *sampling);
 /* Back-projects contributions. factor[particles] multiplies what an image gives (reliability). begin[particles + 1];
  * count = begin[particles], known to the host.
  *
@@ -254,8 +261,6 @@ enum status alignment_cuda_back_project_scratch(uint32_t contributions, size_t *
  * near = 1 (local searches, if alignment_cuda_back_project_can_be_near): the slices of a particle lie close together,
  * and what each particle gives near a place of the grid is summed first. Sums are the same except for rounding, and
  * each particle's sum does not depend on the others. scratch is not used. */
-int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling, const struct sums_cuda *sums);
-int alignment_cuda_back_project_can_sort(const struct sampling_cuda *sampling);
 enum status alignment_cuda_back_project(const struct references_cuda *references, const struct sampling_cuda *sampling,
                                         const struct particles_cuda *particles, const float *factor,
                                         const struct contribution_cuda *contributions, const uint32_t *begin,
@@ -263,16 +268,18 @@ enum status alignment_cuda_back_project(const struct references_cuda *references
                                         void *stream, struct err *err);
 /* Converts fixed point to doubles in place. */
 enum status alignment_cuda_sums_to_double(const struct sums_cuda *sums, int reference, void *stream, struct err *err);
-/* Adds the sums of so many references to doubles of at least the same reach, each laid out as an accumulator. */
+/* Sums in double, each laid out as an accumulator. reach: at least that of the fixed-point sums. */
 struct sums_to_cuda {
     double *voxels[ALIGNMENT_REFERENCES_MOST];
     int reach;
 };
+/* Adds the fixed-point sums of the first `references` references to doubles. */
 enum status alignment_cuda_sums_add_to(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
                                        void *stream, struct err *err);
 
-/* Preparation of images (kernels/prepare) and CTFs. */
+/* Plans of the preparation of images (kernels/prepare) and CTFs. */
 struct prepare_cuda;
+/* Creates plans for boxes of `box` px and at most `most` images at a time. */
 enum status prepare_cuda_create(int box, int most, struct prepare_cuda **ret_prepare, struct err *err);
 void prepare_cuda_destroy(struct prepare_cuda **prepare);
 struct prepare_particle_cuda { /* in device memory */
@@ -284,10 +291,10 @@ struct prepare_particle_cuda { /* in device memory */
 /* Computes the transform of a mask that is even about its centre: [box][box] with the phase origin at the centre, norm
  * 1/box², real. Mask and result are in host memory. */
 enum status prepare_spread(int box, const float *mask, float *ret_spread, struct err *err);
-/* Return the bytes of scratch for a batch, and run it: fills masked, unmasked, ctf, weight, power, constant and
- * shift_log_prior of `particles` from images[count][box²]. shared_shell as in prepare_options. sigma2[optics][box/2 +
- * 1]; sigma_offset in px. */
+/* Returns the bytes of scratch for a batch of `count` images. */
 size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count, int shared_shell);
+/* Prepares a batch: fills masked, unmasked, ctf, weight, power, constant and shift_log_prior of `particles` from
+ * images[count][box²]. shared_shell as in prepare_options. sigma2[optics][box/2 + 1]; sigma_offset in px. */
 enum status prepare_cuda_run(struct prepare_cuda *prepare, const struct references_cuda *references,
                              const struct sampling_cuda *sampling, const float *images,
                              const struct prepare_particle_cuda *which, double pixel_size, double mask_radius,

@@ -16,20 +16,23 @@ static const enum coarse_precision ALIGNMENT_PRECISION = COARSE_TF32X3;
 struct alignment_cuda_slot {
     float *images;                       /* [particles][box²] */
     struct prepare_particle_cuda *which; /* [particles] */
-    int *own, *known_shell;              /* [particles][2], [particles] */
-    double *residual;                    /* [particles]: of the last iteration */
+    int *own;                            /* [particles][2] integer shifts, px */
+    int *known_shell;                    /* [particles] last shell that `residual` counts */
+    double *residual;                    /* [particles] residual in the last iteration */
     struct doubt *doubts;                /* [particles] */
 };
 
 /* Results of a batch on the host, page-locked. */
 struct alignment_cuda_found {
-    struct top_sum *coarse;           /* [particles] */
-    struct sample_counts *counts;     /* [particles] */
-    struct best_cuda *best;           /* [particles] */
-    float *power, *reference_weights; /* [particles][shells], [particles][references] */
-    float *factors;                   /* [particles]: reliability */
-    double *residuals, *constant;     /* [particles][2], [particles] */
-    uint32_t *contributions;          /* [particles + 1]: first contribution of each particle of a part */
+    struct top_sum *coarse;       /* [particles] */
+    struct sample_counts *counts; /* [particles] */
+    struct best_cuda *best;       /* [particles] */
+    float *power;                 /* [particles][shells] */
+    float *reference_weights;     /* [particles][references] */
+    float *factors;               /* [particles] reliability */
+    double *residuals;            /* [particles][2] */
+    double *constant;             /* [particles] */
+    uint32_t *contributions;      /* [particles + 1] first contribution of each particle of a part */
 };
 
 /* Images that stay on the device (images.c): number i + 1 has entry entries[i]; −1: not on the device. They lie from
@@ -45,12 +48,12 @@ struct alignment_cuda_images {
  * of particles depends on their order and their contributions, not on memory or batches; so do the last bits of the
  * sums. */
 struct alignment_cuda_group {
-    struct particles_cuda particles; /* their unmasked, ctf and weight */
-    float *factors;
+    struct particles_cuda particles; /* only unmasked, ctf and weight are filled */
+    float *factors;                  /* [most] reliability */
     struct contribution_cuda *contributions;
     void *scratch;
-    int most;
-    uint32_t count, contributions_most;
+    int most;                           /* most particles */
+    uint32_t count, contributions_most; /* contributions that wait; most contributions */
 };
 
 struct alignment_cuda {
@@ -59,7 +62,7 @@ struct alignment_cuda {
     double *shell_pixels; /* [shells]: pixels of the half plane */
     struct arena *arena;
     struct stream_cuda *stream;
-    struct workspace *workspace; /* of arena and stream */
+    struct workspace *workspace; /* uses this arena and this stream */
     struct coarse_cuda *coarse;
     struct prepare_cuda *prepare;
     struct alignment_cuda_images images;
@@ -75,22 +78,22 @@ struct alignment_cuda {
     double *device_shell_pixels; /* shell_pixels, if images are doubtful */
     float *matrices;             /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
-    uint32_t most; /* most samples of a particle that the fine pass takes */
-    size_t stride;
-    int particles;    /* on the device at a time */
-    int rows_at_once; /* slices that fit into memory; rows: all of them, made once */
+    uint32_t most;    /* most samples of a particle that the fine pass takes */
+    size_t stride;    /* as in struct particles_cuda */
+    int particles;    /* most particles on the device at a time */
+    int rows_at_once; /* number of slices that fit into memory; if equal to `rows`, all slices are made once */
     float *slices, *squares;
     bool slices_made;
     struct alignment_cuda_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
     int *staged[STREAM_SLOTS]; /* [particles]: place of the image within the slot; −1: it is on the device already */
-    struct alignment_cuda_found found_of[STREAM_SLOTS], *found; /* of the part that is being compared */
+    struct alignment_cuda_found found_of[STREAM_SLOTS], *found; /* found: results of the part that is being compared */
     void *host_block;
     size_t host_bytes;
     char *put_block; /* page-locked: data for planning an iteration, on their way to the device */
     size_t put_used;
     char *sums_block; /* page-locked: sums for host memory, on their way from the device */
     size_t sums_bytes;
-    /* [particles], in host memory; near: of the part that is being compared. */
+    /* [particles] poses near each particle, in host memory. near: those of the part that is being compared. */
     struct sampling_subset *near_of[STREAM_SLOTS], *near;
     void *near_block; /* page-locked: lists of the near poses */
     size_t near_bytes;
@@ -106,7 +109,7 @@ struct alignment_cuda {
 enum { ALIGNMENT_PUT_BYTES = 16 << 20, ALIGNMENT_SUMS_BYTES = 64 << 20 };
 enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
 
-/* batch.c and images.c: as in struct alignment_work. */
+/* batch.c and images.c: do what the members of struct alignment_work of these names do. */
 enum status alignment_cuda_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
 enum status alignment_cuda_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                  double *ret_mean, double *dots, double *norms, struct err *err);
@@ -121,34 +124,39 @@ enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *er
  * where image i will be. */
 enum status alignment_cuda_images_bring(struct alignment_cuda *alignment, const struct alignment_particle *particles,
                                         int count, int slot, int threads, struct err *err);
+/* Frees the list of images on the device. */
 void alignment_cuda_images_destroy(struct alignment_cuda *alignment);
 
-/* near.c: local searches. near_plan takes room for the lists of a batch, estimated with as many poses near each
- * particle as near one. find_near lists the orientations near each particle, on the host. near lists the coarse samples
- * that matter of particles first .. first + p->count - 1 of the batch; their counts and sums are copied to the host. */
+/* near.c: local searches. Takes room for the lists of a batch, estimated with as many poses near each particle as near
+ * one. */
 enum status alignment_cuda_near_plan(struct alignment_cuda *alignment, struct err *err);
+/* Lists the orientations near each particle, on the host: ret_near[count]. */
 enum status alignment_cuda_find_near(const struct alignment_cuda *alignment, const struct alignment_particle *particles,
                                      int count, int threads, struct sampling_subset *ret_near, struct err *err);
+/* Lists the coarse samples that matter for particles first .. first + p->count - 1 of the batch. Copies their counts
+ * and sums to the host. */
 enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct particles_cuda *particles, int first,
                                 struct samples_cuda *ret_kept, struct err *err);
 
-/* fine.c: from coarse samples to sums and results. STATUS_NO_MEMORY: nothing was added; these particles are too many at
- * a time. */
-struct alignment_cuda_jobs { /* in device memory, [particles] */
+/* Input of the fine pass, in device memory; arrays as in struct alignment_cuda_slot. */
+struct alignment_cuda_jobs {
     const int *own, *known_shell;
     const double *residual;
     const struct doubt *doubts;
 };
+/* fine.c: goes from coarse samples to sums and results. first: as in alignment_cuda_near. STATUS_NO_MEMORY: nothing was
+ * added; these particles are too many at a time. */
 enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                 const struct samples_cuda *samples, const struct alignment_cuda_jobs *jobs, int first,
                                 struct err *err);
-/* sums.c: sums_plan takes the memory of the group for the iteration. sums_add adds p->count particles, whose
- * contributions begin at begin[] (device memory; found.contributions is its copy). sums_flush adds those that still
- * wait. STATUS_NO_MEMORY: as above. */
+/* sums.c: takes the memory of the group for the iteration. */
 enum status alignment_cuda_sums_plan(struct alignment_cuda *alignment, struct err *err);
+/* Adds particles->count particles, or lets them wait in the group. Their contributions begin at begin[particles + 1]
+ * (device memory; found.contributions is its copy). STATUS_NO_MEMORY as alignment_cuda_fine. */
 enum status alignment_cuda_sums_add(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                     const float *factors, struct contribution_cuda *contributions,
                                     const uint32_t *begin, struct err *err);
+/* Adds the particles that still wait in the group. STATUS_NO_MEMORY as alignment_cuda_fine. */
 enum status alignment_cuda_sums_flush(struct alignment_cuda *alignment, struct err *err);
 /* Fills the result of particle i of a part from what the host got. */
 void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_cuda_found *found,

@@ -254,11 +254,6 @@ template <bool IS_3D> enum status launch(const sums_cuda *sums, const job &job, 
 
 } // namespace
 
-extern "C" int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling,
-                                                       const struct sums_cuda *sums) {
-    return back_project::can_be_near(sums, sampling->shift_count * sampling->shift_children);
-}
-
 extern "C" enum status alignment_cuda_back_project(const struct references_cuda *references,
                                                    const struct sampling_cuda *sampling,
                                                    const struct particles_cuda *particles, const float *factor,
@@ -270,8 +265,10 @@ extern "C" enum status alignment_cuda_back_project(const struct references_cuda 
     fill<<<particles->count, FILL_THREADS, 0, (cudaStream_t)stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "measuring images");
     if (near && alignment_cuda_back_project_can_be_near(sampling, sums))
-        return back_project::near(references, sampling, particles, factor, contributions, begin, sums, stream, err);
-    TRY(back_project::make_list(sampling, references->pixels.box, contributions, count, scratch, &job.of, stream, err));
+        return alignment_cuda_back_project_near(references, sampling, particles, factor, contributions, begin, sums,
+                                                stream, err);
+    TRY(alignment_cuda_back_project_list(sampling, references->pixels.box, contributions, count, scratch, &job.of,
+                                         stream, err));
     if (sums->dimensions == 3) return launch<true>(sums, job, (cudaStream_t)stream, err);
     return launch<false>(sums, job, (cudaStream_t)stream, err);
 }

@@ -31,18 +31,20 @@ struct list {
     uint32_t *piece_count;
 };
 
-/* Queues the listing of `count` contributions (at least one) in `scratch`. */
-enum status make_list(const struct sampling_cuda *sampling, int box, const struct contribution_cuda *contributions,
-                      uint32_t count, void *scratch, struct list *ret_list, void *stream, struct err *err);
-
-/* For slices of a particle that lie close together: returns whether each particle can be summed separately, which
- * limits the number of shifts; and does it. */
-bool can_be_near(const struct sums_cuda *sums, int shifts);
-enum status near(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                 const struct particles_cuda *particles, const float *factor,
-                 const struct contribution_cuda *contributions, const uint32_t *begin, const struct sums_cuda *sums,
-                 void *stream, struct err *err);
-
 } // namespace back_project
+
+/* Queues the listing of `count` contributions (at least one) in `scratch`. */
+enum status alignment_cuda_back_project_list(const struct sampling_cuda *sampling, int box,
+                                             const struct contribution_cuda *contributions, uint32_t count,
+                                             void *scratch, struct back_project::list *ret_list, void *stream,
+                                             struct err *err);
+
+/* Sums each particle on its own, for slices of a particle that lie close together. Call this only if
+ * alignment_cuda_back_project_can_be_near. */
+enum status alignment_cuda_back_project_near(const struct references_cuda *references,
+                                             const struct sampling_cuda *sampling,
+                                             const struct particles_cuda *particles, const float *factor,
+                                             const struct contribution_cuda *contributions, const uint32_t *begin,
+                                             const struct sums_cuda *sums, void *stream, struct err *err);
 
 #endif

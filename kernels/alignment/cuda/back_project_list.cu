@@ -116,9 +116,9 @@ extern "C" int alignment_cuda_back_project_can_sort(const struct sampling_cuda *
     return slice_count(*sampling) <= UINT32_MAX;
 }
 
-enum status back_project::make_list(const struct sampling_cuda *sampling, int box,
-                                    const struct contribution_cuda *contributions, uint32_t count, void *scratch,
-                                    struct list *ret_list, void *stream, struct err *err) {
+enum status alignment_cuda_back_project_list(const struct sampling_cuda *sampling, int box,
+                                             const struct contribution_cuda *contributions, uint32_t count,
+                                             void *scratch, struct list *ret_list, void *stream, struct err *err) {
     cudaStream_t queue = (cudaStream_t)stream;
     unsigned blocks = (count - 1) / THREADS + 1;
     layout l;

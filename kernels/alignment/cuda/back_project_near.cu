@@ -315,14 +315,17 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 } // namespace
 
-bool back_project::can_be_near(const struct sums_cuda *sums, int shifts) {
-    return sums->dimensions == 3 && shifts <= SHIFTS_MOST;
+/* The table of turns in shared memory limits the number of shifts. */
+extern "C" int alignment_cuda_back_project_can_be_near(const struct sampling_cuda *sampling,
+                                                       const struct sums_cuda *sums) {
+    return sums->dimensions == 3 && sampling->shift_count * sampling->shift_children <= SHIFTS_MOST;
 }
 
-enum status back_project::near(const struct references_cuda *references, const struct sampling_cuda *sampling,
-                               const struct particles_cuda *particles, const float *factor,
-                               const struct contribution_cuda *contributions, const uint32_t *begin,
-                               const struct sums_cuda *sums, void *stream, struct err *err) {
+enum status alignment_cuda_back_project_near(const struct references_cuda *references,
+                                             const struct sampling_cuda *sampling,
+                                             const struct particles_cuda *particles, const float *factor,
+                                             const struct contribution_cuda *contributions, const uint32_t *begin,
+                                             const struct sums_cuda *sums, void *stream, struct err *err) {
     int shifts = sampling->shift_count * sampling->shift_children, n = references->pixels.count;
     job job = {references->pixels, *sampling, *particles, factor, contributions, begin, shifts};
     size_t bytes = WARPS * (sizeof(window) + table_bytes(shifts)) + sizeof(stage);

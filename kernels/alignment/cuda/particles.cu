@@ -2,14 +2,11 @@
 #include "common/device_cuda.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/cuda/alignment.h"
+#include "kernels/fourier/launch.cuh"
 
 namespace {
 
 enum { THREADS = 128 };
-
-unsigned blocks_for(int n) {
-    return (unsigned)((n + THREADS - 1) / THREADS);
-}
 
 __global__ void spread(const uint32_t *begin, int n, size_t each, size_t *ret_begin) {
     int i = (int)(blockIdx.x * THREADS + threadIdx.x);
@@ -52,8 +49,8 @@ extern "C" enum status alignment_cuda_contributions_copy(const struct contributi
 
 extern "C" enum status alignment_cuda_values_begin(const uint32_t *begin, int particles, int each, size_t *ret_begin,
                                                    void *stream, struct err *err) {
-    spread<<<blocks_for(particles + 1), THREADS, 0, (cudaStream_t)stream>>>(begin, particles + 1, (size_t)each,
-                                                                            ret_begin);
+    spread<<<blocks_for((size_t)particles + 1, THREADS), THREADS, 0, (cudaStream_t)stream>>>(begin, particles + 1,
+                                                                                             (size_t)each, ret_begin);
     CUDA_TRY(cudaGetLastError(), err, "listing particles");
     return STATUS_OK;
 }
@@ -61,7 +58,8 @@ extern "C" enum status alignment_cuda_values_begin(const uint32_t *begin, int pa
 extern "C" enum status alignment_cuda_reliability(enum alignment_norm norm, const double *before,
                                                   const double *residuals, int particles, float *ret_factors,
                                                   void *stream, struct err *err) {
-    rely<<<blocks_for(particles), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals, particles, ret_factors);
+    rely<<<blocks_for((size_t)particles, THREADS), THREADS, 0, (cudaStream_t)stream>>>(norm, before, residuals,
+                                                                                       particles, ret_factors);
     CUDA_TRY(cudaGetLastError(), err, "weighing particles");
     return STATUS_OK;
 }

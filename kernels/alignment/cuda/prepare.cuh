@@ -55,7 +55,9 @@ struct spectra {
 
 /* Checks whether one block can transform an image: sets p->fft (the caller makes its tables) and p->fused. */
 enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err);
+/* Fills the tables of a fused transform, in host memory. */
 void prepare_fused_tables(const struct fused_fft *fft, float2 *ret_roots, short *ret_places);
+/* Queues the masking and the transform of `count` images, one block each. */
 enum status prepare_fused_run(const struct prepare_cuda *p, const spectra *s, int count, cudaStream_t stream,
                               struct err *err);
 

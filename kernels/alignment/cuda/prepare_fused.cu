@@ -5,7 +5,7 @@
  * R1 R2 k3 .. is at k1 n/R1 + k2 n/(R1 R2) + ... Two lines are processed side by side. The sign is that of the inverse
  * transform: the forward transform's value at k is at −k. */
 #include "kernels/alignment/cuda/prepare.cuh"
-#include "kernels/fourier/block_fft_device.cuh"
+#include "kernels/fourier/block_fft.cuh"
 
 namespace {
 

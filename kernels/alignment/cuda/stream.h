@@ -14,12 +14,13 @@ extern "C" {
 enum { STREAM_SLOTS = 2 };
 
 struct stream_cuda;
+/* Creates the queues of CUDA device number `device`, and makes it current in this thread. */
 enum status stream_cuda_create(int device, struct stream_cuda **ret_stream, struct err *err);
 void stream_cuda_destroy(struct stream_cuda **stream);
 /* Returns the cudaStream_t of kernels. */
 void *stream_cuda_kernels(const struct stream_cuda *stream);
 
-/* Returns the timer of its work. */
+/* Returns the timer of the work on the queue of kernels. */
 struct device_busy *stream_cuda_busy(const struct stream_cuda *stream);
 
 /* Queue work on the queue of kernels. */

@@ -8,10 +8,12 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/optics.h"
+#include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
 
-enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000, BOX_MIN = 16, BOX_MAX = 2048 };
+enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000 };
 
 int kept_state_last(const char *folder, int before) {
     return file_last_number(folder, "run_it", "_optimiser.star", before < ITERATIONS_MAX ? before : ITERATIONS_MAX);
@@ -99,7 +101,7 @@ static enum status read_model(struct kept_state *r, struct kept_side *side, stru
     int box, groups = count_groups(file);
     double pixel_size;
     TRY(need_table(file, path, "model_general", &t, err));
-    TRY(whole(t, "rlnOriginalImageSize", BOX_MIN, BOX_MAX, &box, err));
+    TRY(whole(t, "rlnOriginalImageSize", PARTICLE_BOX_LEAST, PARTICLE_BOX_MOST, &box, err));
     TRY(value(t, "rlnPixelSize", 1e-3, 1e4, &pixel_size, err));
     TRY(value(t, "rlnNormCorrectionAverage", 1e-6, 1e6, &side->average_norm, err));
     TRY(value(t, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &side->sigma_offset, err));
@@ -107,8 +109,8 @@ static enum status read_model(struct kept_state *r, struct kept_side *side, stru
     TRY(read_classes(r, side, file, path, t, err));
     FAIL_IF(groups == 0, err, STATUS_BAD_FORMAT, "%s lacks the table data_model_optics_group_1", path);
     FAIL_IF(box % 2 != 0, err, STATUS_BAD_FORMAT, "%s: rlnOriginalImageSize is %d; it must be even", path, box);
-    FAIL_IF(r->box != 0 && (box != r->box || groups != r->groups || fabs(pixel_size / r->pixel_size - 1) > 1e-3), err,
-            STATUS_BAD_FORMAT,
+    FAIL_IF(r->box != 0 && (box != r->box || groups != r->groups || !optics_same_pixel_size(pixel_size, r->pixel_size)),
+            err, STATUS_BAD_FORMAT,
             "%s: %d px of %g Å and %d optics groups, those of the other half are %d px of %g Å and %d", path, box,
             pixel_size, groups, r->box, r->pixel_size, r->groups);
     r->box = box;
@@ -121,11 +123,11 @@ static enum status read_model(struct kept_state *r, struct kept_side *side, stru
 static enum status read_map(const struct kept_state *r, struct image *map, const char *path, struct err *err) {
     TRY(mrc_read(path, map, err));
     FAIL_IF(map->nx != r->box || map->ny != r->box || map->nz != r->box ||
-                !(fabs(map->pixel_size / r->pixel_size - 1) < 1e-3),
+                !optics_same_pixel_size((double)map->pixel_size, r->pixel_size),
             err, STATUS_BAD_FORMAT, "%s: %d × %d × %d px of %g Å, a cube of %d px of %g Å was expected", path, map->nx,
             map->ny, map->nz, (double)map->pixel_size, r->box, r->pixel_size);
     FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
-            "%s: holds values that are no densities", path);
+            "%s: has voxels that are NaN, infinite or far too large", path);
     return STATUS_OK;
 }
 

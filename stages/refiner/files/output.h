@@ -4,6 +4,7 @@
 
 #include "stages/refiner/refiner_private.h"
 
+/* Writes a map of the refiner's box as folder/name. */
 enum status output_map(const struct refiner *refiner, const char *folder, const char *name, float *map,
                        struct err *err);
 /* Writes a picture: three central sections side by side, and below them a curve of [shells], from 1 (top) to 0. */
@@ -25,6 +26,7 @@ struct output_file {
 /* Writes several files at a time. If several fail, the error is that of the first in the list. */
 enum status output_files(const struct refiner *refiner, const struct output_place *place,
                          const struct output_file *files, int count, struct err *err);
+/* Write the STAR files of particles, of a half (or the only side), and of the grid. */
 enum status output_data(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
 enum status output_model(const struct refiner *refiner, const struct output_place *place, int index, struct err *err);
 enum status output_sampling(const struct refiner *refiner, const struct output_place *place, int index,

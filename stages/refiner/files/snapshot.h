@@ -6,6 +6,7 @@
 
 struct snapshot; /* memory for the maps that are written, and for what is known of the particles */
 
+/* Creates memory for a copy; it grows with the first copy. */
 enum status snapshot_create(struct snapshot **ret_snapshot, struct err *err);
 /* Call it before the refinement is destroyed, or after snapshot_return. Accepts NULL. */
 void snapshot_destroy(struct snapshot **snapshot);

@@ -1,7 +1,7 @@
 /* Values of a prepared reference between its grid points, for .cu files: interpolation as in kernels/projector, by the
  * same rules, in full precision. */
-#ifndef ICESTREAM_KERNELS_EXPECTATION_GRID_DEVICE_CUH
-#define ICESTREAM_KERNELS_EXPECTATION_GRID_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_EXPECTATION_GRID_CUH
+#define ICESTREAM_KERNELS_EXPECTATION_GRID_CUH
 
 #include "kernels/expectation/expectation_cuda.h"
 

@@ -1,8 +1,8 @@
 /* Applies the Wiener filter to sums on a CUDA device, for code that fills transforms with the filtered values. */
-#ifndef ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
-#define ICESTREAM_KERNELS_RECONSTRUCT_WIENER_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_WIENER_CUH
+#define ICESTREAM_KERNELS_RECONSTRUCT_WIENER_CUH
 
-#include "kernels/reconstruct/accumulator_device.cuh"
+#include "kernels/reconstruct/accumulator.cuh"
 #include "kernels/reconstruct/accumulator_private.h"
 
 /* Totals over a shell floor(r) of the padded grid. Totals over the shells ROUND(r / PAD) and FLOOR(r / PAD) follow from

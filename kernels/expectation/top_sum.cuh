@@ -7,8 +7,8 @@
  * result in any order of threads. Weights come from a source with each(part, visit), which calls visit(weight) for all
  * weights of the part, and with zeros, all threads of a warp together. One block works on a part, or several that meet
  * after each step; all blocks of a launch are on the device at once. */
-#ifndef ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_DEVICE_CUH
-#define ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_CUH
+#define ICESTREAM_KERNELS_EXPECTATION_TOP_SUM_CUH
 
 #include "common/device_cuda.h"
 #include "kernels/expectation/expectation_cuda.h"

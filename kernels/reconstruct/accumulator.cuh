@@ -1,6 +1,6 @@
 /* Finds voxels of the sums in device memory, for the files of this folder. */
-#ifndef ICESTREAM_KERNELS_RECONSTRUCT_ACCUMULATOR_DEVICE_CUH
-#define ICESTREAM_KERNELS_RECONSTRUCT_ACCUMULATOR_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_RECONSTRUCT_ACCUMULATOR_CUH
+#define ICESTREAM_KERNELS_RECONSTRUCT_ACCUMULATOR_CUH
 
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/reconstruct/reconstruct_cuda.h"

@@ -4,8 +4,8 @@
  * A pass of radix R, where s is the product of the earlier radices: thread j < n/R takes the elements j + r n/R, turns
  * them by exp(2πi (j mod s) r / (s R)), transforms these R elements and stores them at (j div s) s R + (j mod s) +
  * r s. */
-#ifndef ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_DEVICE_CUH
-#define ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_CUH
+#define ICESTREAM_KERNELS_FOURIER_BLOCK_FFT_CUH
 
 #include <cuda_runtime.h>
 

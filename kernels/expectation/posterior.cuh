@@ -1,12 +1,12 @@
 /* Tools for the selection of samples (posterior_cuda.cu): stored differences, cells of their logarithms, brackets of
  * cells, and memory in which several blocks of a particle meet. */
-#ifndef ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_DEVICE_CUH
-#define ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_DEVICE_CUH
+#ifndef ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_CUH
+#define ICESTREAM_KERNELS_EXPECTATION_POSTERIOR_CUH
 
 #include <math_constants.h>
 #include <stddef.h>
 
-#include "kernels/expectation/top_sum_device.cuh"
+#include "kernels/expectation/top_sum.cuh"
 
 namespace {
 
