@@ -28,6 +28,7 @@ struct arena;
 
 /* Makes an arena of `bytes`; the run's scope is open. */
 enum status arena_create(const struct device *device, size_t bytes, struct arena **ret_arena, struct err *err);
+/* Frees the arena and its piece of memory; accepts NULL. */
 void arena_destroy(struct arena **arena);
 
 /* Opens a scope. STATUS_BAD_STATE when the scope does not lie inside the innermost open scope. */
@@ -50,7 +51,9 @@ enum status arena_keep(struct arena *arena, size_t bytes, const char *what, void
 
 /* Returns the capacity, without the bytes that are kept. */
 size_t arena_capacity(const struct arena *arena);
+/* Returns how many bytes are taken from the beginning of the piece. */
 size_t arena_top(const struct arena *arena);
+/* Returns how many bytes arena_take could still hand out. */
 static inline size_t arena_left(const struct arena *arena) {
     return arena_capacity(arena) - arena_top(arena);
 }

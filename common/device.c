@@ -1,5 +1,6 @@
 #include "common/device.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,13 @@
 #include "common/device_private.h"
 #include "common/memory.h"
 
-#ifndef ICESTREAM_HAVE_CUDA
+/* The functions of device_cuda.cu in a build without CUDA. They are stubs instead of a table of functions as the kernels
+ * have, because nothing stands against them on the CPU: there memory is plain, and a copy is memcpy. */
+#ifdef ICESTREAM_HAVE_CUDA
+static const bool built_with_cuda = true;
+#else
+static const bool built_with_cuda = false;
+
 static enum status no_cuda(struct err *err) {
     FAIL(err, STATUS_UNSUPPORTED, "this program was built without CUDA");
 }
@@ -84,13 +91,10 @@ enum status device_parse(const char *text, struct device *ret_device, struct err
     FAIL_IF(end == NULL || end == text + 5 || *end != '\0' || index < 0 || index > 1023, err, STATUS_BAD_ARGUMENT,
             "the device is '%s'; it must be auto, cpu or cuda:N (cuda:0 is the first)", text);
     TRY(device_count(&count, err));
-#ifdef ICESTREAM_HAVE_CUDA
+    FAIL_IF(!built_with_cuda, err, STATUS_UNSUPPORTED,
+            "the device is '%s', but this program was built without CUDA: use cpu or auto", text);
     FAIL_IF(index >= count, err, STATUS_UNSUPPORTED, "the device is '%s', but %d CUDA device%s visible here", text,
             count, count == 1 ? " is" : "s are");
-#else
-    FAIL_IF(index >= count, err, STATUS_UNSUPPORTED,
-            "the device is '%s', but this program was built without CUDA: use cpu or auto", text);
-#endif
     device.kind = DEVICE_CUDA;
     device.index = (int)index;
     *ret_device = device;

@@ -28,6 +28,7 @@ enum status device_count(int *ret_count, struct err *err);
  * the pointer and nulls the pointer. what names the memory for the message ("picking maps"). */
 enum status device_host_new(const struct device *device, size_t count, size_t size, const char *what, void *ret_pointer,
                             struct err *err);
+/* Frees memory of device_host_new. */
 void device_host_free(const struct device *device, void *address_of_pointer);
 
 /* A copy, in the device's memory, of an array on the host. The first upload makes it, into a pointer that starts as
@@ -40,9 +41,11 @@ struct device_copy;
  * upload from another address or call device_copy_forget. */
 enum status device_upload(const struct device *device, const float *host, size_t count, struct device_copy **copy,
                           struct err *err);
+/* Ends the page-locking of the host memory that the copy remembers. */
 void device_copy_forget(struct device_copy *copy);
 /* Returns an address on the device, or NULL. */
 const void *device_copy_data(const struct device_copy *copy);
+/* Frees the copy; accepts NULL. */
 void device_copy_destroy(struct device_copy **copy);
 
 /* Copy bytes to and from memory of the device (common/arena.h). The copy begins after everything that was queued on the

@@ -29,7 +29,9 @@ struct fft_options {
 
 struct fft_plan;
 
+/* Makes a plan. */
 enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err);
+/* Frees a plan. */
 void fft_destroy(struct fft_plan **plan);
 /* Runs a plan. forward: in = reals, out = complex; inverse: the other way; neither works in place. complex: in =
  * out. */

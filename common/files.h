@@ -55,6 +55,7 @@ void file_close(int *descriptor);
 enum status file_read_at(int descriptor, const char *path, int64_t offset, void *bytes, size_t length, struct err *err);
 
 bool file_exists(const char *path); /* true for any kind of file; false for a dangling symbolic link */
+/* Returns whether the path is a folder, also through a symbolic link. */
 bool file_is_folder(const char *path);
 /* Makes a folder and those above it, as mkdir -p does: new folders get `mode` (less the umask) and survive a power cut;
  * existing folders stay as they are. */

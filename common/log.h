@@ -16,23 +16,25 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 enum {
-    LOG_SIZE = 16 << 20,
-    LOG_KEPT = 4
-}; /* no lines do). When standard output or error is the same file as the log,
-                                               it moves to the new file whenever the log begins one. */
+    LOG_SIZE = 16 << 20, /* bytes */
+    LOG_KEPT = 4,
+};
 
 struct log;
 
 /* Opens a log. path: lines are appended to it; or NULL. Lines of stderr_level and above also go to standard error
- * (LOG_ERROR + */
+ * (LOG_ERROR + 1: no lines do). When standard output or error is the same file as the log, it moves to the new file
+ * whenever the log begins one. */
 enum status log_open(const char *path, const char *who, enum log_level stderr_level, struct log **ret_log,
                      struct err *err);
+/* Closes the log and frees it; accepts NULL. */
 void log_close(struct log **log);
 /* Sets the bytes after which a new file begins, instead of LOG_SIZE. */
 void log_set_size(struct log *log, int64_t bytes);
 /* Writes one line; log may be NULL: nothing is written. */
 void log_write(struct log *log, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Writes one line as log_write does, with the arguments as a list. */
 void log_write_list(struct log *log, enum log_level level, const char *id, const char *format, va_list args)
     __attribute__((format(printf, 4, 0)));
 /* Begins a new file when the log is full, and follows when another process has begun one. Call it now and then, because

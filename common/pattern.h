@@ -10,7 +10,9 @@ struct pattern {
     char *text; /* the globs, each with a terminating 0 */
     int count;
 };
+/* Splits a list of globs with commas between them. */
 enum status pattern_create(const char *globs, struct pattern *ret_pattern, struct err *err);
+/* Frees the text of the globs. */
 void pattern_destroy(struct pattern *pattern);
 /* Returns whether one of the globs matches the name or, if the glob has a slash, the relative path. Ignores case.
  * Hidden files match no glob. */

@@ -1,7 +1,7 @@
 #include "common/text.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 
 size_t text_fit(const char *text, size_t most) {
@@ -24,11 +24,33 @@ void text_trim(char *text) {
     if (length - begin + 1 < character_bytes((unsigned char)text[begin - 1])) text[begin - 1] = '\0';
 }
 
-size_t text_width(const char *text) {
+/* Returns the columns of the first bytes of a text. */
+static size_t width_of(const char *text, size_t bytes) {
     size_t width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xc0) != 0x80;
+    for (size_t i = 0; i < bytes; i++)
+        width += ((unsigned char)text[i] & 0xc0) != 0x80;
     return width;
+}
+
+size_t text_width(const char *text) {
+    return width_of(text, strlen(text));
+}
+
+void text_wrap(const char *text, size_t column, size_t indent, FILE *out) {
+    bool begun = false; /* the line holds a word of the text */
+    for (text += strspn(text, " \n"); *text != '\0'; text += strspn(text, " \n")) {
+        size_t bytes = strcspn(text, " \n"), width = width_of(text, bytes);
+        if (begun && column + 1 + width > TEXT_COLUMNS) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
+            begun = false;
+        }
+        fprintf(out, "%s%.*s", begun ? " " : "", (int)bytes, text);
+        column += width + begun;
+        begun = true;
+        text += bytes;
+    }
+    fputc('\n', out);
 }
 
 uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length) {

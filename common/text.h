@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Removes an incomplete character from the end, as a buffer that was too short leaves it. JSON cannot hold a text with
  * half a character at its end. */
@@ -12,6 +13,11 @@ void text_trim(char *text);
 size_t text_fit(const char *text, size_t most);
 /* Returns the columns that a text takes on a terminal: continuation bytes of UTF-8 (as in Å) take none. */
 size_t text_width(const char *text);
+/* Prints a text and a newline. Breaks the text at blanks, so that no line is wider than TEXT_COLUMNS unless one word is.
+ * A newline in the text counts as a blank. column: width of what the first line already holds; indent: number of
+ * blanks before each further line. */
+enum { TEXT_COLUMNS = 100 };
+void text_wrap(const char *text, size_t column, size_t indent, FILE *out);
 /* Returns the FNV-1a hash of a text, mixed. It is the same on every machine and in every version, because names of
  * files depend on it. */
 uint64_t text_hash(const char *text);

@@ -9,6 +9,7 @@
 struct worker;
 typedef enum status worker_run(void *context, struct err *err);
 
+/* Starts the thread, which waits for a job. */
 enum status worker_create(struct worker **ret_worker, struct err *err);
 /* Waits for the present job; accepts NULL. */
 void worker_destroy(struct worker **worker);

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 
 enum { PATH_PART_MAX = 128, KIND_MAX = 64, COLUMN_NAME_MAX = 100, COLUMNS_MAX = 500 };
@@ -13,11 +13,9 @@ struct item {
     json_t *root;
 };
 
+/* Returns the present time in whole milliseconds, which people can read and which printing preserves. */
 static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_REALTIME, &time);
-    /* in milliseconds, which people can read and which printing preserves */
-    return (double)time.tv_sec + (double)(time.tv_nsec / 1000000) / 1000;
+    return floor(1000 * clock_realtime()) / 1000;
 }
 
 /* Products are named after the id, so the id must not lead out of the stage's folder. */
@@ -165,7 +163,7 @@ double item_number(const struct item *item, const char *path, double fallback) {
 enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err) {
     const char *value = item_string(item, path);
     FAIL_IF(value == NULL, err, STATUS_NOT_FOUND,
-            "the item %.200s has no text '%s'; the stage before should have put it there", item_id(item), path);
+            "the item %.200s has no text '%s'; an earlier stage should have added it", item_id(item), path);
     *ret_value = value;
     return STATUS_OK;
 }
@@ -173,7 +171,7 @@ enum status item_need_string(const struct item *item, const char *path, const ch
 enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err) {
     const json_t *node = find(item, path);
     FAIL_IF(!json_is_number(node), err, STATUS_NOT_FOUND,
-            "the item %.200s has no number '%s'; the stage before should have put it there", item_id(item), path);
+            "the item %.200s has no number '%s'; an earlier stage should have added it", item_id(item), path);
     *ret_value = json_number_value(node);
     return STATUS_OK;
 }

@@ -33,34 +33,49 @@ struct item;
 
 enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20, ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
 
+/* Makes an item with an id, a kind and the present time. */
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
+/* Parses and checks an item; any bytes are safe. */
 enum status item_parse(const char *text, size_t length, struct item **ret_item, struct err *err);
-enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err); /* copies the object */
-enum status item_adopt(json_t *object, struct item **ret_item, struct err *err); /* adds a reference to the object */
+/* Makes an item from a JSON object, which is copied. */
+enum status item_from_json(const json_t *object, struct item **ret_item, struct err *err);
+/* Makes an item that shares a JSON object, and adds a reference to the object. */
+enum status item_adopt(json_t *object, struct item **ret_item, struct err *err);
+/* Copies an item. */
 enum status item_clone(const struct item *item, struct item **ret_item, struct err *err);
+/* Frees an item and sets the pointer to NULL; accepts NULL. */
 void item_destroy(struct item **item);
 
+/* Returns the item's JSON object, which the item owns. */
 const json_t *item_json(const struct item *item);
 /* Returns the number of bytes of the item's text. An item longer than ITEM_SEND_MAX does not fit into a message. */
 size_t item_size(const struct item *item);
-char *item_print(const struct item *item); /* compact JSON; the caller frees it; NULL: no memory */
+/* Returns the item as compact JSON; the caller frees the text. NULL: no memory. */
+char *item_print(const struct item *item);
 
 /* Returns whether an item can hold the text: whether it is valid UTF-8. */
 bool item_text_fits(const char *text);
 
+/* Returns the id, which is valid as long as the item. */
 const char *item_id(const struct item *item);
+/* Returns the kind, such as "micrograph", which is valid as long as the item. */
 const char *item_kind(const struct item *item);
+/* Returns whether the item has the member. */
 bool item_has(const struct item *item, const char *path);
-/* Returns NULL when the member is absent or no string; the text is valid until the item changes. */
+/* Returns the text of a member, which is valid until the item changes. NULL: the member is absent or not a text. */
 const char *item_string(const struct item *item, const char *path);
-/* Returns `fallback` when the member is absent or not a number. */
+/* Returns the number of a member, or `fallback` when the member is absent or not a number. */
 double item_number(const struct item *item, const char *path, double fallback);
+/* Gets the text of a member; STATUS_NOT_FOUND, with the item's id, when there is none. */
 enum status item_need_string(const struct item *item, const char *path, const char **ret_value, struct err *err);
+/* Gets the number of a member; STATUS_NOT_FOUND, with the item's id, when there is none. */
 enum status item_need_number(const struct item *item, const char *path, double *ret_value, struct err *err);
+/* Sets a member to a text in UTF-8, and makes the objects on its path. */
 enum status item_set_string(struct item *item, const char *path, const char *value, struct err *err);
 /* Sets columns.NAME to a table's number. Leaves out names that cannot stand in an item (not UTF-8, with a dot, longer
  * than 100 bytes) and columns beyond the 500th: no stage looks for them. */
 enum status item_set_column(struct item *item, const char *name, double value, struct err *err);
+/* Sets a member to a finite number, and makes the objects on its path. */
 enum status item_set_number(struct item *item, const char *path, double value, struct err *err);
 
 #endif

@@ -75,7 +75,7 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
     [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                       " time_changed = ?2 WHERE id = ?1 AND state = 1 AND instance <> -2",
-    [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE id = ?1 AND ?2 > 0",
+    [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE id = ?1",
     [SQL_FAIL_DONE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?2"
                       " WHERE id = ?1 AND state = 1 AND instance <> -2",
     [SQL_FAIL_TOGETHER] = "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"

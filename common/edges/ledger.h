@@ -21,7 +21,8 @@
 #include "common/status.h"
 
 enum ledger_state { LEDGER_IN_FLIGHT = 0, LEDGER_DONE = 1, LEDGER_REJECTED = 2, LEDGER_FAILED = 3 };
-const char *ledger_state_name(enum ledger_state state); /* "in_flight", "done", "rejected", "failed" */
+/* Returns "in_flight", "done", "rejected" or "failed". */
+const char *ledger_state_name(enum ledger_state state);
 
 struct ledger;
 
@@ -33,12 +34,14 @@ enum status ledger_open(const char *path, bool read_only, struct ledger **ret_le
 enum { LEDGER_PATIENCE = 20 };
 enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
                                 struct err *err);
+/* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
 struct ledger_counts {
     int64_t seen, done, rejected, failed, in_flight;
     int64_t outbox, outbox_unacknowledged;
 };
+/* Counts the items in each state, and the parcels of the outbox. */
 enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err);
 
 /* The ledger's answer to an item that has arrived: process it (NEW, AGAIN); acknowledge and forget it (FINISHED); this
@@ -60,6 +63,7 @@ enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arr
 /* Keeps the other threads of this process from the ledger between the two calls. Several items are then claimed before
  * the next commit waits for the disk, and share the commit that finishes them. */
 void ledger_hold(struct ledger *ledger);
+/* Ends what ledger_hold began. */
 void ledger_let_go(struct ledger *ledger);
 /* Returns the process that is writing to the ledger `path` right now, for which others wait; 0: none is visible. Call
  * it only while this process has no ledger open: a process loses its POSIX locks on a file when it closes that file. */
@@ -117,6 +121,7 @@ struct ledger_parcel {
     char *id;
     char *item_text; /* JSON */
 };
+/* Frees the texts of a parcel. */
 void ledger_parcel_clear(struct ledger_parcel *parcel);
 /* Returns the first unacknowledged parcel of the edge with seq > after; ret_found is false when there is none. */
 enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *ret_parcel,
@@ -140,6 +145,7 @@ enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, cons
                                    size_t count, int64_t *ret_first, struct err *err);
 /* Returns whether the parcel is acknowledged. */
 enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is, struct err *err);
+/* Counts the unacknowledged parcels of an edge. */
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err);
 
 /* Visits everything that was ever sent, in order. The strings are valid during the call; the callback must not use the
@@ -154,6 +160,7 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
 /* Counts items that are done, but were never put into the outbox of an edge that ends in `suffix` (">STAGE"). Returns 0
  * when the outbox holds nothing for such edges at all: not every program remembers what it sends. */
 enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64_t *ret_count, struct err *err);
+/* Returns whether an item was ever put into the outbox of an edge that ends in `suffix`. */
 enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent, struct err *err);
 
 /* Compares what this ledger's stage has sent to the stage `to` with the ledger of that stage. */
@@ -168,10 +175,13 @@ enum status ledger_compare(struct ledger *ledger, const char *to, const char *to
                            struct ledger_edge_counts *ret_counts, struct err *err);
 
 /* End of stream, for each run of the session. */
+/* Records that an input has ended in this run. */
 enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, struct err *err);
+/* Counts the inputs that have ended in this run. */
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err);
 /* Records that an instance has told everybody downstream that nothing more comes in this run. */
 enum status ledger_end_output(struct ledger *ledger, int instance, int run, struct err *err);
+/* Returns whether ledger_end_output was called for the instance in this run. */
 enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bool *ret_ended, struct err *err);
 
 /* Counts a crash of the stage on this item. At `limit` crashes the item fails with `reason`, and ret_set_aside is

@@ -7,12 +7,11 @@
 
 #include "common/edges/ledger.h"
 
-/* Real instances are numbered from 0. */
+/* Values of `instance` in the ledger beside the numbers of real instances, which begin at 0. */
 enum {
     INSTANCE_NONE = -1,
-    INSTANCE_ORIGIN = -2
-}; /* ORIGIN: the item began here, so nothing upstream can send it
-                                                      again */
+    INSTANCE_ORIGIN = -2, /* the item began here, so nothing upstream can send it again */
+};
 
 enum ledger_statement {
     SQL_BEGIN,
@@ -69,6 +68,7 @@ struct ledger {
     _Atomic(struct ledger *) reader;
 };
 
+/* Fills err with the reason of SQLite and returns the status that fits the reason; what: what was being done. */
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err);
 /* Returns the connection to read with: the reader, or the ledger itself. */
 struct ledger *ledger_reading(struct ledger *ledger);

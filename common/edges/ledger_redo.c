@@ -3,13 +3,13 @@
 #include "common/clock.h"
 #include "common/edges/ledger_private.h"
 
-/* ?1: the id, ?2: the present time, ?3: the reason, if there is one. */
+/* Runs a statement that takes the id as ?1, the present time as ?2 if it has one, and the reason as ?3 if there is one. */
 static enum status change(struct ledger *ledger, enum ledger_statement which, const char *id, const char *reason,
                           struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare_once(ledger, which, "used", &statement, err));
     ledger_bind_text(statement, 1, id);
-    sqlite3_bind_double(statement, 2, clock_realtime());
+    if (sqlite3_bind_parameter_count(statement) > 1) sqlite3_bind_double(statement, 2, clock_realtime());
     if (reason != NULL) ledger_bind_text(statement, 3, reason);
     enum status status = ledger_run(ledger, statement, err);
     sqlite3_finalize(statement);

@@ -32,6 +32,7 @@ enum status message_decode(const void *bytes, size_t length, struct message *ret
 /* Encodes a message; the caller frees the text. item_text: the item as JSON, or NULL to print message->item. */
 enum status message_encode(const struct message *message, const char *item_text, char **ret_text, size_t *ret_length,
                            struct err *err);
+/* Frees the message's item. */
 void message_clear(struct message *message);
 
 #endif

@@ -16,6 +16,7 @@ struct outbox;
  * borrowed. */
 enum status outbox_create(struct transport *transport, struct ledger *ledger, const char *edge, const char *data,
                           const char *ack, int window, struct outbox **ret_outbox, struct err *err);
+/* Frees the outbox; its sockets belong to the transport. Accepts NULL. */
 void outbox_destroy(struct outbox **outbox);
 
 /* Sets the pause (s) before an item that no receiver has answered is sent again; the pause doubles each time. The
@@ -34,11 +35,14 @@ int outbox_window(const struct outbox *outbox);
 void outbox_rescan(struct outbox *outbox);
 /* Sends `end` as soon as everything before it is acknowledged. */
 void outbox_end(struct outbox *outbox);
+/* Returns whether the receivers have acknowledged the end. */
 bool outbox_ended(const struct outbox *outbox);
 /* Returns true when something waits for room in the data socket. */
 bool outbox_blocked(const struct outbox *outbox);
 
+/* Returns the socket that items go out by. */
 struct transport_socket *outbox_data(struct outbox *outbox);
+/* Returns the socket that answers come in by. */
 struct transport_socket *outbox_acks(struct outbox *outbox);
 
 #endif

@@ -49,6 +49,7 @@ struct transport_wait {
     bool for_sending;                /* wait until the socket can be sent to, not received from */
     bool ready;                      /* out */
 };
+/* Waits until one of the sockets or descriptors is ready, or the time has passed; sets `ready` of each. */
 enum status transport_poll(struct transport_wait *waits, size_t count, int milliseconds, struct err *err);
 
 #endif

@@ -6,6 +6,7 @@
 
 enum { TRANSPORT_KEY_SIZE = 41 }; /* 40 characters of Z85 and a terminating 0 */
 
+/* Makes a new pair of keys. */
 enum status transport_make_keys(char ret_public[TRANSPORT_KEY_SIZE], char ret_secret[TRANSPORT_KEY_SIZE],
                                 struct err *err);
 

@@ -2,43 +2,12 @@
 #include "common/harness/manual.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <string.h>
 
 #include "common/harness/manual_private.h"
+#include "common/harness/params_private.h"
 
 enum { DETAILS_SIZE = 640 };
-
-const char *manual_value(const struct param *param) {
-    bool unit = param->unit != NULL && *param->unit != '\0';
-    switch (param->type) {
-    case PARAM_BOOL:
-        return "true|false";
-    case PARAM_INT:
-    case PARAM_FLOAT:
-        return unit ? param->unit : "NUMBER";
-    case PARAM_STRING:
-        return "TEXT";
-    case PARAM_PATH:
-        return "PATH";
-    case PARAM_CHOICE:
-        return "WORD";
-    case PARAM_FLOATS:
-        return unit ? param->unit : "LIST";
-    }
-    return "";
-}
-
-static void print_limits(const struct param *param, char *out, size_t size) {
-    *out = '\0';
-    if (param->minimum == 0 && param->maximum == 0) return;
-    if (isfinite(param->minimum) && isfinite(param->maximum))
-        snprintf(out, size, "%.15g to %.15g", param->minimum, param->maximum);
-    else if (isfinite(param->minimum))
-        snprintf(out, size, "%.15g or more", param->minimum);
-    else
-        snprintf(out, size, "%.15g or less", param->maximum);
-}
 
 /* Prints the choices of a parameter with commas between. */
 static void print_choices(const struct param *param, char *out, size_t size) {
@@ -88,8 +57,8 @@ static void man_option(const char *name, const char *value, const char *help, FI
 
 static void man_param(const struct param *param, FILE *out) {
     char limits[128], choices[DETAILS_SIZE];
-    man_option(param->name, manual_value(param), param->help != NULL ? param->help : "", out);
-    print_limits(param, limits, sizeof limits);
+    man_option(param->name, params_value_word(param), param->help != NULL ? param->help : "", out);
+    params_limits_text(param, limits, sizeof limits);
     print_choices(param, choices, sizeof choices);
     if (choices[0] != '\0') fprintf(out, "One of: %s.\n", choices);
     if (limits[0] != '\0') fprintf(out, "Range: %s.\n", limits);
@@ -169,7 +138,7 @@ static void row(const char *const *cells, size_t count, FILE *out) {
 static void table_param(const struct param *param, FILE *out) {
     char name[96], limits[128], choices[DETAILS_SIZE], range[DETAILS_SIZE];
     snprintf(name, sizeof name, "`%s`", param->name);
-    print_limits(param, limits, sizeof limits);
+    params_limits_text(param, limits, sizeof limits);
     print_choices(param, choices, sizeof choices);
     if (param->list_count > 0)
         snprintf(range, sizeof range, "%d numbers%s%s", param->list_count, limits[0] ? ", " : "", limits);
@@ -198,8 +167,9 @@ void manual_print_table(const struct manual_part *part, FILE *out) {
 }
 
 static void print_markdown(const struct manual *manual, FILE *out) {
-    fprintf(out, "\n## %s\n\n%c%s%s", manual->program, toupper((unsigned char)manual->summary[0]), manual->summary + 1,
-            sentence_end(manual->summary));
+    fprintf(out, "\n## %s\n\n", manual->program);
+    if (manual->summary[0] != '\0') fputc(toupper((unsigned char)manual->summary[0]), out);
+    fprintf(out, "%s%s", manual->summary[0] != '\0' ? manual->summary + 1 : "", sentence_end(manual->summary));
     for (size_t p = 0; p < manual->part_count; p++) {
         const struct manual_part *part = &manual->parts[p];
         if (part->elsewhere) continue;
@@ -216,8 +186,8 @@ enum status manual_form(const char *word, enum manual_form *ret_form, struct err
             *ret_form = (enum manual_form)i;
             return STATUS_OK;
         }
-    FAIL(err, STATUS_BAD_ARGUMENT, "--manual is '%s'; it must be man, markdown or completion",
-         word != NULL ? word : "");
+    FAIL_IF(word == NULL, err, STATUS_BAD_ARGUMENT, "--manual needs a word: man, markdown or completion");
+    FAIL(err, STATUS_BAD_ARGUMENT, "--manual is '%s'; it must be man, markdown or completion", word);
 }
 
 void manual_print(const struct manual *manual, enum manual_form form, FILE *out) {

@@ -4,8 +4,7 @@
 
 #include "common/harness/manual.h"
 
-/* Returns the word for a parameter's value in a line of help: its unit, or the kind of value. */
-const char *manual_value(const struct param *param);
+/* Prints the bash completion of a program. */
 void manual_print_completion(const struct manual *manual, FILE *out);
 
 #endif

@@ -4,6 +4,11 @@
 #include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 
+const char stage_verbose_help[] = "Logs everything to standard error.";
+const char stage_syntax_help[] =
+    "A hyphen may stand for the underscore of a parameter, a boolean needs no value, and a list is a,b.";
+const char stage_exit_codes[] = "0: all is done. 1: error. 2: wrong usage. 3: some items failed, and the rest is done.";
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 enum status manual_print_stage(const struct stage_descriptor *descriptor, const char *form, FILE *out,
@@ -18,9 +23,8 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
     snprintf(
         text, sizeof text,
         "%s is a stage of icestream. `icestream run` starts the stage in a pipeline; the stage also works on files "
-        "alone, as shown here. A hyphen may stand for the underscore of a parameter, a boolean needs no value, and "
-        "a list is a,b.",
-        program);
+        "alone, as shown here. %s",
+        program, stage_syntax_help);
     if (source)
         snprintf(input, sizeof input, "The folder to watch; stands for --directory.");
     else
@@ -28,7 +32,7 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
     const struct manual_option options[] = {
         {"i", source ? "FOLDER" : "INPUT", input},
         {"o", "DIR", "The folder for the products."},
-        {"verbose", NULL, "Logs everything to standard error."},
+        {"verbose", NULL, stage_verbose_help},
         {"describe", NULL, "Prints what the stage takes and gives, and all parameters, as JSON."},
         {"help", NULL, "Prints a short help."},
         {"version", NULL, "Prints the version."},
@@ -49,7 +53,7 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
         .text = text,
         .parts = parts,
         .part_count = COUNT(parts),
-        .exit_codes = "0: all is done. 1: error. 2: wrong usage. 3: some items failed, and the rest is done.",
+        .exit_codes = stage_exit_codes,
     };
     manual_print(&manual, which, out);
     return STATUS_OK;

@@ -18,10 +18,13 @@ struct metrics {
     char item[256], note[160], trouble[512];
 };
 
+/* Sets the id of the present item, for the heartbeat. */
 void metrics_item(struct metrics *metrics, const char *id);
+/* Sets the note of the heartbeat. */
 void metrics_note(struct metrics *metrics, const char *note);
 /* Sets what keeps the stage from its work. The heartbeat shows it instead of the note until it is "" again. */
 void metrics_trouble(struct metrics *metrics, const char *trouble);
+/* Adds one item's latency to the running mean. */
 void metrics_latency(struct metrics *metrics, double seconds);
 /* Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
  * heartbeat is worthless after a second. After the first heartbeat this needs no room on the disk. Blanks and a line

@@ -65,6 +65,8 @@ const char *params_type_name(enum param_type type);
 /* Return and print the table: as JSON for --describe, as text for --help. */
 json_t *params_describe(const struct param *table, size_t count);
 void params_help(const struct param *table, size_t count, FILE *out);
+/* Prints one line of --help for an option that stands in no table. value: what follows the name; NULL: nothing. */
+void params_help_line(const char *name, const char *value, const char *help, FILE *out);
 /* Frees the strings of the struct. */
 void params_clear(const struct param *table, size_t count, void *target);
 

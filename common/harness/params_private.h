@@ -23,5 +23,9 @@ enum status params_known(const struct param *table, size_t count, const char *ke
 /* Writes the text of a scalar, or of a list of scalars with commas between them. */
 enum status params_json_text(const char *key, const json_t *value, char *out, size_t size, const char *where,
                              struct err *err);
+/* Returns the word for a parameter's value in a line of help: its unit, or the kind of value. */
+const char *params_value_word(const struct param *param);
+/* Writes the limits of a number as text, such as "1 to 32" or "0 or more"; empty: the number has no limits. */
+void params_limits_text(const struct param *param, char *out, size_t size);
 
 #endif

@@ -7,7 +7,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 
-enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096, HELP_COLUMN = 28 };
+enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096, HELP_COLUMN = 30, DETAILS_MAX = 768, HELP_MAX = 2048 };
 
 static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats"};
 
@@ -147,58 +147,68 @@ enum status params_check_json(const json_t *described_params, const char *key, c
     return STATUS_OK;
 }
 
-static void print_details(const struct param *param, FILE *out) {
-    const char *between = " (";
-    if (param->choices != NULL) {
-        fprintf(out, "%s%s", between, param->choices);
-        between = "; ";
+const char *params_value_word(const struct param *param) {
+    bool unit = param->unit != NULL && *param->unit != '\0';
+    switch (param->type) {
+    case PARAM_BOOL:
+        return "true|false";
+    case PARAM_INT:
+    case PARAM_FLOAT:
+        return unit ? param->unit : "NUMBER";
+    case PARAM_STRING:
+        return "TEXT";
+    case PARAM_PATH:
+        return "PATH";
+    case PARAM_CHOICE:
+        return "WORD";
+    case PARAM_FLOATS:
+        return unit ? param->unit : "LIST";
     }
-    bool limits = param->minimum != 0 || param->maximum != 0;
-    if (limits && isfinite(param->minimum) && isfinite(param->maximum)) {
-        fprintf(out, "%s%.15g to %.15g", between, param->minimum, param->maximum);
-        between = "; ";
-    } else if (limits) {
-        fprintf(out, "%s%.15g or %s", between, isfinite(param->minimum) ? param->minimum : param->maximum,
-                isfinite(param->minimum) ? "more" : "less");
-        between = "; ";
-    }
+    return "";
+}
+
+void params_limits_text(const struct param *param, char *out, size_t size) {
+    *out = '\0';
+    if (param->minimum == 0 && param->maximum == 0) return;
+    if (isfinite(param->minimum) && isfinite(param->maximum))
+        snprintf(out, size, "%.15g to %.15g", param->minimum, param->maximum);
+    else if (isfinite(param->minimum))
+        snprintf(out, size, "%.15g or more", param->minimum);
+    else if (isfinite(param->maximum))
+        snprintf(out, size, "%.15g or less", param->maximum);
+}
+
+/* Writes choices, limits and default of a parameter in parentheses; empty: it has none of them. */
+static void details_text(const struct param *param, char *out, size_t size) {
+    char limits[96], preset[128] = "";
+    params_limits_text(param, limits, sizeof limits);
     if (param->required)
-        fprintf(out, "%srequired)", between);
-    else if (param->default_text != NULL)
-        fprintf(out, "%sdefault: %s)", between, param->default_text);
-    else
-        fputs(between[0] == ';' ? ")" : "", out);
+        snprintf(preset, sizeof preset, "required");
+    else if (param->default_text != NULL && *param->default_text != '\0')
+        snprintf(preset, sizeof preset, "default: %s", param->default_text);
+    const char *const parts[] = {param->choices != NULL ? param->choices : "", limits, preset};
+    size_t used = 0;
+    *out = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (*parts[i] != '\0' && used < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used > 0 ? "; " : " (", parts[i]);
+    if (used > 0 && used < size) snprintf(out + used, size - used, ")");
+}
+
+void params_help_line(const char *name, const char *value, const char *help, FILE *out) {
+    char left[96];
+    snprintf(left, sizeof left, "  --%s%s%s", name, value != NULL ? " " : "", value != NULL ? value : "");
+    size_t width = text_width(left), blanks = width + 1 < HELP_COLUMN ? HELP_COLUMN - width : 1;
+    fprintf(out, "%s%*s", left, (int)blanks, "");
+    text_wrap(help, width + blanks, HELP_COLUMN, out);
 }
 
 void params_help(const struct param *table, size_t count, FILE *out) {
     for (size_t i = 0; i < count; i++) {
         const struct param *param = &table[i];
-        const char *what = "";
-        switch (param->type) {
-        case PARAM_BOOL:
-            break;
-        case PARAM_INT:
-        case PARAM_FLOAT:
-            what = param->unit != NULL && *param->unit ? param->unit : "NUMBER";
-            break;
-        case PARAM_STRING:
-            what = "TEXT";
-            break;
-        case PARAM_PATH:
-            what = "PATH";
-            break;
-        case PARAM_CHOICE:
-            what = "WORD";
-            break;
-        case PARAM_FLOATS:
-            what = param->unit != NULL && *param->unit ? param->unit : "LIST";
-            break;
-        }
-        char left[96];
-        snprintf(left, sizeof left, "--%s %s", param->name, what);
-        int blanks = HELP_COLUMN - (int)text_width(left);
-        fprintf(out, "  %s%*s%s", left, blanks > 1 ? blanks : 1, "", param->help != NULL ? param->help : "");
-        print_details(param, out);
-        fputc('\n', out);
+        char details[DETAILS_MAX], help[HELP_MAX];
+        details_text(param, details, sizeof details);
+        snprintf(help, sizeof help, "%s%s", param->help != NULL ? param->help : "", details);
+        params_help_line(param->name, param->type != PARAM_BOOL ? params_value_word(param) : NULL, help, out);
     }
 }

@@ -8,8 +8,10 @@
 #include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
+#include "common/text.h"
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_STOPPED = 130 };
+enum { INPUT_COLUMN = 13 }; /* where the text begins after "INPUT:" */
 
 struct options {
     const char *input, *output, *instance, *manual;
@@ -26,13 +28,16 @@ const char *stage_takes(const struct stage_descriptor *descriptor) {
 static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     const struct param *table;
     size_t count;
-    fprintf(out, "icestream-%s: %s\n\n", descriptor->name, descriptor->summary);
-    fprintf(out, "  icestream-%s %s--o DIR [--KEY VALUE]…\n", descriptor->name,
+    int begun = fprintf(out, "icestream-%s: ", descriptor->name);
+    text_wrap(descriptor->summary, (size_t)begun, 2, out);
+    fprintf(out, "\n  icestream-%s %s--o DIR [--KEY VALUE]…\n", descriptor->name,
             descriptor->produce != NULL ? "--i FOLDER " : "--i INPUT ");
-    if (descriptor->produce != NULL)
+    if (descriptor->produce != NULL) {
         fputs("      FOLDER: as --directory\n", out);
-    else
-        fprintf(out, "      INPUT: %s\n", stage_takes(descriptor));
+    } else {
+        fputs("      INPUT: ", out);
+        text_wrap(stage_takes(descriptor), INPUT_COLUMN, INPUT_COLUMN, out);
+    }
     fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nParameters of the session\n", out);
@@ -41,10 +46,11 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     fputs("\nParameters of every stage\n", out);
     table = stage_common_params(&count);
     params_help(table, count, out);
-    fputs("  --verbose                 log everything to standard error\n"
-          "\nA hyphen may stand for the underscore, a boolean needs no value, a list is a,b.\n"
-          "Exit: 0 all done, 1 error, 2 usage, 3 some items failed.\n",
-          out);
+    params_help_line("verbose", NULL, stage_verbose_help, out);
+    fputc('\n', out);
+    text_wrap(stage_syntax_help, 0, 0, out);
+    fputs("\nExit codes\n  ", out);
+    text_wrap(stage_exit_codes, 2, 2, out);
 }
 
 static void print_description(const struct stage_descriptor *descriptor, FILE *out) {

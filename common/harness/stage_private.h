@@ -22,10 +22,9 @@ enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, A
  * all of the latter, so there may be as many as arrive while it lasts. */
 enum { SETTLING_MAX = 256, SLOTS_MAX = LANES_MAX + SETTLING_MAX, EMISSIONS_MAX = 256 };
 enum {
-    IO_THREADS_MAX = 8,
-    THREADS_MAX = 2 + 2 * IO_THREADS_MAX
-}; /* load threads, and store threads; the second number
-                                                                      is for all threads */
+    IO_THREADS_MAX = 8,                   /* load threads; store threads */
+    THREADS_MAX = 2 + 2 * IO_THREADS_MAX, /* all threads */
+};
 
 enum stage_mode { STAGE_ON_FILES, STAGE_IN_PROCESS, STAGE_IN_PIPELINE };
 enum stage_stop { STOP_NOT, STOP_DRAIN, STOP_NOW };
@@ -155,14 +154,18 @@ struct stage {
     int threads_started;
 };
 
+/* Texts of --help that the manual has too. */
+extern const char stage_verbose_help[], stage_syntax_help[], stage_exit_codes[];
 /* Returns what --i may be, for help texts. */
 const char *stage_takes(const struct stage_descriptor *descriptor);
 /* setup.c: makes a stage from a descriptor, up to the call of init, and destroys it. */
 enum status stage_create(const struct stage_descriptor *descriptor, struct stage **ret_stage, struct err *err);
+/* Stops the stage's threads, calls fini, and frees the stage; accepts NULL. */
 void stage_destroy(struct stage **stage);
 /* Sets one key from the command line or a test: looks in the stage's own parameters first, then in those of every
  * stage, then in the session's. */
 enum status stage_set(struct stage *stage, const char *key, const char *text, const char *where, struct err *err);
+/* Returns the row of a key from the tables that stage_set looks in, in that order; NULL: there is none. */
 const struct param *stage_param(const struct stage *stage, const char *key);
 /* Checks folder, parameters, device, rules and number of lanes, and fills what follows from them. */
 enum status stage_configure(struct stage *stage, const char *where, struct err *err);
@@ -174,6 +177,7 @@ enum status stage_begin(struct stage *stage, struct err *err);
 /* paths.c: from now on, items may name only files in the session or in one of the folders (JSON list of texts; or
  * NULL). */
 enum status stage_confine(struct stage *stage, const json_t *folders, struct err *err);
+/* Forgets the folders of stage_confine. */
 void stage_places_clear(struct stage *stage);
 
 /* lanes.c: where each item is. */
@@ -182,6 +186,7 @@ struct lane_plan {
 };
 /* Returns how many lanes and threads a stage has; `lanes` is what the user wants (0: not set). */
 struct lane_plan lanes_plan(const struct stage_descriptor *descriptor, const struct device *device, int lanes);
+/* Makes the lanes and starts the threads. */
 enum status lanes_start(struct stage *stage, struct err *err);
 /* All of these need the lock. Returns the slot of a ticket when it is in that phase, else NULL. */
 struct slot *lanes_at(struct stage *stage, uint64_t ticket, enum slot_phase phase);
@@ -190,6 +195,7 @@ struct slot *lanes_to_store(struct stage *stage);
 /* Returns how many more items may be taken: there are lanes, or places to wait for one, and slots, and room in every
  * output. */
 int lanes_room(const struct stage *stage);
+/* Returns how many items are in hand. */
 int lanes_in_hand(const struct stage *stage);
 /* Takes an item in and consumes it; needs room. Takes the lock itself. */
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
@@ -197,10 +203,13 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
 struct slot *lanes_to_load(struct stage *stage);
 /* Frees the lane of an item after store: what is left to do needs no lane. */
 void lanes_let_go(struct stage *stage, struct slot *slot);
-/* Returns the earliest item that is done with, or NULL. lanes_free gives its slot back. */
+/* Returns the earliest item that is done with, or NULL. */
 struct slot *lanes_done(struct stage *stage);
+/* Gives back the slot of an item that is done, and destroys the item. */
 void lanes_free(struct stage *stage, struct slot *slot);
+/* Returns whether no item is in hand. */
 bool lanes_empty(const struct stage *stage);
+/* Ends the threads and waits for them; the lanes stay. */
 void lanes_stop(struct stage *stage);
 
 /* threads.c: the threads that run load; process (and reconfigure, idle, flush, produce); store; and the ledger's
@@ -215,6 +224,7 @@ void stage_report_parts(struct stage *stage, FILE *out);
 
 /* settle.c: writes to the ledger what happened. A settling is the ledger thread's workspace for one commit. */
 enum status settling_create(int output_count, struct settling **ret_settling, struct err *err);
+/* Frees a settling; accepts NULL. */
 void settling_destroy(struct settling **settling);
 /* Writes the outcomes of items, in one transaction. */
 enum status stage_settle(struct stage *stage, struct slot *const *slots, int count, struct err *err);
@@ -231,7 +241,9 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
 bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
 /* wake.c: the lock that the threads share, and how they wake each other. */
+/* Takes the lock. */
 void stage_lock(struct stage *stage);
+/* Gives the lock back. */
 void stage_unlock(struct stage *stage);
 /* Wakes the main thread; needs the lock. */
 void stage_changed(struct stage *stage);
@@ -251,11 +263,14 @@ void stage_stop(struct stage *stage, enum stage_stop how);
 /* crash.c: notes what a thread works on, so that the launcher knows it when a SIGSEGV, SIGABRT, SIGBUS, SIGILL or
  * SIGFPE of this thread ends the process. id: borrowed until the next call; NULL: nothing. */
 void crash_blame(char *current, const char *id);
+/* Installs a handler for each of these signals, unless a sanitizer has one. */
 void crash_watch(void);
 
 /* signals.c: handles SIGINT and SIGTERM on a thread of their own. */
 struct signals;
+/* Starts the thread that waits for the signals. */
 enum status signals_start(struct stage *stage, struct signals **ret_signals, struct err *err);
+/* Ends the thread and frees its memory; accepts NULL. */
 void signals_stop(struct signals **signals);
 
 /* on_files.c: makes items from a STAR file, an image or a folder. */
@@ -265,11 +280,13 @@ struct item_list {
     json_t *by_id; /* id → place in items */
 };
 enum status item_list_add(struct item_list *list, struct item *item, struct err *err); /* consumes the item */
+/* Returns the item of an id, or NULL. */
 struct item *item_list_find(const struct item_list *list, const char *id);
 /* Returns the id of a path as a person or a STAR file writes it, and the path as an item holds it. */
 enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err);
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err);
+/* Compares two entries of a folder by name, for fts_open. */
 int stage_files_by_name(const FTSENT **a, const FTSENT **b);
 /* Products are named after images without their endings, so the function refuses two images with one id. Where images
  * are micrographs, the picture beside a micrograph is its preview and gives way to it, whichever of the two came
@@ -287,6 +304,7 @@ enum status stage_files_structures(const struct stage *stage, const char *input,
                                    struct err *err);
 enum status stage_files_items(const struct stage *stage, const char *input, struct item ***ret_items, size_t *ret_count,
                               struct err *err);
+/* Destroys the items and frees the array. */
 void stage_items_free(struct item **items, size_t count);
 /* run.c: passes items through lanes, flush and summary, as stages on files and in process do. */
 enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err);
@@ -294,6 +312,7 @@ enum status stage_run_items(struct stage *stage, struct item *const *items, size
 enum status stage_run_results(const struct stage_descriptor *descriptor, const char *folder, const char *ledger_path,
                               const char *const *key_values, struct item *const *items, size_t item_count,
                               struct stage_results *ret_results, struct err *err);
+/* Frees the items, outcomes and texts of the results. */
 void stage_results_clear(struct stage_results *results);
 
 /* The content of the instance file, which the launcher writes. */
@@ -319,6 +338,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
 enum status instance_parse(struct stage *stage, const json_t *root, struct instance *instance, struct err *err);
 /* Opens the log, the ledger and the page for the current item's id; releases the claims of an earlier incarnation. */
 enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err);
+/* Frees the texts of an instance. */
 void instance_clear(struct instance *instance);
 
 /* pipeline.c: runs the stage; returns the exit code. */

@@ -1,6 +1,5 @@
 #include "pipelines/launcher/options.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,13 +59,16 @@ static const struct {
     enum command command;
     size_t least, most; /* number of words */
 } commands[] = {
-    {"run", "GRAPH", "starts a session, or resumes it", COMMAND_RUN, 1, 1},
-    {"replay", "RECORDED GRAPH", "plays a recorded session, or a folder of micrographs, again", COMMAND_REPLAY, 2, 2},
-    {"check", "GRAPH", "reports what is wrong with a graph, or prints the plan", COMMAND_CHECK, 1, 1},
-    {"status", "", "prints what happened to every item of a session", COMMAND_STATUS, 0, 0},
-    {"retry", "[ITEM]…", "sends failed items through again (all, or those named)", COMMAND_RETRY, 0, SIZE_MAX},
-    {"stages", "", "lists the stage programs on this machine", COMMAND_STAGES, 0, 0},
+    {"run", "GRAPH", "Starts a session, or resumes it.", COMMAND_RUN, 1, 1},
+    {"replay", "RECORDED GRAPH", "Plays a recorded session, or a folder of micrographs, again.", COMMAND_REPLAY, 2, 2},
+    {"check", "GRAPH", "Reports what is wrong with a graph, or prints the plan.", COMMAND_CHECK, 1, 1},
+    {"status", "", "Prints what happened to every item of a session.", COMMAND_STATUS, 0, 0},
+    {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
+    {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
 };
+static const char exit_codes[] =
+    "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
+    "4: the counts do not add up.";
 enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 
 void options_help(FILE *out) {
@@ -74,23 +76,19 @@ void options_help(FILE *out) {
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-8s %s%*s %s\n", commands[i].name, commands[i].words,
                 WORDS_WIDTH - (int)text_width(commands[i].words), "", commands[i].summary);
-    fputs("\n`icestream COMMAND --help` tells more; `icestream --version` prints the version.\n"
-          "Exit codes: 0 nothing failed, 1 error, 2 usage or graph, 3 some items failed and the rest are done, 4 the\n"
-          "counts do not add up.\n",
+    fputs("\n`icestream COMMAND --help` shows its options; `icestream --version` prints the version.\n"
+          "\nExit codes\n  ",
           out);
+    text_wrap(exit_codes, 2, 2, out);
 }
 
 void options_command_help(enum command command, FILE *out) {
     for (size_t i = 0; i < COMMANDS; i++)
         if (commands[i].command == command)
-            fprintf(out, "Usage: icestream %s%s%s [--OPTION VALUE]…\n%s.\n\n", commands[i].name,
+            fprintf(out, "Usage: icestream %s%s%s [--OPTION VALUE]…\n%s\n\n", commands[i].name,
                     commands[i].words[0] ? " " : "", commands[i].words, commands[i].summary);
     for (size_t i = 0; i < ROWS; i++)
-        if (rows[i].commands & command) {
-            char left[64];
-            snprintf(left, sizeof left, "--%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
-            fprintf(out, "  %-24s %s\n", left, rows[i].help);
-        }
+        if (rows[i].commands & command) params_help_line(rows[i].name, rows[i].value, rows[i].help, out);
 }
 
 /* The options of one command as the manual has them. Returns how many. */
@@ -132,19 +130,17 @@ enum status options_manual(const char *form, FILE *out, struct err *err) {
                                                    {"version", NULL, "Prints the version."}};
     struct manual_option options[COMMANDS][ROWS];
     struct manual_part parts[COMMANDS + 1];
-    char titles[COMMANDS][96], texts[COMMANDS][160], synopsis[COMMANDS][128];
+    char titles[COMMANDS][96], synopsis[COMMANDS][128];
     const char *lines[COMMANDS];
     enum manual_form which;
     TRY(manual_form(form, &which, err));
     for (size_t i = 0; i < COMMANDS; i++) {
         snprintf(titles[i], sizeof titles[i], "icestream %s%s%s", commands[i].name, commands[i].words[0] ? " " : "",
                  commands[i].words);
-        snprintf(texts[i], sizeof texts[i], "%c%s.", toupper((unsigned char)commands[i].summary[0]),
-                 commands[i].summary + 1);
         snprintf(synopsis[i], sizeof synopsis[i], "%s [--OPTION VALUE]…", titles[i]);
         lines[i] = synopsis[i];
         parts[i] = (struct manual_part){.title = titles[i],
-                                        .text = texts[i],
+                                        .text = commands[i].summary,
                                         .command = commands[i].name,
                                         .options = options[i],
                                         .option_count = manual_options(commands[i].command, options[i])};
@@ -159,9 +155,7 @@ enum status options_manual(const char *form, FILE *out, struct err *err) {
         .text = "icestream runs graphs of stage programs on a folder that fills while the microscope collects.",
         .parts = parts,
         .part_count = COMMANDS + 1,
-        .exit_codes =
-            "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
-            "4: the counts do not add up.",
+        .exit_codes = exit_codes,
     };
     if (which == MANUAL_MARKDOWN) print_beginning(out);
     manual_print(&manual, which, out);

@@ -35,8 +35,11 @@ struct options {
 
 /* Parses the command line. All strings are borrowed from argv. argv[0] is the command's name. */
 enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err);
+/* Frees what the options hold. */
 void options_clear(struct options *options);
+/* Prints the commands. */
 void options_help(FILE *out);
+/* Prints the options of one command. */
 void options_command_help(enum command command, FILE *out);
 /* Prints the documentation of `icestream` in the form that a word names (common/harness/manual.h). */
 enum status options_manual(const char *form, FILE *out, struct err *err);

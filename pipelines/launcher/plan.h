@@ -41,11 +41,14 @@ struct plan {
     int *gpu_list;
 };
 
+/* Makes the plan of a checked graph on this machine. */
 enum status plan_create(const struct graph *graph, const struct machine *machine, struct plan *ret_plan,
                         struct err *err);
+/* Frees what the plan holds. */
 void plan_clear(struct plan *plan);
 /* Names the sockets: ipc in `folder` (whose mode must be 0700), or free tcp ports of this host. */
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err);
+/* Prints the plan for the user. */
 void plan_print(const struct plan *plan, FILE *out);
 /* Returns whether a stage has no input from other stages. */
 bool plan_is_source(const struct graph_stage *stage);

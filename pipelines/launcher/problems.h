@@ -23,8 +23,11 @@ struct problems {
     bool no_memory; /* a problem could not be recorded */
 };
 
+/* Begins an empty list. */
 void problems_init(struct problems *problems, const char *source);
+/* Frees the list. */
 void problems_clear(struct problems *problems);
+/* Adds one problem; the format is that of printf. */
 void problems_add(struct problems *problems, enum problem_level level, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Prints "spa.yaml:7: error: …", in the order of lines; problems without a line come first. */

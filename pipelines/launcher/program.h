@@ -24,6 +24,7 @@ struct program_names {
     size_t count;
 };
 enum status program_list(struct program_names *ret_names, struct err *err);
+/* Frees the list. */
 void program_names_clear(struct program_names *names);
 
 /* Runs `PATH --describe`. *ret_describe is NULL when the program prints no description within the time: a script may

@@ -21,7 +21,9 @@ struct progress {
     struct log *log; /* gets the messages, too; borrowed, may be NULL */
 };
 
+/* Starts the display. */
 void progress_begin(struct progress *progress, struct log *log);
+/* Draws the table or prints a line, when it is time. */
 void progress_draw(struct progress *progress, const struct session *session, const struct plan *plan,
                    const struct tally *tally);
 /* Prints a message above the table. */

@@ -39,11 +39,13 @@ struct replay {
 /* Collects the files below `source`. speed: infinity for all at once. faults: as on the command line. */
 enum status replay_create(const char *source, double speed, const char *const *faults, size_t fault_count,
                           struct replay *ret_replay, struct err *err);
+/* Frees what the replay holds. */
 void replay_clear(struct replay *replay);
 /* Sets where the files go. Files that are there already, from an earlier replay that was stopped, count as done. */
 enum status replay_begin(struct replay *replay, const char *target, struct err *err);
 /* Puts all files in place that are due. */
 enum status replay_advance(struct replay *replay, struct err *err);
+/* Returns whether all files have appeared. */
 bool replay_all_in(const struct replay *replay);
 
 #endif

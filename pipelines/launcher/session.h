@@ -24,10 +24,12 @@ struct session {
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
  * another launcher runs this session. BAD_ARGUMENT: the graph has changed; the message names the difference. */
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err);
+/* Gives the lock back. */
 void session_end(struct session *session);
 
 /* Opens a session that exists, without the lock. */
 enum status session_find(const char *path, struct session *ret_session, struct err *err);
+/* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
 /* Reads log/plan.json: {"run", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */

@@ -44,9 +44,12 @@ enum tally_depth {
     TALLY_COUNTS, /* exact counts, and the items that were rejected or failed */
     TALLY_ITEMS   /* every item */
 };
+/* Counts the items of all stages of a plan. */
 enum status tally_take(const struct session *session, const json_t *plan, enum tally_depth depth,
                        struct tally *ret_tally, struct err *err);
+/* Frees what the tally holds. */
 void tally_clear(struct tally *tally);
+/* Returns the stage of that name, or NULL. */
 const struct tally_stage *tally_find(const struct tally *tally, const char *name);
 /* Returns whether the counts agree. For each stage: seen = done + rejected + failed + in flight. For each edge: what is
  * done upstream was sent, and what was sent is downstream or still in the outbox. This holds at any moment of a sound

@@ -11,7 +11,7 @@ files() {
     git ls-files -z -- "$@" | while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done
   else
     local wanted=()
-    for pattern in "$@"; do wanted+=(-o -name "$pattern"); done
+    for pattern in "$@"; do wanted+=(-o -path "*/$pattern"); done
     find . -path ./build -prune -o \( "${wanted[@]:1}" \) -type f -print0
   fi
 }
@@ -26,10 +26,11 @@ check() {
     bad=1
   fi
 }
+# `check` must not stand at the end of a pipe: there it would set its variables in a subshell.
 # Other versions of clang-format break lines in other places.
-files '*.c' '*.h' '*.cu' '*.cuh' | check clang-format-14 clang-format-14 --dry-run -Werror
-files '*.sh' .ci/run | check shellcheck shellcheck
-files '*.py' | check flake8 flake8
+check clang-format-14 clang-format-14 --dry-run -Werror < <(files '*.c' '*.h' '*.cu' '*.cuh')
+check shellcheck shellcheck -x -P SCRIPTDIR < <(files '*.sh' .ci/run 'tests/cli/fake/icestream-fake-*')
+check flake8 flake8 < <(files '*.py')
 [ $bad -eq 0 ] || exit 1
 if [ ${#missing[@]} -gt 0 ]; then
   echo "not installed (scripts/packages.sh --tests): ${missing[*]}"

@@ -169,6 +169,29 @@ static void help_names_all(void **state) {
     free(text);
 }
 
+static void long_help_is_wrapped(void **state) {
+    (void)state;
+    static const struct param wide[] = {
+        {.name = "anything",
+         .type = PARAM_FLOAT,
+         .unit = "Å",
+         .minimum = -INFINITY,
+         .maximum = INFINITY,
+         .help = "A first sentence that is long enough for two lines of help, and then some more words. A second one.\n"
+                 "A third one, after a newline."},
+    };
+    char *text = NULL;
+    size_t length;
+    FILE *stream = open_memstream(&text, &length);
+    assert_non_null(stream);
+    params_help(wide, 1, stream);
+    fclose(stream);
+    assert_string_equal(
+        text, "  --anything Å                A first sentence that is long enough for two lines of help, and then\n"
+              "                              some more words. A second one. A third one, after a newline.\n");
+    free(text);
+}
+
 static void rules_decide(void **state) {
     (void)state;
     struct rules rules;
@@ -219,6 +242,7 @@ int main(void) {
         cmocka_unit_test(json_fills_the_struct),
         cmocka_unit_test(what_is_required_must_be_there),
         cmocka_unit_test(help_names_all),
+        cmocka_unit_test(long_help_is_wrapped),
         cmocka_unit_test(rules_decide),
         cmocka_unit_test(devices),
     };

@@ -9,8 +9,15 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHAPTER = ROOT / "docs/handbook/troubleshooting.md"
 # log_write(log, LOG_WARN, "id", …), also with a choice of two ids; {.id = "id", .level = LOG_WARN}.
-CALL = re.compile(r'\bLOG_(WARN|ERROR)\s*,([^,;{}]*"[a-z-]+"[^,;{}]*),')
+CALL = re.compile(r"\b(?:stage_log|log_write|log_write_list)\s*\(")
+LITERAL = re.compile(r"LOG_(DEBUG|INFO|WARN|ERROR)")
 MEMBER = re.compile(r'\.id\s*=\s*"([a-z-]+)"\s*,\s*\.level\s*=\s*LOG_(WARN|ERROR)')
+# Calls that pass on the level of their caller, or of a member that MEMBER finds: file and level.
+PASSED_ON = {
+    ("common/edges/dropped.c", "dropped->level"),
+    ("common/harness/callbacks.c", "level"),
+    ("common/log.c", "level"),
+}
 ROW = re.compile(r"^\| `([a-z-]+)` \| (WARN|ERROR) \|")
 
 
@@ -22,13 +29,50 @@ def program_of(path):
     return "icestream" if parts[0] == "pipelines" else "Every stage"
 
 
-def ids_of_sources():
+def arguments_of(text, start):
+    """Returns the first three arguments of the call whose arguments begin at start."""
+    arguments, depth, begin = [], 0, start
+    for part in re.finditer(r'"(?:\\.|[^"\\])*"|[(){}\[\],]', text[start:]):
+        at = start + part.start()
+        if part[0] in ("(", "[", "{"):
+            depth += 1
+        elif part[0] == "," and depth == 0 or part[0] in (")", "]", "}"):
+            depth -= part[0] != ","
+            if depth < 0 or part[0] == ",":
+                arguments.append(" ".join(text[begin:at].split()))
+                begin = at + 1
+            if depth < 0 or len(arguments) == 3:
+                break
+    return arguments
+
+
+def ids_of_calls(path, text, problems):
+    """Returns the ids of one file's calls. A call whose level only the running program knows is a problem."""
+    found = set()
+    for call in CALL.finditer(text):
+        arguments = arguments_of(text, call.end())
+        if len(arguments) < 3 or arguments[1].startswith("enum log_level"):
+            continue
+        level = LITERAL.fullmatch(arguments[1])
+        name = str(path.relative_to(ROOT))
+        line = text.count("\n", 0, call.start()) + 1
+        if level is None and (name, arguments[1]) not in PASSED_ON:
+            problems.append(f"{name}:{line}: the level {arguments[1]} is not one of LOG_DEBUG, LOG_INFO, LOG_WARN, "
+                            "LOG_ERROR: write two calls")
+        elif level is not None and level[1] in ("WARN", "ERROR"):
+            ids = re.findall(r'"([a-z-]+)"', arguments[2])
+            if not ids:
+                problems.append(f"{name}:{line}: the id {arguments[2]} is not a text")
+            found |= {(program_of(path), level[1], word) for word in ids}
+    return found
+
+
+def ids_of_sources(problems):
     found = set()
     for folder in ("common", "kernels", "stages", "pipelines"):
         for path in sorted((ROOT / folder).rglob("*.[ch]")) + sorted((ROOT / folder).rglob("*.cu")):
             text = path.read_text(encoding="utf-8")
-            for level, ids in CALL.findall(text):
-                found |= {(program_of(path), level, name) for name in re.findall(r'"([a-z-]+)"', ids)}
+            found |= ids_of_calls(path, text, problems)
             found |= {(program_of(path), level, name) for name, level in MEMBER.findall(text)}
     return found
 
@@ -45,14 +89,17 @@ def ids_of_chapter(chapter):
 
 def main():
     chapter = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else CHAPTER
-    sources, documented = ids_of_sources(), ids_of_chapter(chapter)
+    problems = []
+    sources, documented = ids_of_sources(problems), ids_of_chapter(chapter)
+    for problem in problems:
+        print(problem)
     for program, level, name in sorted(sources - documented):
         print(f"{chapter.name}: no row for {level} {name} of {program}")
     for program, level, name in sorted(documented - sources):
         print(f"{chapter.name}: no source of {program} logs {level} {name}")
     print(f"{len(sources)} ids in the sources, {len(documented)} in the chapter")
     # Very few ids mean that this search itself is broken.
-    return 0 if sources == documented and len(sources) > 20 else 1
+    return 0 if sources == documented and not problems and len(sources) > 20 else 1
 
 
 sys.exit(main())

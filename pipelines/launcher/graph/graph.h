@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "pipelines/launcher/problems.h"
 
-enum { GRAPH_TEXT_MAX = 1 << 20, GRAPH_REPLICAS_MAX = 256, GRAPH_LIST_MAX = 256 };
+enum { GRAPH_TEXT_MAX = 1 << 20, GRAPH_LIST_MAX = 256 };
 
 struct graph_value {
     bool is_list;
@@ -73,13 +73,16 @@ struct graph {
  * graph of what could be understood; a status other than OK is a failure of the machine. */
 enum status graph_parse(const char *name, const char *text, size_t length, struct problems *problems,
                         struct graph **ret_graph, struct err *err);
+/* Reads and parses a file. */
 enum status graph_read(const char *path, struct problems *problems, struct graph **ret_graph, struct err *err);
+/* Frees a graph; accepts NULL. */
 void graph_destroy(struct graph **graph);
 
 /* Applies "STAGE.KEY=VALUE" or "session.KEY=VALUE": replaces or adds a value. Hyphens in KEY may stand for
  * underscores. */
 enum status graph_set(struct graph *graph, const char *assignment, struct problems *problems, struct err *err);
 
+/* Returns the stage of that name, or NULL. */
 struct graph_stage *graph_find(const struct graph *graph, const char *name);
 /* Returns the entry of a key, or NULL. */
 struct graph_entry *graph_entry(const struct graph_section *section, const char *key);
@@ -93,6 +96,7 @@ json_t *graph_value_json(const struct graph_value *value);
 bool graph_value_holds(const struct graph_value *value, const char *text); /* whether it is one of the texts */
 /* Returns whether a text can name a stage, and so is never a path: letters, digits, - and _. */
 bool graph_is_stage_name(const char *text);
+/* Returns whether two values have the same texts. */
 bool graph_value_equal(const struct graph_value *a, const struct graph_value *b);
 
 #endif

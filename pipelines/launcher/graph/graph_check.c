@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/harness/params.h"
 #include "common/harness/rules.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "common/text.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
@@ -16,29 +17,11 @@
 enum { KEYS_MAX = 128 };
 static const double DESCRIBE_SECONDS = 10;
 
-/* No struct belongs to this table: it only validates and describes, so it has no offsets. */
-static const struct param common_table[] = {
-    {.name = "replicas",
-     .type = PARAM_INT,
-     .unit = "",
-     .minimum = 1,
-     .maximum = GRAPH_REPLICAS_MAX,
-     .help = "Instances that share the work."},
-    {.name = "lanes", .type = PARAM_INT, .unit = "", .minimum = 1, .maximum = 32, .help = "Items at work at a time."},
-    {.name = "threads",
-     .type = PARAM_INT,
-     .unit = "",
-     .minimum = 1,
-     .maximum = 4096,
-     .help = "Threads of each instance."},
-};
-static const char *const common_keys[] = {"from",    "replicas",  "gpu",     "lanes",
-                                          "program", "reject_if", "threads", "device"};
-enum { COMMON_KEYS = sizeof common_keys / sizeof common_keys[0] };
-
 bool graph_is_common_key(const char *key) {
-    for (size_t i = 0; i < COMMON_KEYS; i++)
-        if (strcmp(key, common_keys[i]) == 0) return true;
+    size_t count;
+    const struct param *common = stage_common_params(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key, common[i].name) == 0) return true;
     return false;
 }
 
@@ -68,13 +51,15 @@ const json_t *graph_find_param(const json_t *described, const char *key) {
 void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,
                        const struct graph_section *section, const struct graph_entry *entry, const char *advice) {
     const char *names[KEYS_MAX];
-    size_t count = 0, i;
+    size_t count = 0, common_count, i;
+    const struct param *common = stage_common_params(&common_count);
     const json_t *param;
-    json_array_foreach(described, i,
-                       param) if (count < KEYS_MAX - COMMON_KEYS && json_is_string(json_object_get(param, "name")))
-        names[count++] = json_string_value(json_object_get(param, "name"));
-    for (i = 0; with_common && i < COMMON_KEYS; i++)
-        names[count++] = common_keys[i];
+    json_array_foreach(described, i, param) {
+        const char *name = json_string_value(json_object_get(param, "name"));
+        if (count < KEYS_MAX - common_count && name != NULL) names[count++] = name;
+    }
+    for (i = 0; with_common && i < common_count; i++)
+        names[count++] = common[i].name;
     const char *near = text_nearest(entry->key, names, count);
     if (near != NULL)
         problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; did you mean \"%s\"?",
@@ -268,9 +253,13 @@ static enum status check_device(struct graph_checks *c, struct graph_stage *stag
     return STATUS_OK;
 }
 
+static bool is_count(const char *key) {
+    return strcmp(key, "replicas") == 0 || strcmp(key, "lanes") == 0 || strcmp(key, "threads") == 0;
+}
+
 static enum status check_common_key(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry,
                                     const char *text) {
-    if (graph_find_param(c->common_params, entry->key) != NULL) {
+    if (is_count(entry->key)) {
         size_t before = c->problems->errors;
         graph_check_value(c, c->common_params, &stage->section, entry, text);
         if (c->problems->errors > before) return STATUS_OK;
@@ -387,7 +376,9 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
                         struct err *err) {
     struct graph_checks c = {.graph = graph, .machine = machine, .problems = problems, .err = err};
     TRY(program_list(&c.programs, err));
-    c.common_params = params_describe(common_table, sizeof common_table / sizeof common_table[0]);
+    size_t common_count;
+    const struct param *common = stage_common_params(&common_count);
+    c.common_params = params_describe(common, common_count);
     enum status status = c.common_params ? graph_check_session(&c) : STATUS_NO_MEMORY;
     check_programs(&c);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++)

@@ -7,6 +7,7 @@
 #include "pipelines/launcher/graph/graph.h"
 #include "pipelines/launcher/machine.h"
 
+/* Checks a graph that has been parsed. */
 enum status graph_check(struct graph *graph, const struct machine *machine, struct problems *problems, struct err *err);
 
 /* Returns whether any stage may have this key, besides its own ("from", "replicas", …). */

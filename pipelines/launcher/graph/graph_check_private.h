@@ -18,6 +18,7 @@ struct graph_checks {
 
 /* Returns "--set " for an entry that is not from the graph's text, else "". */
 const char *graph_set_by(const struct graph_entry *entry);
+/* Returns the description of a key, or NULL. */
 const json_t *graph_find_param(const json_t *described, const char *key);
 /* Checks one value against a description; adds a problem when it does not fit. */
 void graph_check_value(struct graph_checks *c, const json_t *described, const struct graph_section *section,

@@ -6,29 +6,24 @@
 #include "common/files.h"
 #include "common/formats/star.h"
 #include "common/harness/params.h"
+#include "common/harness/stage.h"
 #include "common/memory.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
 
-/* No struct belongs to this table: it only validates and describes, so it has no offsets. */
+/* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table: it
+ * only validates and describes, so it has no offsets. */
 static const struct param session_table[] = {
-    {.name = "pixel_size", .type = PARAM_FLOAT, .unit = "Å", .minimum = 0.01, .maximum = 1000, .help = "Of a pixel."},
-    {.name = "voltage", .type = PARAM_FLOAT, .unit = "kV", .minimum = 1, .maximum = 5000, .help = "Of the microscope."},
-    {.name = "spherical_aberration", .type = PARAM_FLOAT, .unit = "mm", .minimum = 0, .maximum = 100, .help = "Cs."},
-    {.name = "amplitude_contrast", .type = PARAM_FLOAT, .unit = "", .minimum = 0, .maximum = 1, .help = "0 to 1."},
     {.name = "transport",
      .type = PARAM_CHOICE,
-     .unit = "",
      .default_text = "ipc",
      .choices = "ipc|tcp",
      .help = "Sockets of this host, or encrypted ones."},
     {.name = "listen",
      .type = PARAM_STRING,
-     .unit = "",
      .default_text = "127.0.0.1",
      .help = "The address of this host on which the encrypted sockets listen."},
     {.name = "inputs",
      .type = PARAM_STRING,
-     .unit = "",
      .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
 };
 
@@ -77,8 +72,13 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
 
 enum status graph_check_session(struct graph_checks *c) {
     const struct graph_section *section = &c->graph->session;
-    json_t *described = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
-    enum status status = described != NULL ? check_keys(c, described) : STATUS_NO_MEMORY;
+    size_t optics_count;
+    const struct param *optics = stage_session_params(&optics_count);
+    json_t *described = params_describe(optics, optics_count);
+    json_t *own = params_describe(session_table, sizeof session_table / sizeof session_table[0]);
+    bool complete = described != NULL && own != NULL && json_array_extend(described, own) == 0;
+    enum status status = complete ? check_keys(c, described) : STATUS_NO_MEMORY;
+    json_decref(own);
     json_decref(described);
     if (status != STATUS_OK) return status;
     const struct graph_entry *listen = graph_entry(section, "listen");

@@ -16,6 +16,7 @@ enum status graph_check_shape(const char *text, size_t length, struct problems *
 /* Adds an empty entry with that key at the end. */
 enum status graph_entry_add(struct graph_section *section, const char *key, int line, struct graph_entry **ret_entry,
                             struct err *err);
+/* Adds a text to the end of a value. */
 enum status graph_value_append(struct graph_value *value, const char *text, size_t length, struct err *err);
 
 #endif

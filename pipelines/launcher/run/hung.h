@@ -15,6 +15,7 @@ struct hung;
 /* The keys are those of transport_create. The plan is borrowed, and must have its endpoints. */
 enum status hung_create(const struct plan *plan, const char *public_key, const char *secret_key, struct hung **ret_hung,
                         struct err *err);
+/* Frees the connections; accepts NULL. */
 void hung_destroy(struct hung **hung);
 /* Call this a few times a second while the instance hangs: messages may still go to its socket, which nobody reads. */
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err);

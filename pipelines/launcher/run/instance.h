@@ -14,6 +14,7 @@ struct instance_orders {
     const char *recorded;                    /* the folder of a replay, to which files may be linked; NULL: none */
     const char *curve_public, *curve_secret; /* NULL: no encryption */
 };
+/* Writes the file of one instance of the plan. */
 enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,
                            const struct instance_orders *orders, struct err *err);
 

@@ -49,6 +49,7 @@ struct run {
 
 /* Makes sockets, instance files and what each process is started with; releases the claims that an earlier run left. */
 enum status run_prepare(struct run *run, struct err *err);
+/* Removes the folder of the sockets and what is in it. */
 void run_remove_sockets(const char *path);
 
 /* Hooks of the supervisor; context: the run. */

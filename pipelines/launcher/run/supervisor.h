@@ -75,6 +75,7 @@ pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: n
 double supervisor_silence(const struct supervisor *supervisor, size_t child);
 /* For tests: returns how often a child was started again. */
 int supervisor_restarts(const struct supervisor *supervisor, size_t child);
+/* Sends a signal to a child that runs. */
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
 
 #endif
