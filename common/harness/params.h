@@ -32,7 +32,7 @@ struct param {
     const char *name; /* snake_case */
     enum param_type type;
     size_t offset;            /* in the parameter struct */
-    const char *unit;         /* "Å", "px", "°", "" */
+    const char *unit;         /* "Å", "px", "°"; NULL: none */
     const char *default_text; /* as a user would type it. NULL or "auto": not set (a number is then NaN or INT_MIN), and
                                  the stage decides; users may then also write "auto" */
     double minimum, maximum;  /* limits of numbers, inclusive; both 0: no limits */

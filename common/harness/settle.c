@@ -16,11 +16,12 @@ static enum status check_optics(const struct item *item, struct err *err) {
         snprintf(member, sizeof member, "optics.%s", table[i].name);
         double value = item_number(item, member, table[i].minimum);
         bool unknown = value == 0 && strcmp(table[i].name, "pixel_size") == 0;
+        const char *unit = table[i].unit != NULL ? table[i].unit : "";
         FAIL_IF(!unknown && !(value >= table[i].minimum && value <= table[i].maximum), err, STATUS_BAD_FORMAT,
                 "its %s is %g%s%s; %g to %g is expected: correct the optics table or header that it comes from, or set "
                 "session.%s",
-                table[i].name, value, *table[i].unit != '\0' ? " " : "", table[i].unit, table[i].minimum,
-                table[i].maximum, table[i].name);
+                table[i].name, value, *unit != '\0' ? " " : "", unit, table[i].minimum, table[i].maximum,
+                table[i].name);
     }
     return STATUS_OK;
 }
