@@ -33,11 +33,11 @@ names = sorted(n for n in os.listdir(f"{data}/micrographs") if n.endswith(".mrc"
 GRAPH = f"""\
 session: {{pixel_size: 1.5, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.07}}
 stages:
-  watcher:        {{directory: INCOMING, pattern: "*.mrc", ctf: {data}/micrographs_ctf.star, reject_if:
-  rlnCtfFigureOfMerit < 0.1}} lowpass-picker: {{from: watcher, templates: {data}/templates.mrcs, lowpass: 20,
-  diameter: 130}} extractor:      {{from: lowpass-picker, box: 128, downscale_to: 64}} classifier:     {{from:
-  extractor, classes: 12, diameter: 150}} refiner:        {{from: classifier, reference: {data}/reference.mrc,
-  symmetry: O, initial_lowpass: 30, diameter: 150}}
+  watcher:        {{directory: INCOMING, pattern: "*.mrc", ctf: {data}/micrographs_ctf.star, reject_if: rlnCtfFigureOfMerit < 0.1}}
+  lowpass-picker: {{from: watcher, templates: {data}/templates.mrcs, lowpass: 20, diameter: 130}}
+  extractor:      {{from: lowpass-picker, box: 128, downscale_to: 64}}
+  classifier:     {{from: extractor, classes: 12, diameter: 150}}
+  refiner:        {{from: classifier, reference: {data}/reference.mrc, symmetry: O, initial_lowpass: 30, diameter: 150}}
 """
 
 
