@@ -54,7 +54,7 @@ with Work("gives-up") as work:
         output = live.finish(1)
     limit = f"watcher.0 was killed by signal 9 (Killed); {RESTARTS + 1} deaths in a row, with nothing finished"
     check(limit in output, "the launcher gives up after this many deaths, and prints why")
-    check("this gives up. See " in output and "watcher.0.log" in output, "the launcher names the log to read")
+    check("icestream gives up. See " in output and "watcher.0.log" in output, "the launcher names the log to read")
     check(not pids(session), "nothing is left running")
     pauses = [there - dead for dead, there in zip(killed[-RESTARTS - 1 :], seen[-RESTARTS:])]
     print(f"pauses before the last starts: {[f'{pause:.2f} s' for pause in pauses]}")
