@@ -12,7 +12,7 @@ static enum status time_all(struct superpose_ensemble *d, int n, bool bare, cuda
                             struct err *err) {
     CUDA_TRY(cudaEventRecord(events[0], d->compute), err, "timing");
     for (int begin = 0; begin < n;) {
-        /* As many rows as a slot holds. */
+        /* Fills one slot: this is the number of rows that it holds. */
         int end = begin;
         size_t floats = 0;
         while (end < n && floats + (size_t)(n - 1 - end) <= d->slot_floats)
