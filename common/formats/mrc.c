@@ -33,7 +33,7 @@ static float float_at(const unsigned char *bytes, size_t offset, bool swapped) {
 }
 
 static bool known_mode(int mode) {
-    return (mode >= 0 && mode <= 4) || mode == MRC_UINT16 || mode == MRC_FLOAT16 || mode == 16 || mode == 101;
+    return (mode >= 0 && mode <= 4) || mode == MRC_UINT16 || mode == MRC_FLOAT16 || mode == 16 || mode == MRC_UINT4;
 }
 
 static bool side_fits(int side) {
@@ -68,8 +68,6 @@ static const char *mode_name(int mode) {
         return "complex float32";
     case 16:
         return "RGB bytes";
-    case 101:
-        return "packed 4-bit";
     default:
         return "unknown";
     }
@@ -86,16 +84,15 @@ static enum status check_header(const char *path, const unsigned char *bytes, co
         FAIL_IF(known_mode((int)h->mode), err, STATUS_BAD_FORMAT,
                 "%s: the header gives %d × %d × %d (bytes 0 to 11); each must be between 1 and %d", path, h->nx, h->ny,
                 h->nz, LARGEST_SIDE);
-        FAIL(err, STATUS_BAD_FORMAT, "%s: mode %d (byte 12) is not one of MRC: 0, 1, 2, 6 or 12 is expected", path,
+        FAIL(err, STATUS_BAD_FORMAT, "%s: mode %d (byte 12) is not one of MRC: 0, 1, 2, 6, 12 or 101 is expected", path,
              (int)h->mode);
     }
-    FAIL_IF(mrc_pixel_bytes((int)h->mode) == 0, err, STATUS_UNSUPPORTED,
+    FAIL_IF(mrc_row_bytes((int)h->mode, h->nx) == 0, err, STATUS_UNSUPPORTED,
             "%s: mode %d (%s; byte 12) is not supported: convert it to mode 0, 1, 2, 6 or 12", path, (int)h->mode,
             mode_name((int)h->mode));
     FAIL_IF(nsymbt < 0, err, STATUS_BAD_FORMAT, "%s: the extended header would have %d bytes (byte 92)", path, nsymbt);
-    int64_t pixels = (int64_t)h->nx * h->ny, bytes_needed = 0;
-    FAIL_IF(__builtin_mul_overflow(pixels, (int64_t)h->nz, &pixels) ||
-                __builtin_mul_overflow(pixels, (int64_t)mrc_pixel_bytes((int)h->mode), &bytes_needed) ||
+    int64_t rows = (int64_t)h->ny * h->nz, bytes_needed = 0;
+    FAIL_IF(__builtin_mul_overflow(rows, (int64_t)mrc_row_bytes((int)h->mode, h->nx), &bytes_needed) ||
                 __builtin_add_overflow(bytes_needed, h->data_offset, &bytes_needed),
             err, STATUS_BAD_FORMAT, "%s: the header gives %d × %d × %d pixels (bytes 0 to 11): no file is that large",
             path, h->nx, h->ny, h->nz);
@@ -203,11 +200,34 @@ void mrc_close(struct mrc_reader **reader) {
     mem_free(reader);
 }
 
+/* Reads `count` pixels of mode 101 that lie side by side from byte `offset` on. */
+static enum status read_nibbles(struct mrc_reader *reader, int64_t offset, size_t count, float *out, struct err *err) {
+    _Alignas(64) unsigned char chunk[MRC_CHUNK];
+    for (size_t done = 0; done < count; done += 2 * MRC_CHUNK) {
+        size_t part = count - done < 2 * MRC_CHUNK ? count - done : 2 * MRC_CHUNK;
+        TRY(file_read_at(reader->descriptor, reader->path, offset + (int64_t)(done / 2), chunk, (part + 1) / 2, err));
+        mrc_nibbles_to_float(chunk, part, out + done);
+    }
+    return STATUS_OK;
+}
+
+/* Rows of an odd number of pixels begin at whole bytes; all others follow each other without a gap. */
+static enum status read_packed(struct mrc_reader *reader, int first, int count, float *out, struct err *err) {
+    const struct mrc_header *h = &reader->header;
+    size_t rows = (size_t)h->ny * (size_t)count, nx = (size_t)h->nx, row_bytes = mrc_row_bytes(MRC_UINT4, h->nx);
+    int64_t offset = h->data_offset + (int64_t)(row_bytes * (size_t)h->ny * (size_t)first);
+    if (nx % 2 == 0) return read_nibbles(reader, offset, nx * rows, out, err);
+    for (size_t row = 0; row < rows; row++)
+        TRY(read_nibbles(reader, offset + (int64_t)(row * row_bytes), nx, out + row * nx, err));
+    return STATUS_OK;
+}
+
 enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, float *out, struct err *err) {
     const struct mrc_header *h = &reader->header;
     FAIL_IF(first < 0 || count < 0 || first > h->nz - count, err, STATUS_BAD_ARGUMENT,
             "%s: slices %d to %lld were asked for; it has %d", reader->path, first + 1, (long long)first + count,
             h->nz);
+    if (h->mode == MRC_UINT4) return read_packed(reader, first, count, out, err);
     size_t size = mrc_pixel_bytes((int)h->mode), pixels = (size_t)h->nx * (size_t)h->ny;
     size_t total = pixels * (size_t)count;
     int64_t offset = h->data_offset + (int64_t)(pixels * (size_t)first * size);

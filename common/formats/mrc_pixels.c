@@ -20,6 +20,10 @@ size_t mrc_pixel_bytes(int mode) {
     }
 }
 
+size_t mrc_row_bytes(int mode, int nx) {
+    return mode == MRC_UINT4 ? ((size_t)nx + 1) / 2 : mrc_pixel_bytes(mode) * (size_t)nx;
+}
+
 void mrc_swap(void *values, size_t count, size_t size) {
     if (size == 2) {
         uint16_t *v = values;
@@ -100,6 +104,14 @@ MULTIVERSION void mrc_to_float(enum mrc_mode mode, const void *restrict stored, 
 MULTIVERSION void mrc_unsigned_to_float(const uint8_t *restrict stored, size_t count, float *restrict out) {
     for (size_t i = 0; i < count; i++)
         out[i] = (float)stored[i];
+}
+
+MULTIVERSION void mrc_nibbles_to_float(const uint8_t *restrict stored, size_t count, float *restrict out) {
+    for (size_t i = 0; i < count / 2; i++) {
+        out[2 * i] = (float)(stored[i] & 15);
+        out[2 * i + 1] = (float)(stored[i] >> 4);
+    }
+    if (count % 2 == 1) out[count - 1] = (float)(stored[count / 2] & 15);
 }
 
 /* A NaN fails both comparisons of the first line and then becomes 0. */

@@ -10,14 +10,18 @@
 
 enum { MRC_CHUNK = 16384 }; /* pixels to convert at a time: they stay in the cache */
 
-/* Returns the bytes of a pixel; 0 for a mode that icestream does not read. */
+/* Returns the bytes of a pixel; 0 for a mode whose pixels are not whole bytes, or that icestream does not read. */
 size_t mrc_pixel_bytes(int mode);
+/* Returns the bytes of a row of nx pixels; 0 for a mode that icestream does not read. */
+size_t mrc_row_bytes(int mode, int nx);
 /* Reverses the bytes of `count` values of `size` 1, 2 or 4. */
 void mrc_swap(void *values, size_t count, size_t size);
 /* Converts count values in the machine's byte order to float32. Arrays are 64-byte aligned and do not overlap. */
 void mrc_to_float(enum mrc_mode mode, const void *stored, size_t count, float *out);
 /* As mrc_to_float, for IMOD's unsigned bytes, whose mode is that of signed bytes. */
 void mrc_unsigned_to_float(const uint8_t *stored, size_t count, float *out);
+/* Converts count pixels of mode 101, two a byte, to float32. */
+void mrc_nibbles_to_float(const uint8_t *stored, size_t count, float *out);
 /* Converts float32 to a mode: rounds and clamps as mrc_write does. `as_stored` gets the values that a reader will
  * see. */
 void mrc_from_float(enum mrc_mode mode, const float *values, size_t count, void *stored, float *as_stored);

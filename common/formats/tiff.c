@@ -234,11 +234,13 @@ static enum status survey(struct reader *r, struct page *ret_first, int *ret_cou
 struct buffers {
     unsigned char *block; /* one decoded strip or tile */
     float *row;           /* one row of the block */
+    size_t block_bytes, row_samples;
 };
 
 static void buffers_free(struct buffers *b) {
     mem_free(&b->block);
     mem_free(&b->row);
+    b->block_bytes = b->row_samples = 0;
 }
 
 /* Adds a row of `count` pixels to the image: sample `plane` of each pixel, or all samples when they lie side by
@@ -293,9 +295,8 @@ static void invert(const struct page *p, float *out) {
         out[i] = (float)(largest - (double)out[i]);
 }
 
-/* Reads the current directory into out[ny][nx]. */
-static enum status read_pixels(struct reader *r, const struct page *p, float *out) {
-    _cleanup_(buffers_free) struct buffers b = {0};
+/* Reads the current directory into out[ny][nx]. Makes the buffers anew where they are too small. */
+static enum status read_pixels(struct reader *r, const struct page *p, struct buffers *b, float *out) {
     bool separate = p->planar == PLANARCONFIG_SEPARATE;
     tmsize_t block_bytes = p->tiled ? TIFFTileSize(r->tiff) : TIFFStripSize(r->tiff);
     size_t row_samples = (size_t)p->block_nx * p->samples;
@@ -305,14 +306,19 @@ static enum status read_pixels(struct reader *r, const struct page *p, float *ou
                 row_samples * sizeof(float) > bound,
             r->err, STATUS_BAD_FORMAT, "%s: directory %u: strips or tiles of %u × %u pixels do not fit the file",
             r->path, (uint32_t)TIFFCurrentDirectory(r->tiff) + 1, p->block_nx, p->block_ny);
-    TRY(mem_new((size_t)block_bytes, 1, "a strip or tile", &b.block, r->err));
-    TRY(mem_new(row_samples, sizeof *b.row, "a row of pixels", &b.row, r->err));
+    if ((size_t)block_bytes > b->block_bytes || row_samples > b->row_samples) {
+        buffers_free(b);
+        TRY(mem_new((size_t)block_bytes, 1, "a strip or tile", &b->block, r->err));
+        TRY(mem_new(row_samples, sizeof *b->row, "a row of pixels", &b->row, r->err));
+        b->block_bytes = (size_t)block_bytes;
+        b->row_samples = row_samples;
+    }
     memset(out, 0, (size_t)p->nx * p->ny * sizeof *out);
     int planes = !separate ? 1 : p->photometric == PHOTOMETRIC_RGB ? 3 : 1;
     for (int plane = 0; plane < planes; plane++)
         for (uint32_t y = 0; y < p->ny; y += p->block_ny)
             for (uint32_t x = 0; x < p->nx; x += p->block_nx)
-                TRY(read_block(r, p, &b, x, y, plane, out));
+                TRY(read_block(r, p, b, x, y, plane, out));
     if (p->photometric == PHOTOMETRIC_MINISWHITE) invert(p, out);
     return STATUS_OK;
 }
@@ -333,6 +339,7 @@ enum status tiff_probe(const char *path, struct image_info *ret_info, struct err
 /* Reads pages first .. first+count−1, or all from `first` on if count is 0. */
 static enum status read_pages(const char *path, int first, int count, struct image *image, struct err *err) {
     _cleanup_(reader_close) struct reader r;
+    _cleanup_(buffers_free) struct buffers b = {0};
     struct page shape = {0};
     int pages = 0;
     TRY(reader_open(&r, path, err));
@@ -350,7 +357,7 @@ static enum status read_pages(const char *path, int first, int count, struct ima
                 TRY(read_page(&r, &p));
                 FAIL_IF(p.nx != shape.nx || p.ny != shape.ny, err, STATUS_BAD_FORMAT, "%s: changed while it was read",
                         path);
-                TRY(read_pixels(&r, &p, image->data + (size_t)(page - first) * shape.nx * shape.ny));
+                TRY(read_pixels(&r, &p, &b, image->data + (size_t)(page - first) * shape.nx * shape.ny));
             }
             page++;
         }
@@ -366,4 +373,71 @@ enum status tiff_read(const char *path, struct image *image, struct err *err) {
 
 enum status tiff_read_page(const char *path, int page, struct image *image, struct err *err) {
     return read_pages(path, page, 1, image, err);
+}
+
+/* ---- pages one by one ---- */
+
+struct tiff_pages {
+    struct reader reader;
+    struct buffers buffers;
+    struct page shape;
+    int count;
+    uint64_t *offsets; /* [count] of the directories */
+    char *path;
+};
+
+void tiff_pages_close(struct tiff_pages **pages) {
+    if (pages == NULL || *pages == NULL) return;
+    reader_close(&(*pages)->reader);
+    buffers_free(&(*pages)->buffers);
+    free((*pages)->offsets);
+    free((*pages)->path);
+    mem_free(pages);
+}
+
+/* Notes where the directory of each page lies, so that any page is one step away. */
+static enum status find_pages(struct tiff_pages *pages) {
+    struct reader *r = &pages->reader;
+    TRY(survey(r, &pages->shape, &pages->count));
+    TRY(mem_new((size_t)pages->count, sizeof *pages->offsets, "the pages of a movie", &pages->offsets, r->err));
+    int found = 0;
+    for (bool more = TIFFSetDirectory(r->tiff, 0) != 0; more && found < pages->count;
+         more = TIFFReadDirectory(r->tiff) != 0)
+        if (!is_extra(r->tiff)) pages->offsets[found++] = TIFFCurrentDirOffset(r->tiff);
+    return found == pages->count ? STATUS_OK : bad_page(r, (uint32_t)found, "cannot be read again");
+}
+
+enum status tiff_pages_open(const char *path, struct tiff_pages **ret_pages, struct err *err) {
+    _cleanup_(tiff_pages_close) struct tiff_pages *pages = calloc(1, sizeof *pages);
+    FAIL_IF(pages == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
+    pages->reader.descriptor = -1;
+    pages->path = strdup(path);
+    FAIL_IF(pages->path == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
+    TRY(reader_open(&pages->reader, pages->path, err));
+    TRY(find_pages(pages));
+    *ret_pages = pages;
+    pages = NULL;
+    return STATUS_OK;
+}
+
+struct image_info tiff_pages_info(const struct tiff_pages *pages) {
+    return (struct image_info){.format = IMAGE_TIFF,
+                               .nx = (int)pages->shape.nx,
+                               .ny = (int)pages->shape.ny,
+                               .nz = pages->count,
+                               .pixel_size = pages->shape.pixel_size};
+}
+
+enum status tiff_pages_read(struct tiff_pages *pages, int page, float *out, struct err *err) {
+    struct reader *r = &pages->reader;
+    struct page p = {0};
+    r->err = err;
+    r->message[0] = '\0';
+    FAIL_IF(page < 0 || page >= pages->count, err, STATUS_NOT_FOUND, "%s: has %d pages; number %d was asked for",
+            pages->path, pages->count, page + 1);
+    if (!TIFFSetSubDirectory(r->tiff, pages->offsets[page])) return bad_page(r, (uint32_t)page, "cannot be read again");
+    TRY(read_page(r, &p));
+    FAIL_IF(p.nx != pages->shape.nx || p.ny != pages->shape.ny, err, STATUS_BAD_FORMAT, "%s: changed while it was read",
+            pages->path);
+    return read_pixels(r, &p, &pages->buffers, out);
 }

@@ -18,4 +18,14 @@ enum status tiff_read(const char *path, struct image *image, struct err *err);
 /* Reads one page. Pages count from 0, without previews and masks. */
 enum status tiff_read_page(const char *path, int page, struct image *image, struct err *err);
 
+/* An open file whose pages are read one by one, in any order. One thread at a time may use it; several threads open
+ * one each. */
+struct tiff_pages;
+enum status tiff_pages_open(const char *path, struct tiff_pages **ret_pages, struct err *err);
+/* Returns the shape, as tiff_probe gives it; nz is the number of pages. */
+struct image_info tiff_pages_info(const struct tiff_pages *pages);
+/* Reads page `page`, from 0 on, into out[ny * nx]. Allocates nothing after the first page. */
+enum status tiff_pages_read(struct tiff_pages *pages, int page, float *out, struct err *err);
+void tiff_pages_close(struct tiff_pages **pages);
+
 #endif

@@ -113,7 +113,7 @@ static void mrc_headers_that_cannot_be(void **state) {
         {{12}, {3}, 1, STATUS_UNSUPPORTED, "mode 3"},
         {{12}, {4}, 1, STATUS_UNSUPPORTED, "complex"},
         {{12}, {16}, 1, STATUS_UNSUPPORTED, "mode 16"},
-        {{12}, {101}, 1, STATUS_UNSUPPORTED, "4-bit"},
+        {{8, 12}, {9, 101}, 2, STATUS_TRUNCATED, "mode 101"},
         {{12}, {5}, 1, STATUS_BAD_FORMAT, "mode 5"},
         {{12}, {-1}, 1, STATUS_BAD_FORMAT, "mode -1"},
         {{92}, {-1}, 1, STATUS_BAD_FORMAT, "extended header"},

@@ -1,0 +1,155 @@
+#include "common/formats/movie.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/formats/eer_file.h"
+#include "common/formats/image_formats.h"
+#include "common/formats/mrc.h"
+#include "common/formats/tiff.h"
+#include "common/memory.h"
+#include "common/multiversion.h"
+
+struct movie {
+    char *path;
+    struct movie_info info;
+    int group, level;
+    struct mrc_reader *mrc; /* NULL, like eer, in a movie of another format */
+    struct eer_file *eer;
+};
+
+struct movie_reader {
+    const struct movie *movie;
+    struct tiff_pages *pages;
+    uint8_t *codes; /* of one detector frame */
+    uint16_t *counts;
+};
+
+void movie_close(struct movie **movie) {
+    if (movie == NULL || *movie == NULL) return;
+    mrc_close(&(*movie)->mrc);
+    eer_file_close(&(*movie)->eer);
+    free((*movie)->path);
+    mem_free(movie);
+}
+
+static enum status open_eer(struct movie *m, const struct movie_options *options, struct err *err) {
+    FAIL_IF(options->eer_group < 0 || options->eer_level < 0 || options->eer_level > EER_LEVEL_MAX, err,
+            STATUS_BAD_ARGUMENT, "%s: %d EER frames a movie frame at level %d: at least 1 at level 0 to %d is expected",
+            m->path, options->eer_group, options->eer_level, EER_LEVEL_MAX);
+    TRY(eer_file_open(m->path, &m->eer, err));
+    const struct eer_file_info *eer = eer_file_info(m->eer);
+    m->group = options->eer_group == 0 ? MOVIE_EER_GROUP : options->eer_group;
+    m->level = options->eer_level;
+    FAIL_IF(eer->frames < m->group, err, STATUS_BAD_FORMAT,
+            "%s: has %d EER frames; one frame of the movie takes %d: lower the number of EER frames in a group",
+            m->path, eer->frames, m->group);
+    m->info = (struct movie_info){.format = MOVIE_EER,
+                                  .nx = eer->nx << m->level,
+                                  .ny = eer->ny << m->level,
+                                  .frames = eer->frames / m->group,
+                                  .raw_frames = eer->frames,
+                                  .pixel_size = eer->pixel_size / (float)(1 << m->level)};
+    return STATUS_OK;
+}
+
+static void take_info(struct movie *m, enum movie_format format, int nx, int ny, int frames, float pixel_size) {
+    m->info = (struct movie_info){
+        .format = format, .nx = nx, .ny = ny, .frames = frames, .raw_frames = frames, .pixel_size = pixel_size};
+}
+
+enum status movie_open(const char *path, const struct movie_options *options, struct movie **ret_movie,
+                       struct err *err) {
+    _cleanup_(movie_close) struct movie *m = calloc(1, sizeof *m);
+    char *copy = strdup(path);
+    if (m == NULL || copy == NULL) {
+        free(copy);
+        FAIL(err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
+    }
+    m->path = copy;
+    if (eer_file_is_one(path)) {
+        TRY(open_eer(m, options, err));
+    } else {
+        struct image_info info = {0};
+        TRY(image_probe(path, &info, err));
+        FAIL_IF(image_is_photograph(info.format), err, STATUS_UNSUPPORTED,
+                "%s: a picture is no movie: MRC, TIFF or EER is expected", path);
+        if (info.format == IMAGE_MRC) TRY(mrc_open(path, &m->mrc, err));
+        take_info(m, info.format == IMAGE_MRC ? MOVIE_MRC : MOVIE_TIFF, info.nx, info.ny, info.nz, info.pixel_size);
+    }
+    *ret_movie = m;
+    m = NULL;
+    return STATUS_OK;
+}
+
+const struct movie_info *movie_info(const struct movie *movie) {
+    return &movie->info;
+}
+
+void movie_reader_destroy(struct movie_reader **reader) {
+    if (reader == NULL || *reader == NULL) return;
+    tiff_pages_close(&(*reader)->pages);
+    free((*reader)->codes);
+    free((*reader)->counts);
+    mem_free(reader);
+}
+
+enum status movie_reader_create(const struct movie *movie, struct movie_reader **ret_reader, struct err *err) {
+    const struct movie_info *info = &movie->info;
+    _cleanup_(movie_reader_destroy) struct movie_reader *r = calloc(1, sizeof *r);
+    FAIL_IF(r == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", movie->path);
+    r->movie = movie;
+    if (info->format == MOVIE_TIFF) {
+        TRY(tiff_pages_open(movie->path, &r->pages, err));
+        struct image_info pages = tiff_pages_info(r->pages);
+        FAIL_IF(pages.nx != info->nx || pages.ny != info->ny || pages.nz < info->frames, err, STATUS_BAD_FORMAT,
+                "%s: changed while it was read", movie->path);
+    }
+    if (info->format == MOVIE_EER) {
+        TRY(mem_new_unset(eer_file_scratch(movie->eer), 1, "an EER frame", &r->codes, err));
+        TRY(mem_new_unset((size_t)info->nx * (size_t)info->ny, sizeof *r->counts, "the counts of a frame", &r->counts,
+                          err));
+    }
+    *ret_reader = r;
+    r = NULL;
+    return STATUS_OK;
+}
+
+/* Turns an image over, in place. */
+static void flip_rows(float *image, int nx, int ny) {
+    for (int y = 0; y < ny / 2; y++) {
+        float *low = image + (size_t)y * (size_t)nx, *high = image + (size_t)(ny - 1 - y) * (size_t)nx;
+        for (int x = 0; x < nx; x++) {
+            float swap = low[x];
+            low[x] = high[x];
+            high[x] = swap;
+        }
+    }
+}
+
+MULTIVERSION static void counts_to_float(const uint16_t *restrict counts, size_t count, float *restrict out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)counts[i];
+}
+
+enum status movie_reader_read(struct movie_reader *r, int frame, float *out, struct err *err) {
+    const struct movie *m = r->movie;
+    const struct movie_info *info = &m->info;
+    size_t pixels = (size_t)info->nx * (size_t)info->ny;
+    FAIL_IF(frame < 0 || frame >= info->frames, err, STATUS_BAD_ARGUMENT, "%s: frame %d was asked for; it has %d",
+            m->path, frame + 1, info->frames);
+    switch (info->format) {
+    case MOVIE_MRC:
+        return mrc_read_slices(m->mrc, frame, 1, out, err);
+    case MOVIE_TIFF:
+        TRY(tiff_pages_read(r->pages, frame, out, err));
+        flip_rows(out, info->nx, info->ny);
+        return STATUS_OK;
+    case MOVIE_EER:
+        memset(r->counts, 0, pixels * sizeof *r->counts);
+        TRY(eer_file_add(m->eer, frame * m->group, m->group, m->level, r->codes, r->counts, err));
+        counts_to_float(r->counts, pixels, out);
+        return STATUS_OK;
+    }
+    FAIL(err, STATUS_BAD_ARGUMENT, "%s: a movie of an unknown format", m->path);
+}

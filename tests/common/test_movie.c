@@ -1,0 +1,256 @@
+#include "common/formats/movie.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tiffio.h>
+
+#include "common/formats/eer_file.h"
+#include "common/formats/image.h"
+#include "common/formats/mrc.h"
+#include "common/memory.h"
+#include "tests/common/scratch.h"
+
+enum { NY = 37, FRAMES = 6 };
+
+static int value_at(int frame, int y, int x) {
+    return (frame * 5 + y * 3 + x) % 15;
+}
+
+static void assert_frames(const struct movie *movie, struct movie_reader *reader, int nx, float *frame) {
+    struct err err = {0};
+    for (int f = FRAMES - 1; f >= 0; f--) {
+        assert_ok(movie_reader_read(reader, f, frame, &err));
+        for (int y = 0; y < NY; y++)
+            for (int x = 0; x < nx; x++)
+                if (frame[y * nx + x] != (float)value_at(f, y, x))
+                    fail_msg("frame %d, row %d, column %d: %g", f, y, x, (double)frame[y * nx + x]);
+    }
+    assert_int_equal(movie_reader_read(reader, movie_info(movie)->frames, frame, &err), STATUS_BAD_ARGUMENT);
+}
+
+static void assert_movie(const char *path, enum movie_format format, int nx) {
+    struct err err = {0};
+    const struct movie_options options = {0};
+    _cleanup_(movie_close) struct movie *movie = NULL;
+    _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+    _cleanup_(mem_free) float *frame = malloc((size_t)nx * NY * sizeof *frame);
+    assert_non_null(frame);
+    assert_ok(movie_open(path, &options, &movie, &err));
+    const struct movie_info *info = movie_info(movie);
+    assert_true(info->format == format && info->nx == nx && info->ny == NY && info->frames == FRAMES &&
+                info->raw_frames == FRAMES);
+    assert_ok(movie_reader_create(movie, &reader, &err));
+    assert_frames(movie, reader, nx, frame);
+}
+
+static void write_mrc(const char *path, int nx, enum mrc_mode mode) {
+    struct err err = {0};
+    struct image image = {0};
+    assert_ok(image_resize(&image, nx, NY, FRAMES, &err));
+    for (int f = 0; f < FRAMES; f++)
+        for (int y = 0; y < NY; y++)
+            for (int x = 0; x < nx; x++)
+                image.data[((size_t)f * NY + (size_t)y) * (size_t)nx + (size_t)x] = (float)value_at(f, y, x);
+    assert_ok(mrc_write(path, &image, MRC_STACK, mode, &err));
+    image_destroy(&image);
+}
+
+/* Rewrites a movie of bytes in mode 101: two pixels a byte, rows of whole bytes. */
+static void pack(const char *path, int nx) {
+    struct err err = {0};
+    size_t length = 0, row = ((size_t)nx + 1) / 2;
+    _cleanup_(mem_free) char *bytes = NULL;
+    assert_ok(file_read_whole(path, 1 << 24, &bytes, &length, &err));
+    _cleanup_(mem_free) char *packed = calloc(1, 1024 + row * NY * FRAMES);
+    assert_non_null(packed);
+    memcpy(packed, bytes, 1024);
+    packed[12] = 101;
+    for (size_t y = 0; y < (size_t)NY * FRAMES; y++)
+        for (size_t x = 0; x < (size_t)nx; x++)
+            packed[1024 + y * row + x / 2] |= (char)(bytes[1024 + y * (size_t)nx + x] << (x % 2 == 0 ? 0 : 4));
+    assert_ok(file_write_whole(path, packed, 1024 + row * NY * FRAMES, &err));
+}
+
+static void mrc_movies_of_every_mode_are_read(void **state) {
+    (void)state;
+    static const enum mrc_mode modes[] = {MRC_INT8, MRC_INT16, MRC_FLOAT32, MRC_UINT16, MRC_FLOAT16};
+    char path[PATH_SIZE];
+    scratch_path("movie.mrcs", path);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        write_mrc(path, 50, modes[i]);
+        assert_movie(path, MOVIE_MRC, 50);
+    }
+    for (int nx = 50; nx <= 51; nx++) {
+        write_mrc(path, nx, MRC_INT8);
+        pack(path, nx);
+        assert_movie(path, MOVIE_MRC, nx);
+    }
+}
+
+static void write_tiff(const char *path, uint16_t bits, uint16_t compression, uint32_t tile) {
+    enum { NX = 50 };
+    TIFF *tiff = TIFFOpen(path, "w");
+    assert_non_null(tiff);
+    for (int f = 0; f < FRAMES; f++) {
+        uint32_t block_nx = tile > 0 ? tile : NX, block_ny = tile > 0 ? tile : 7, number = 0;
+        TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, NX);
+        TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, NY);
+        TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, bits);
+        TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 1);
+        TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+        TIFFSetField(tiff, TIFFTAG_COMPRESSION, compression);
+        if (tile > 0) {
+            TIFFSetField(tiff, TIFFTAG_TILEWIDTH, tile);
+            TIFFSetField(tiff, TIFFTAG_TILELENGTH, tile);
+        } else {
+            TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, block_ny);
+        }
+        for (uint32_t y0 = 0; y0 < NY; y0 += block_ny)
+            for (uint32_t x0 = 0; x0 < NX; x0 += block_nx) {
+                uint32_t rows = tile == 0 && NY - y0 < block_ny ? NY - y0 : block_ny;
+                unsigned char block[2 * 50 * 50] = {0};
+                for (uint32_t y = 0; y < rows && y0 + y < NY; y++)
+                    for (uint32_t x = 0; x < block_nx && x0 + x < NX; x++) {
+                        /* TIFF begins with the top line, the last row of the frame. */
+                        uint16_t value = (uint16_t)value_at(f, NY - 1 - (int)(y0 + y), (int)(x0 + x));
+                        if (bits == 8)
+                            block[y * block_nx + x] = (unsigned char)value;
+                        else
+                            memcpy(block + 2 * (y * block_nx + x), &value, 2);
+                    }
+                tmsize_t length = (tmsize_t)(rows * block_nx * bits / 8);
+                assert_int_equal(tile > 0 ? TIFFWriteEncodedTile(tiff, number++, block, length)
+                                          : TIFFWriteEncodedStrip(tiff, number++, block, length),
+                                 length);
+            }
+        TIFFWriteDirectory(tiff);
+    }
+    TIFFClose(tiff);
+}
+
+static void tiff_movies_are_read_in_the_order_of_mrc(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    scratch_path("movie.tif", path);
+    for (int bits = 8; bits <= 16; bits += 8)
+        for (int tile = 0; tile <= 32; tile += 16) {
+            write_tiff(path, (uint16_t)bits, COMPRESSION_LZW, (uint32_t)tile);
+            assert_movie(path, MOVIE_TIFF, 50);
+            write_tiff(path, (uint16_t)bits, COMPRESSION_ADOBE_DEFLATE, (uint32_t)tile);
+            assert_movie(path, MOVIE_TIFF, 50);
+        }
+}
+
+/* Writes a movie of 64 × 48 detector pixels with one electron a frame, at pixel (frame, 2 frame). */
+static void write_eer(const char *path, int frames) {
+    struct err err = {0};
+    struct eer_writer *writer = NULL;
+    struct eer_format format = eer_format_of(EER_COMPRESSION_7);
+    assert_ok(eer_writer_create(path, &format, 64, 48, NULL, &writer, &err));
+    for (int f = 0; f < frames; f++) {
+        struct eer_electron electron = {.x = (uint32_t)(4 * f + 1), .y = (uint32_t)(8 * f + 3)};
+        assert_ok(eer_writer_append(writer, &electron, 1, &err));
+    }
+    assert_ok(eer_writer_finish(&writer, &err));
+}
+
+static void eer_frames_are_grouped(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("movie.eer", path);
+    write_eer(path, 11);
+    for (int level = 0; level <= 2; level++) {
+        const struct movie_options options = {.eer_group = 4, .eer_level = level};
+        _cleanup_(movie_close) struct movie *movie = NULL;
+        _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+        int nx = 64 << level, ny = 48 << level;
+        _cleanup_(mem_free) float *frame = malloc((size_t)nx * (size_t)ny * sizeof *frame);
+        assert_non_null(frame);
+        assert_ok(movie_open(path, &options, &movie, &err));
+        const struct movie_info *info = movie_info(movie);
+        assert_true(info->nx == nx && info->ny == ny && info->frames == 2 && info->raw_frames == 11);
+        assert_ok(movie_reader_create(movie, &reader, &err));
+        assert_ok(movie_reader_read(reader, 1, frame, &err)); /* detector frames 4 to 7 */
+        double sum = 0;
+        for (int i = 0; i < nx * ny; i++)
+            sum += (double)frame[i];
+        assert_true(sum == 4);
+        for (int f = 4; f < 8; f++)
+            assert_true(frame[((8 * f + 3) >> (2 - level)) * nx + ((4 * f + 1) >> (2 - level))] == 1);
+    }
+    struct movie *movie = NULL;
+    assert_int_equal(movie_open(path, &(struct movie_options){0}, &movie, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "has 11 EER frames"));
+    assert_int_equal(movie_open(path, &(struct movie_options){.eer_level = 3}, &movie, &err), STATUS_BAD_ARGUMENT);
+}
+
+struct share {
+    const struct movie *movie;
+    int first;
+    bool right;
+};
+
+static void *read_share(void *context) {
+    struct share *share = context;
+    struct movie_reader *reader = NULL;
+    float frame[50 * NY];
+    share->right = movie_reader_create(share->movie, &reader, NULL) == STATUS_OK;
+    for (int round = 0; share->right && round < 40; round++) {
+        int f = (share->first + round) % FRAMES;
+        share->right = movie_reader_read(reader, f, frame, NULL) == STATUS_OK;
+        for (int i = 0; share->right && i < 50 * NY; i++)
+            share->right = frame[i] == (float)value_at(f, i / 50, i % 50);
+    }
+    movie_reader_destroy(&reader);
+    return NULL;
+}
+
+static void threads_read_side_by_side(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("shared.tif", path);
+    write_tiff(path, 8, COMPRESSION_LZW, 0);
+    _cleanup_(movie_close) struct movie *movie = NULL;
+    assert_ok(movie_open(path, &(struct movie_options){0}, &movie, &err));
+    struct share shares[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        shares[i] = (struct share){.movie = movie, .first = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, read_share, &shares[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(shares[i].right);
+    }
+}
+
+static void what_is_no_movie_is_refused(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct movie *movie = NULL;
+    char path[PATH_SIZE];
+    scratch_path("text.mrc", path);
+    assert_ok(file_write_whole(path, "no movie", 8, &err));
+    assert_int_not_equal(movie_open(path, &(struct movie_options){0}, &movie, &err), STATUS_OK);
+    assert_non_null(strstr(err.message, "text.mrc"));
+    scratch_path("missing.tif", path);
+    assert_int_equal(movie_open(path, &(struct movie_options){0}, &movie, &err), STATUS_NOT_FOUND);
+    assert_null(movie);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mrc_movies_of_every_mode_are_read),
+        cmocka_unit_test(tiff_movies_are_read_in_the_order_of_mrc),
+        cmocka_unit_test(eer_frames_are_grouped),
+        cmocka_unit_test(threads_read_side_by_side),
+        cmocka_unit_test(what_is_no_movie_is_refused),
+    };
+    return scratch_run("movie", tests, sizeof tests / sizeof *tests);
+}
