@@ -32,15 +32,4 @@ enum status record_failed(const char *id, const char *path, const char *root, st
  * path. */
 const char *record_relative(const char *path, const char *root);
 
-/* Writes watcher/micrographs.star: an optics table, and a row per micrograph with all its known numbers. First note all
- * items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written in pieces,
- * so that a long session needs no more memory. An item whose optics were not noted gets no row. */
-struct record_table;
-enum status record_table_create(struct record_table **ret_table, struct err *err);
-void record_table_destroy(struct record_table **table);
-enum status record_table_note(struct record_table *table, const struct item *item, struct err *err);
-enum status record_table_begin(struct record_table *table, const char *path, struct err *err);
-enum status record_table_add(struct record_table *table, const struct item *item, struct err *err);
-enum status record_table_commit(struct record_table *table, struct err *err);
-
 #endif

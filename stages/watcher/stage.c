@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/harness/micrograph_table.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/watcher/parameters.h"
@@ -40,23 +41,23 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
 }
 
 static enum status note(const struct item *item, void *context, struct err *err) {
-    return record_table_note(context, item, err);
+    return micrograph_table_note(context, item, err);
 }
 
 static enum status add_row(const struct item *item, void *context, struct err *err) {
-    return record_table_add(context, item, err);
+    return micrograph_table_add(context, item, err);
 }
 
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
     (void)state;
-    _cleanup_(record_table_destroy) struct record_table *table = NULL;
+    _cleanup_(micrograph_table_destroy) struct micrograph_table *table = NULL;
     char path[PATH_SIZE];
     TRY(path_join(stage_folder(stage), "micrographs.star", path, sizeof path, err));
-    TRY(record_table_create(&table, err));
+    TRY(micrograph_table_create(&table, err));
     TRY(stage_each_done(stage, note, table, err));
-    TRY(record_table_begin(table, path, err));
+    TRY(micrograph_table_begin(table, path, err));
     TRY(stage_each_done(stage, add_row, table, err));
-    return record_table_commit(table, err);
+    return micrograph_table_commit(table, err);
 }
 
 const struct stage_descriptor watcher_stage = {

@@ -1,3 +1,4 @@
+#include "common/harness/micrograph_table.h"
 #include "stages/watcher/ctf_rows.h"
 
 #include <math.h>
@@ -197,9 +198,9 @@ static void table_of_micrographs_reads_back(void **state) {
     (void)state;
     struct err err = {0};
     struct ctf_rows *rows = both("table.star"), *again = NULL;
-    struct record_table *table = NULL;
+    struct micrograph_table *table = NULL;
     struct item *items[3] = {NULL};
-    assert_ok(record_table_create(&table, &err));
+    assert_ok(micrograph_table_create(&table, &err));
     for (long row = 0; row < 3; row++) {
         struct stage_session session = {NAN, NAN, NAN, NAN};
         struct record_source source = source_of(rows, row, &session);
@@ -210,15 +211,15 @@ static void table_of_micrographs_reads_back(void **state) {
     }
     assert_ok(item_set_number(items[1], "columns.onlyHere", 7, &err));
     for (int i = 0; i < 3; i++)
-        assert_ok(record_table_note(table, items[i], &err));
+        assert_ok(micrograph_table_note(table, items[i], &err));
     char path[PATH_SIZE];
     scratch_path("micrographs.star", path);
-    assert_ok(record_table_begin(table, path, &err));
+    assert_ok(micrograph_table_begin(table, path, &err));
     /* More rows than one piece of the table holds. */
     for (int i = 0; i < 3 * ROUNDS; i++)
-        assert_ok(record_table_add(table, items[i % 3], &err));
-    assert_ok(record_table_commit(table, &err));
-    record_table_destroy(&table);
+        assert_ok(micrograph_table_add(table, items[i % 3], &err));
+    assert_ok(micrograph_table_commit(table, &err));
+    micrograph_table_destroy(&table);
     for (int i = 0; i < 3; i++)
         item_destroy(&items[i]);
     struct star_file *file = NULL;
