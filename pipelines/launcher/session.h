@@ -18,6 +18,7 @@ struct session {
     char path[PATH_SIZE]; /* absolute */
     int lock;             /* −1: none */
     int run;              /* from 1; counts how often the session was started */
+    bool separate;        /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
     double patience;      /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
 };
 
@@ -31,7 +32,7 @@ void session_end(struct session *session);
 enum status session_find(const char *path, struct session *ret_session, struct err *err);
 /* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
-/* Reads log/plan.json: {"run", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
+/* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Builds a path: "log", "watcher.0", ".log" → SESSION/log/watcher.0.log. */

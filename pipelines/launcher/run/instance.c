@@ -93,7 +93,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         json_object_del(session_params, session_only[i]);
     return json_pack(
         "{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
-        " s:s}",
+        " s:s, s:b}",
         "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas, "run",
         session->run, "session", session->path, "session_params", session_params, "params",
         section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
@@ -103,7 +103,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)
                              : json_null(),
         "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
-        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2], "separate", session->separate);
 }
 
 /* The orders of an encrypted session hold its secret key. */

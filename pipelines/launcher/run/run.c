@@ -228,6 +228,11 @@ static enum status begin(struct run *run, struct err *err) {
     for (bool said = false;; said = true) {
         struct err own = {0};
         enum status status = session_begin(run->options->session, run->plan, &run->session, &own);
+        if (status == STATUS_OK && run->graph->separate && !run->session.separate)
+            fprintf(stderr,
+                    "icestream: %s was begun by a version that kept the products of all sources in one folder, and "
+                    "goes on so; if two sources have items of one name, use another --session\n",
+                    run->session.path);
         if (status == STATUS_OK) return STATUS_OK;
         FAIL_IF(status != STATUS_UNAVAILABLE || !known, err, status, "%s", own.message);
         if (!said) fprintf(stderr, "icestream: %s; trying again until it works\n", own.message);
