@@ -99,7 +99,8 @@ struct stage {
     int instance, run, replicas;
     char token[TOKEN_SIZE]; /* identifies this incarnation of the instance */
     char root[PATH_SIZE], folder[PATH_SIZE];
-    char **places; /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
+    char **places;           /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
+    uint64_t *place_devices; /* file system of each of these folders, as it was at the start; 0: it was away */
     int place_count;
     char real_folder[PATH_SIZE]; /* in a pipeline: folder, with links resolved */
     void *params;
