@@ -186,7 +186,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
-    TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
+    TRY(ledger_open(instance->ledger, stage->name, false, &stage->ledger, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }
 

@@ -244,7 +244,7 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
              "anew (retry --lost), then `icestream retry`",
              own.message);
     log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
-    return ledger_fail_done(stage->ledger, item_id(item), reason, err);
+    return ledger_fail_done(stage->ledger, item_key(item), reason, err);
 }
 
 static enum status visit_failed(const struct ledger_row *row, void *context, struct err *err) {
@@ -252,7 +252,7 @@ static enum status visit_failed(const struct ledger_row *row, void *context, str
     struct item *item = NULL;
     struct err own = {0};
     if (row->instance != LEDGER_TOGETHER) return STATUS_OK;
-    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    TRY(stage_item_of_row(row, &item, err));
     enum status status = stage->descriptor->resume_failed(stage, stage->state, item, &own);
     item_destroy(&item);
     if (status_is_of_file(status)) return STATUS_OK;

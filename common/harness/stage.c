@@ -156,7 +156,7 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     struct item **items = NULL;
     size_t count = 0;
     TRY(stage_place(stage, options->output, err));
-    TRY(ledger_open(":memory:", false, &stage->ledger, err));
+    TRY(ledger_open(":memory:", stage->name, false, &stage->ledger, err));
     const char *input = input_of(stage, options);
     if (input != NULL && stage->descriptor->produce == NULL) TRY(stage_files_items(stage, input, &items, &count, err));
     enum status status = stage_begin(stage, err);

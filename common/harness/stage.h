@@ -215,13 +215,13 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
 /* Records an item of a source that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
-/* Marks finished items as failed because a product that needs all of them (such as a tomogram) could not be made. The
+/* Marks finished items, named by source and id, as failed because a product that needs all of them (such as a tomogram) could not be made. The
  * items count as failed, with this reason, and a retry sends them again. reason NULL: the product could be made after
  * all; takes the mark back, and the items count as done. For cumulative stages with one store thread, from idle and
  * flush. Waits until the ledger holds what is being stored. */
-enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
+enum status stage_revise(struct stage *stage, const struct ledger_key *keys, size_t count, const char *reason,
                          struct err *err);
-/* Looks an id up in the ledger. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
+/* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
  * may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 /* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */

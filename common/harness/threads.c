@@ -72,7 +72,7 @@ void *thread_load(void *argument) {
         }
         slot->phase = SLOT_LOADING;
         begin_work(stage, PART_LOAD);
-        crash_blame(stage->current, slot->id);
+        crash_blame(stage->current, slot->mark);
         load_slot(stage, slot);
         crash_blame(NULL, NULL);
         end_work(stage, PART_LOAD);
@@ -84,13 +84,13 @@ void *thread_load(void *argument) {
     return NULL;
 }
 
-/* Writes the id of the item inside process into `current`. The first byte comes last: it makes the id valid. */
-static void mark_current(struct stage *stage, const char *id) {
+/* Writes the mark of the item inside process into `current`. The first byte comes last: it makes the mark valid. */
+static void mark_current(struct stage *stage, const char *mark) {
     if (stage->current == NULL) return;
-    size_t length = strlen(id);
-    if (length > 0) memcpy(stage->current + 1, id + 1, length);
+    size_t length = strlen(mark);
+    if (length > 0) memcpy(stage->current + 1, mark + 1, length);
     atomic_signal_fence(memory_order_seq_cst);
-    *(volatile char *)stage->current = id[0];
+    *(volatile char *)stage->current = mark[0];
 }
 
 /* Set-up counts as work, but it does not belong to any single item. */
@@ -118,8 +118,8 @@ static enum status process_item(struct stage *stage, struct stage_lane *lane, in
 }
 
 static enum status process_marked(struct stage *stage, struct slot *slot, int last_shape[3]) {
-    mark_current(stage, slot->id);
-    crash_blame(stage->current, slot->id);
+    mark_current(stage, slot->mark);
+    crash_blame(stage->current, slot->mark);
     enum status status = process_item(stage, slot->lane, last_shape, &slot->err);
     crash_blame(NULL, NULL);
     mark_current(stage, "");
@@ -280,7 +280,7 @@ void *thread_store(void *argument) {
         if (slot != NULL) {
             slot->phase = SLOT_STORING;
             begin_work(stage, PART_STORE);
-            crash_blame(stage->current, slot->id);
+            crash_blame(stage->current, slot->mark);
             store_item(stage, slot);
             crash_blame(NULL, NULL);
             end_work(stage, PART_STORE);

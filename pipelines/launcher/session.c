@@ -91,7 +91,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
         return STATUS_OK;
     }
     double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
-    enum status status = ledger_open_patient(path, read_only, patience, ret_ledger, err);
+    enum status status = ledger_open_patient(path, stage, read_only, patience, ret_ledger, err);
     if (status != STATUS_NOT_FOUND) return status;
     if (err != NULL) *err = (struct err){0};
     *ret_ledger = NULL;

@@ -249,7 +249,7 @@ static enum status take_in(struct live *live, struct err *err) {
         TRY(groups_take_in(live->groups, clock_monotonic(), &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
     }
 }
 
@@ -259,7 +259,11 @@ static enum status settle(struct live *live, struct group *group, const char *fa
     size_t count = 0;
     TRY(mem_new((size_t)group->series.count, sizeof *items, "the tilts of a series", &items, err));
     group_settle(group, failure == NULL, items, &count);
-    return stage_revise(live->stage, items, count, failure, err);
+    _cleanup_(mem_free) struct ledger_key *keys = NULL;
+    TRY(mem_new(count + 1, sizeof *keys, "the tilts of a series", &keys, err));
+    for (size_t i = 0; i < count; i++)
+        keys[i] = (struct ledger_key){"", items[i]};
+    return stage_revise(live->stage, keys, count, failure, err);
 }
 
 /* Fails the tilts whose files are gone, and removes them from their series. */
@@ -269,7 +273,7 @@ static enum status turn_out(struct live *live, struct group *group, struct err *
         TRY(group_turn_out(group, &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
     }
 }
 

@@ -121,7 +121,7 @@ static void nothing_goes_twice_and_what_failed_may_go_later(void **state) {
     struct ledger *ledger = NULL;
     struct ledger_counts counts = {0};
     scratch_path("s2/l.sqlite", path);
-    assert_ok(ledger_open(path, true, &ledger, &err));
+    assert_ok(ledger_open(path, NULL, true, &ledger, &err));
     assert_ok(ledger_counts(ledger, &counts, &err));
     assert_int_equal(counts.done, 3);
     assert_int_equal(counts.failed, 0);
