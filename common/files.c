@@ -24,6 +24,15 @@ struct file_output {
     FILE *stream;
 };
 
+/* The functions between a stage's callback and these know nothing of who called them, as with errno. */
+static _Thread_local const struct file_observer *observed_by;
+
+const struct file_observer *file_observe(const struct file_observer *observer) {
+    const struct file_observer *before = observed_by;
+    observed_by = observer;
+    return before;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
@@ -272,6 +281,17 @@ enum status file_place(struct file_output **output, struct err *err) {
         file_discard(output);
         return STATUS_UNAVAILABLE;
     }
+    if (!bad && observed_by != NULL && observed_by->written != NULL) {
+        struct stat info;
+        enum status status = STATUS_OK;
+        if (fstat(fileno(o->stream), &info) == 0)
+            status = observed_by->written(observed_by->context, o->path, fileno(o->stream), &info, err);
+        if (status != STATUS_OK) {
+            file_discard(output);
+            return status;
+        }
+    }
+    errno = 0;
     if (bad || rename(o->partial, o->path) != 0) {
         /* ferror() reports an earlier write whose reason is lost: a full disk is the likely one. */
         int reason = errno;
@@ -364,6 +384,13 @@ enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_s
         close(descriptor);
         FAIL(err, STATUS_BAD_FORMAT, "%s: %s, a file is expected", path,
              folder ? "is a folder" : "is neither file nor folder");
+    }
+    if (observed_by != NULL && observed_by->read != NULL) {
+        enum status status = observed_by->read(observed_by->context, path, descriptor, &info, err);
+        if (status != STATUS_OK) {
+            close(descriptor);
+            return status;
+        }
     }
     *ret_descriptor = descriptor;
     if (ret_size != NULL) *ret_size = info.st_size;

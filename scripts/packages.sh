@@ -8,7 +8,7 @@ set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
-  libfftw3-dev libopenblas-dev libchealpix-dev libcmocka-dev)
+  libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
 # Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
 optional=(libxgboost-dev)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj

@@ -25,6 +25,8 @@
  * begins at the cumulative stage that made it. The receiver gives an item without "source" the name of the stage that
  * sent it. An empty source is that of an item from a session before there were sources: it is not known.
  *
+ * "files" says what the files that the item names were like when they were read or written (item_files.h).
+ *
  * A stage passes on unchanged every member that it does not know. Code names members by path: "micrograph.path". */
 #ifndef ICESTREAM_COMMON_EDGES_ITEM_H
 #define ICESTREAM_COMMON_EDGES_ITEM_H

@@ -69,6 +69,10 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
+    [SQL_PUT_FILE] = "INSERT OR REPLACE INTO files (source, id, product, path, revision, size, mtime_ns, digest)"
+                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [SQL_FORGET_FILES] = "DELETE FROM files WHERE source = ?1 AND id = ?2",
+    [SQL_EACH_FILE] = "SELECT source, id, product, path, size, mtime_ns, digest FROM files ORDER BY rowid",
     [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                       " time_changed = ?3 WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
     [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE " THE_ITEM,

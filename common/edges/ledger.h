@@ -84,6 +84,13 @@ struct ledger_send {
     const char *edge;        /* "lowpass-picker.0>extractor" */
     const struct item *item; /* borrowed */
 };
+/* A file that an item read (an input) or wrote (a product). path: relative to the session, or absolute when it lies
+ * outside; size in bytes, time in ns since 1970; digest: as common/digest.h prints it, "" when it is not known. */
+struct ledger_file {
+    const char *path, *digest; /* borrowed */
+    bool product;
+    int64_t size, mtime_ns;
+};
 /* An item's final state, its reason, and what goes out because of it. */
 struct ledger_finish {
     struct ledger_key key;
@@ -94,6 +101,8 @@ struct ledger_finish {
     const char *run_token;
     const struct ledger_send *sends;
     size_t send_count;
+    const struct ledger_file *files; /* replace those that the ledger has for the item, unless there are none */
+    size_t file_count;
 };
 /* Finishes several items in one transaction, which waits for the disk once. ret_late[i]: (instance, run_token) no
  * longer holds the claim of item i; nothing is written about it, and the others are finished all the same. */
@@ -216,6 +225,18 @@ enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, 
                           int64_t *ret_changed, struct err *err);
 /* Takes back the acknowledgement of an item on the edges that end in edge_suffix: the outbox sends it again. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
+
+/* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for
+ * their paths. */
+enum status ledger_add_files(struct ledger *ledger, const struct ledger_file *files, size_t count, struct err *err);
+/* Visits the files of all items, and those of the stage itself (source and id are ""). The strings are valid during
+ * the call; the callback must not use the ledger. */
+struct ledger_file_row {
+    const char *source, *id;
+    struct ledger_file file;
+};
+typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
+enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
 
 /* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };

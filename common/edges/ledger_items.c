@@ -161,6 +161,9 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     ledger_bind_text(statement, 8, what->run_token);
     TRY(ledger_run(ledger, statement, err));
     *late = sqlite3_changes(ledger->db) != 1;
+    if (!*late)
+        TRY(ledger_put_files(ledger, what->key, what->item != NULL ? item_revision(what->item) : 0, what->files,
+                             what->file_count, err));
     return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 

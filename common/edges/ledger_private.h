@@ -42,6 +42,8 @@ enum ledger_statement {
     SQL_END_INPUT,
     SQL_ENDED_INPUTS,
     SQL_OUTPUT_ENDED,
+    SQL_PUT_FILE,
+    SQL_FORGET_FILES,
     /* Once at a time, with ledger_prepare_once. */
     SQL_REDO_ITEM,
     SQL_REDO_OUTBOX,
@@ -54,6 +56,7 @@ enum ledger_statement {
     SQL_COMPARE_WAITING,
     SQL_COUNT_UNSENT,
     SQL_WAS_SENT,
+    SQL_EACH_FILE,
     SQL_COUNT
 };
 
@@ -106,5 +109,8 @@ enum status ledger_schema_write(struct ledger *ledger, const char *stage, struct
 /* Makes the view `compared` of the items in the ledger that is attached as `other`, and removes it. */
 enum status ledger_schema_compare(struct ledger *ledger, struct err *err);
 void ledger_schema_part(struct ledger *ledger);
+/* ledger_files.c: replaces the files of an item, inside a transaction; none leaves those that are there. */
+enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
+                             const struct ledger_file *files, size_t count, struct err *err);
 
 #endif

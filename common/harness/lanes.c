@@ -86,6 +86,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->item));
     item_mark(item_key(slot->item), slot->mark);
     slot->judged = 0;
+    file_notes_empty(&slot->files.notes);
     slot->arrivals[0] = (struct arrival){edge, seq};
     slot->arrival_count = 1;
     slot->taken = clock_monotonic();

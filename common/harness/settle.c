@@ -168,7 +168,9 @@ static struct ledger_finish outcome(struct stage *stage, struct slot *slot, cons
                                   .instance = stage->instance,
                                   .run_token = stage->token,
                                   .sends = sends,
-                                  .send_count = send_count};
+                                  .send_count = send_count,
+                                  .files = slot->files.rows,
+                                  .file_count = slot->files.count};
 }
 
 static void after_settling(struct stage *stage, struct slot *slot, const struct ledger_finish *what) {
@@ -197,6 +199,7 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         if (forward) slot->status = check_size(slot->item, &slot->err);
         forward = forward && slot->status == STATUS_OK;
         size_t send_count = forward ? fill_sends(stage, slot->item, sends) : 0;
+        TRY(files_rows(stage, slot, slot->status == STATUS_OK, err));
         settling->finishes[settled] = outcome(stage, slot, sends, send_count);
         settling->slots[settled++] = slot;
     }
@@ -317,6 +320,11 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
     warn_unjudged(stage, item, judged);
     struct item *copy = NULL;
     TRY(item_clone(item, &copy, err));
+    enum status status = files_stamp(stage, copy, err);
+    if (status != STATUS_OK) {
+        item_destroy(&copy);
+        return status;
+    }
     TRY(queue_emission(stage, copy, err));
     *ret_new = true;
     return STATUS_OK;

@@ -185,6 +185,7 @@ enum status stage_create(const struct stage_descriptor *descriptor, struct stage
     FAIL_IF(stage == NULL, err, STATUS_NO_MEMORY, "no memory for a stage");
     stage->descriptor = descriptor;
     stage->wake = -1;
+    files_begin(stage);
     stage->until_idle = INFINITY;
     stage->replicas = 1;
     snprintf(stage->name, sizeof stage->name, "%s", descriptor->name);
@@ -303,6 +304,7 @@ void stage_destroy(struct stage **stage_pointer) {
     destroy_lanes(stage);
     /* fini also cleans up after an init that failed half way. */
     if (stage->state != NULL && stage->descriptor->fini != NULL) stage->descriptor->fini(stage, stage->state);
+    files_end(stage);
     struct table tables[3];
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++)

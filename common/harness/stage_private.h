@@ -11,6 +11,7 @@
 #include "common/device.h"
 #include "common/edges/ledger.h"
 #include "common/files.h"
+#include "common/harness/files_of_items.h"
 #include "common/harness/metrics.h"
 #include "common/harness/parts.h"
 #include "common/harness/rules.h"
@@ -67,6 +68,7 @@ struct slot {
     struct err err;
     bool settled; /* the ledger holds the outcome, which is `state` */
     enum ledger_state state;
+    struct slot_files files; /* what load and store have read and written */
 };
 
 struct stage_output {
@@ -152,6 +154,7 @@ struct stage {
     enum status fatal;
     struct err fatal_err;
     struct stage_results *results; /* in process only */
+    struct slot_files own_files;   /* files that belong to no single item */
 
     pthread_t threads_of[THREADS_MAX];
     int threads_started;

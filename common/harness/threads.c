@@ -54,8 +54,7 @@ static void load_slot(struct stage *stage, struct slot *slot) {
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     if (status == STATUS_OK && descriptor->load != NULL)
-        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,
-                          descriptor->load(stage, stage->state, slot->lane, &slot->err));
+        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err, files_load(stage, slot, &slot->err));
     note_status(stage, slot, status);
 }
 
@@ -150,6 +149,7 @@ static enum stage_work be_idle(struct stage *stage) {
     enum status status;
     STAGE_PERSIST(stage, status, &err, stage->descriptor->idle(stage, stage->state, &work, &err));
     end_stage(stage, status, &err);
+    files_write_own(stage);
     return status == STATUS_OK ? work : STAGE_WORK_NONE;
 }
 
@@ -159,6 +159,7 @@ static void run_flush(struct stage *stage) {
     if (stage->descriptor->flush != NULL)
         STAGE_PERSIST(stage, status, &err, stage->descriptor->flush(stage, stage->state, &err));
     end_stage(stage, status, &err);
+    files_write_own(stage);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);
@@ -182,6 +183,7 @@ void *thread_compute(void *argument) {
     uint64_t seen = 0;
     double idle_at = 0;
     use_threads(stage->threads);
+    files_watch_own(stage);
     if (stage->descriptor->produce != NULL) {
         run_source(stage);
         return NULL;
@@ -219,7 +221,7 @@ static void store_item(struct stage *stage, struct slot *slot) {
     enum status status = STATUS_OK;
     if (slot->status != STATUS_OK) return; /* the failure is noted already */
     if (descriptor->store != NULL) {
-        STAGE_PERSIST(stage, status, &slot->err, descriptor->store(stage, stage->state, slot->lane, &slot->err));
+        STAGE_PERSIST(stage, status, &slot->err, files_store(stage, slot, &slot->err));
         /* On files the user sees the error at once, and the other items would fail in the same way. */
         if (status == STATUS_UNAVAILABLE) end_stage(stage, status, &slot->err);
     }
@@ -258,7 +260,10 @@ static void summarise(struct stage *stage, bool last) {
     stage->summarising = true;
     begin_work(stage, PART_STORE);
     bool again;
+    files_watch_own(stage);
     double took = run_summary(stage, last, &again);
+    file_observe(NULL);
+    files_write_own(stage);
     end_work(stage, PART_STORE);
     stage->stored += again;
     stage->summary_at = clock_monotonic() + fmax(summary_pause, summary_share * took);
