@@ -139,7 +139,7 @@ enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err
     int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
     bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
-         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? status_reason(reason) : "",
          reason != 0 ? ")" : "",
          broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
                   "another folder"

@@ -30,6 +30,18 @@ void edges_tell_dropped(struct pipeline *pipeline, double now) {
     pipeline->refused = refused;
 }
 
+/* A cleaner may delete the files of sockets. The connections outlive that; a receiver that starts again would find
+ * nobody. */
+void edges_bind_again(struct pipeline *pipeline) {
+    struct log *log = pipeline->stage->log;
+    struct err err = {0};
+    int count = 0;
+    bool failed = transport_bind_again(pipeline->transport, &count, &err) != STATUS_OK;
+    if (failed && !pipeline->unbound) log_write(log, LOG_WARN, "socket-gone", "%s; trying again", err.message);
+    if (count > 0) log_write(log, LOG_WARN, "socket-gone", "the files of %d sockets were deleted: bound again", count);
+    pipeline->unbound = failed;
+}
+
 enum status edges_mend(struct pipeline *pipeline, struct err *err) {
     int count = 0;
     TRY(transport_mend(pipeline->transport, &count, err));

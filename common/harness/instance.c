@@ -163,7 +163,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
 static enum status map_current(struct stage *stage, const char *path, struct err *err) {
     TRY(file_make_parents(path, 0777, err));
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, status_reason(errno));
     void *memory = MAP_FAILED;
     /* On a full disk, a page without a block would end the process when it is written to. */
     static const char nothing[CURRENT_SIZE];
@@ -172,7 +172,8 @@ static enum status map_current(struct stage *stage, const char *path, struct err
         memory = mmap(NULL, CURRENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     int reason = errno;
     close(descriptor);
-    FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path, strerror(reason));
+    FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path,
+            status_reason(reason));
     stage->current = memory;
     return STATUS_OK;
 }
