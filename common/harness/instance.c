@@ -121,6 +121,7 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
         stage->flush_threads = (int)count;
     }
     if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
+    stage->separate = json_is_true(json_object_get(root, "separate"));
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;
     return STATUS_OK;
 }

@@ -143,7 +143,9 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
                           char *absolute, struct err *err) {
     char stem[PATH_SIZE], name[PATH_SIZE];
     TRY(path_stem(item_id(item), stem, sizeof stem, err));
-    int used = snprintf(name, sizeof name, "%s%s", stem, suffix);
+    /* Two sources may have items of one name. */
+    const char *source = stage->separate ? item_source(item) : "";
+    int used = snprintf(name, sizeof name, "%s%s%s%s", source, *source != '\0' ? "/" : "", stem, suffix);
     FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
             "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));

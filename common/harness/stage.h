@@ -159,6 +159,7 @@ int stage_threads(const struct stage *stage);        /* threads for OpenMP regio
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
+bool stage_separate(const struct stage *stage);     /* products of different sources lie in folders of their own */
 bool stage_in_pipeline(const struct stage *stage);  /* false on files and in process */
 bool stage_stopping(const struct stage *stage);     /* idle, produce and flush should return soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
@@ -166,8 +167,9 @@ double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
  * send, a new item. */
 void stage_wait(struct stage *stage, double seconds);
 
-/* Names the product of an item, "NAME/MIC_autopick.star": relative to stage_root in relative[], absolute in absolute[]
- * (each PATH_MAX). Makes the folders on the way. */
+/* Names the product of an item, "NAME/MIC_autopick.star", or "NAME/SOURCE/MIC_autopick.star" where the items of several
+ * sources come together: relative to stage_root in relative[], absolute in absolute[] (each PATH_MAX). Makes the folders
+ * on the way. */
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err);
 /* Makes an item's path absolute: it counts from stage_root, else from the working directory. In a pipeline items come

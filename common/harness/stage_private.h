@@ -106,6 +106,7 @@ struct stage {
     char **places;           /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
     uint64_t *place_devices; /* file system of each of these folders, as it was at the start; 0: it was away */
     int place_count;
+    bool separate;               /* products lie below folder/SOURCE/ */
     char real_folder[PATH_SIZE]; /* in a pipeline: folder, with links resolved */
     void *params;
     struct stage_common common;
