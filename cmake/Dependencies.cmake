@@ -1,7 +1,7 @@
 # Finds the libraries that icestream needs. All of them are packages of Debian 12 and Ubuntu 24.04.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f chealpix)
+foreach(part libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f chealpix libxxhash)
   string(MAKE_C_IDENTIFIER ${part} name)
   pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${part})
 endforeach()

@@ -24,6 +24,15 @@ struct file_output {
     FILE *stream;
 };
 
+/* The functions between a stage's callback and these know nothing of who called them, as with errno. */
+static _Thread_local const struct file_observer *observed_by;
+
+const struct file_observer *file_observe(const struct file_observer *observer) {
+    const struct file_observer *before = observed_by;
+    observed_by = observer;
+    return before;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
@@ -113,12 +122,12 @@ enum status file_sync_folder(const char *folder, struct err *err) {
     /* A folder that this user may enter but not read is as safe as its owner makes it. */
     if (descriptor < 0 && errno == EACCES) return STATUS_OK;
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: the folder cannot be opened to sync it: %s", folder,
-            strerror(errno));
+            status_reason(errno));
     /* Some network file systems cannot sync a folder (EINVAL): the rename is then as safe as they make it. */
     int result = fsync(descriptor), reason = errno;
     close(descriptor);
     FAIL_IF(result != 0 && reason != EINVAL && reason != ENOTSUP, err, status_of_writing(reason),
-            "%s: the folder cannot be synced: %s", folder, strerror(reason));
+            "%s: the folder cannot be synced: %s", folder, status_reason(reason));
     return STATUS_OK;
 }
 
@@ -132,7 +141,7 @@ static enum status make_folder(const char *path, mode_t mode, struct err *err) {
     int reason = errno;
     FAIL_IF(!file_is_folder(path), err, reason == EEXIST ? STATUS_IO : status_of_writing(reason),
             "%s: the folder cannot be made: %s", path,
-            reason == EEXIST ? "a file of that name is in the way" : strerror(reason));
+            reason == EEXIST ? "a file of that name is in the way" : status_reason(reason));
     return STATUS_OK;
 }
 
@@ -220,7 +229,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
         TRY(name_partial(output, second, err));
         int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be written: %s", output->path,
-                strerror(errno));
+                status_reason(errno));
         if (!lock_patiently(descriptor)) {
             unlink(output->partial);
             second = !second;
@@ -228,7 +237,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
                 close(descriptor);
-                FAIL(err, status_of_writing(reason), "%s: cannot be written: %s", output->path, strerror(reason));
+                FAIL(err, status_of_writing(reason), "%s: cannot be written: %s", output->path, status_reason(reason));
             }
             *ret_descriptor = descriptor;
             return STATUS_OK;
@@ -272,12 +281,23 @@ enum status file_place(struct file_output **output, struct err *err) {
         file_discard(output);
         return STATUS_UNAVAILABLE;
     }
+    if (!bad && observed_by != NULL && observed_by->written != NULL) {
+        struct stat info;
+        enum status status = STATUS_OK;
+        if (fstat(fileno(o->stream), &info) == 0)
+            status = observed_by->written(observed_by->context, o->path, fileno(o->stream), &info, err);
+        if (status != STATUS_OK) {
+            file_discard(output);
+            return status;
+        }
+    }
+    errno = 0;
     if (bad || rename(o->partial, o->path) != 0) {
         /* ferror() reports an earlier write whose reason is lost: a full disk is the likely one. */
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
         err_set(err, failed, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
-                reason != 0 ? strerror(reason) : "a write failed (is the disk full?)");
+                reason != 0 ? status_reason(reason) : "a write failed (is the disk full?)");
         file_discard(output);
         return failed;
     }
@@ -338,7 +358,7 @@ enum status file_append_line(const char *path, const char *text, struct err *err
     off_t end = 0;
     TRY(path_folder(path, folder, sizeof folder, err));
     descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be appended to: %s", path, strerror(errno));
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be appended to: %s", path, status_reason(errno));
     TRY(line_end(descriptor, path, &end, err));
     struct iovec parts[] = {{(void *)(uintptr_t)text, strlen(text)}, {(void *)(uintptr_t) "\n", 1}};
     ssize_t length = (ssize_t)strlen(text) + 1;
@@ -347,8 +367,9 @@ enum status file_append_line(const char *path, const char *text, struct err *err
         fsync(descriptor) != 0) {
         int reason = errno;
         FAIL_IF(ftruncate(descriptor, end) != 0, err, status_of_writing(errno),
-                "%s: cannot be appended to, nor cut back to %lld bytes: %s", path, (long long)end, strerror(errno));
-        FAIL(err, status_of_writing(reason), "%s: cannot be appended to: %s", path, strerror(reason));
+                "%s: cannot be appended to, nor cut back to %lld bytes: %s", path, (long long)end,
+                status_reason(errno));
+        FAIL(err, status_of_writing(reason), "%s: cannot be appended to: %s", path, status_reason(reason));
     }
     return is_new ? file_sync_folder(folder, err) : STATUS_OK;
 }
@@ -364,6 +385,13 @@ enum status file_open_read(const char *path, int *ret_descriptor, int64_t *ret_s
         close(descriptor);
         FAIL(err, STATUS_BAD_FORMAT, "%s: %s, a file is expected", path,
              folder ? "is a folder" : "is neither file nor folder");
+    }
+    if (observed_by != NULL && observed_by->read != NULL) {
+        enum status status = observed_by->read(observed_by->context, path, descriptor, &info, err);
+        if (status != STATUS_OK) {
+            close(descriptor);
+            return status;
+        }
     }
     *ret_descriptor = descriptor;
     if (ret_size != NULL) *ret_size = info.st_size;

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "common/status.h"
@@ -30,6 +31,18 @@ enum status file_commit(struct file_output **output, struct err *err);
 enum status file_place(struct file_output **output, struct err *err);
 /* Removes what was written; accepts NULL. Fits _cleanup_: does nothing after file_commit. */
 void file_discard(struct file_output **output);
+
+/* Someone who wants to know which files a thread opens with file_open_read (all readers of formats do), and which it
+ * places: the descriptor is open for reading, and the content is whole. An error from the observer is one of the call
+ * that it observes. A function may be NULL. */
+struct file_observer {
+    void *context;
+    enum status (*read)(void *context, const char *path, int descriptor, const struct stat *info, struct err *err);
+    enum status (*written)(void *context, const char *path, int descriptor, const struct stat *info, struct err *err);
+};
+/* Sets the observer of the calling thread (NULL: nobody), which must outlive this, and returns the one before. A worker
+ * (common/worker.h) has for each job the observer of the thread that starts the job. */
+const struct file_observer *file_observe(const struct file_observer *observer);
 
 /* Creates, writes and commits a file. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);

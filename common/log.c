@@ -56,7 +56,7 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
         if (log->descriptor < 0) {
             int reason = errno;
             free(log);
-            FAIL(err, status_of_writing(reason), "%s: the log cannot be written: %s", path, strerror(reason));
+            FAIL(err, status_of_writing(reason), "%s: the log cannot be written: %s", path, status_reason(reason));
         }
         find_standard(log);
     }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common/text.h"
 
@@ -47,9 +48,23 @@ enum status status_of_reading(int reason) {
     return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : STATUS_IO;
 }
 
+/* Without a limit on the size of files it is the file system that cannot hold so large a file. */
+static bool is_file_limit(int reason) {
+    struct rlimit limit;
+    return reason == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+const char *status_reason(int reason) {
+    return is_file_limit(reason) ? "the limit on the size of files is reached (ulimit -f; `prlimit --fsize=unlimited "
+                                   "--pid PID` lifts it while the program runs)"
+                                 : strerror(reason);
+}
+
 enum status status_of_writing(int reason) {
     static const int passing[] = {ENOSPC, EDQUOT, EROFS, EACCES, EPERM, ENOENT, EIO, ENODEV, ENXIO, EBUSY};
-    return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : status_of_reading(reason);
+    return among(reason, passing, sizeof passing / sizeof *passing) || is_file_limit(reason)
+               ? STATUS_UNAVAILABLE
+               : status_of_reading(reason);
 }
 
 bool status_is_of_file(enum status status) {

@@ -49,6 +49,9 @@ enum status err_context(struct err *err, enum status status, const char *format,
  * except for a lack of descriptors and for network file systems that are away. */
 enum status status_of_writing(int reason);
 enum status status_of_reading(int reason);
+/* Returns the system's text for a refusal (errno) of a write; EFBIG names the limit of the process that is reached, if
+ * it has one. */
+const char *status_reason(int reason);
 
 /* Returns whether the fault lies with a file; not with the machine, which may recover, nor with the caller. */
 bool status_is_of_file(enum status status);

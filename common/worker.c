@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "common/files.h"
 #include "common/memory.h"
 
 struct worker {
@@ -14,6 +15,7 @@ struct worker {
     /* guarded by the lock */
     worker_run *run; /* the job that waits or runs; NULL: none */
     void *context;
+    const struct file_observer *observer; /* of the owner, when it started the job */
     bool ends;
     struct err err; /* its status is the outcome */
 };
@@ -29,6 +31,7 @@ static void *work(void *argument) {
         worker_run *run = w->run;
         void *context = w->context;
         struct err err = {0};
+        file_observe(w->observer);
         pthread_mutex_unlock(&w->lock);
         enum status status = run(context, &err);
         pthread_mutex_lock(&w->lock);
@@ -85,10 +88,13 @@ static void wait_locked(struct worker *w) {
 }
 
 void worker_start(struct worker *w, worker_run *run, void *context) {
+    const struct file_observer *observer = file_observe(NULL);
+    file_observe(observer);
     pthread_mutex_lock(&w->lock);
     wait_locked(w);
     w->run = run;
     w->context = context;
+    w->observer = observer;
     w->err = (struct err){0};
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);

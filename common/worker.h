@@ -15,7 +15,7 @@ enum status worker_create(struct worker **ret_worker, struct err *err);
 void worker_destroy(struct worker **worker);
 
 /* Starts a job after the one before has finished. If the owner has not asked for the outcome of that one, it is
- * lost. */
+ * lost. Who observes the owner's files (file_observe) observes those of the job too. */
 void worker_start(struct worker *worker, worker_run *run, void *context);
 /* For tests: returns whether a job is waiting or running. */
 bool worker_busy(struct worker *worker);

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # scripts/packages.sh [--tests]: installs the packages that icestream is built from, on Debian 12 and Ubuntu 24.04.
 # --tests adds packages for the tests: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
-# strace, clang and its libFuzzer. It also adds clang-format, shellcheck and flake8, which check the form of the
-# sources, and groff and man-db, which read the manual pages.
+# strace, clang and its libFuzzer, and SPIN, which searches the model of the protocol. It also adds clang-format, flake8
+# and shellcheck, which check the form of the sources, and groff and man-db, which read the manual pages.
 # Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
-  libfftw3-dev libopenblas-dev libchealpix-dev libcmocka-dev)
+  libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
 # Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
 optional=(libxgboost-dev)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
-  python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace
+  python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace spin
   clang libclang-rt-dev clang-format-14 shellcheck flake8
   groff-base man-db)
 

@@ -36,6 +36,23 @@ static enum status check_id(const char *id, struct err *err) {
     return STATUS_OK;
 }
 
+bool item_is_source(const char *text) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t length = strspn(text, letters);
+    return length > 0 && length < ITEM_SOURCE_SIZE && *text != '-' && text[length] == '\0';
+}
+
+static enum status check_source(const json_t *root, struct err *err) {
+    const json_t *node = json_object_get(root, "source"), *revision = json_object_get(root, "revision");
+    const char *source = json_string_value(node), *id = json_string_value(json_object_get(root, "id"));
+    FAIL_IF(node != NULL && (source == NULL || (*source != '\0' && !item_is_source(source))), err, STATUS_BAD_FORMAT,
+            "the source '%.80s' of the item %.80s cannot name a stage: letters, digits, - and _ can",
+            source != NULL ? source : "", id);
+    FAIL_IF(revision != NULL && (!json_is_integer(revision) || json_integer_value(revision) < 0), err,
+            STATUS_BAD_FORMAT, "the revision of the item %.80s is not a whole number from 0 on", id);
+    return STATUS_OK;
+}
+
 static enum status check(const json_t *root, struct err *err) {
     FAIL_IF(!json_is_object(root), err, STATUS_BAD_FORMAT, "an item must be a JSON object");
     const json_t *version = json_object_get(root, "v");
@@ -45,6 +62,7 @@ static enum status check(const json_t *root, struct err *err) {
             "the item's version is %lld; this program reads up to %d", (long long)json_integer_value(version),
             ITEM_VERSION);
     TRY(check_id(json_string_value(json_object_get(root, "id")), err));
+    TRY(check_source(root, err));
     const char *kind = json_string_value(json_object_get(root, "kind"));
     FAIL_IF(kind == NULL || *kind == '\0' || strlen(kind) > KIND_MAX, err, STATUS_BAD_FORMAT,
             "the item %.80s has no kind", json_string_value(json_object_get(root, "id")));
@@ -120,6 +138,35 @@ char *item_print(const struct item *item) {
 
 const char *item_id(const struct item *item) {
     return json_string_value(json_object_get(item->root, "id"));
+}
+
+const char *item_source(const struct item *item) {
+    const char *source = json_string_value(json_object_get(item->root, "source"));
+    return source != NULL ? source : "";
+}
+
+struct ledger_key item_key(const struct item *item) {
+    return (struct ledger_key){item_source(item), item_id(item)};
+}
+
+bool item_keys_match(struct ledger_key a, struct ledger_key b) {
+    bool sources = *a.source == '\0' || *b.source == '\0' || strcmp(a.source, b.source) == 0;
+    return sources && strcmp(a.id, b.id) == 0;
+}
+
+void item_mark(struct ledger_key key, char mark[ITEM_MARK_SIZE]) {
+    snprintf(mark, ITEM_MARK_SIZE, "%s%s%s", key.source, *key.source != '\0' ? "\t" : "", key.id);
+}
+
+struct ledger_key item_key_of_mark(char *mark) {
+    char *tab = strchr(mark, '\t');
+    if (tab == NULL) return (struct ledger_key){"", mark};
+    *tab = '\0';
+    return (struct ledger_key){mark, tab + 1};
+}
+
+int64_t item_revision(const struct item *item) {
+    return json_integer_value(json_object_get(item->root, "revision"));
 }
 
 const char *item_kind(const struct item *item) {
@@ -203,6 +250,18 @@ enum status item_set_string(struct item *item, const char *path, const char *val
     FAIL_IF(node == NULL, err, STATUS_BAD_ARGUMENT, "%s of the item %.200s: '%.80s' is not valid UTF-8", path,
             item_id(item), value != NULL ? value : "");
     return set(item, path, node, err);
+}
+
+enum status item_set_source(struct item *item, const char *source, struct err *err) {
+    FAIL_IF(*source != '\0' && !item_is_source(source), err, STATUS_BAD_ARGUMENT,
+            "'%.80s' cannot be the source of the item %.200s: letters, digits, - and _ can name a stage", source,
+            item_id(item));
+    return item_set_string(item, "source", source, err);
+}
+
+enum status item_set_revision(struct item *item, int64_t revision, struct err *err) {
+    FAIL_IF(revision < 0, err, STATUS_BAD_ARGUMENT, "the revision of the item %.200s would be negative", item_id(item));
+    return set(item, "revision", json_integer(revision), err);
 }
 
 enum status item_set_number(struct item *item, const char *path, double value, struct err *err) {

@@ -3,7 +3,9 @@
  * absolute when they lie outside it.
  *
  *   { "v": 1,
+ *     "source": "watcher",                 stage that first emitted it; with the id, this is the item's identity
  *     "id": "grid1/mic_0001",              the path below watcher.directory without its ending (MIC)
+ *     "revision": 2,                       replaces what went before under this identity; 0 when left out
  *     "kind": "micrograph",                micrograph | particles | selection | structure | clusters | tomogram
  *     "time": 1732170000.25,               when the watcher found it, s since 1970
  *     "micrograph": {"path", "nx", "ny", "nz"},       nz: of a stack
@@ -19,6 +21,12 @@
  *     "tilt":      {"series", "angle", "number", "taken", "axis"},   of a micrograph: its place in a series; °
  *     "tomogram":  {"path", "series", "tilts", "pixel_size"} }       of that many tilts; replaces the one of fewer
  *
+ * (source, id) identifies an item. Source names obey the rules of stage names. A selection, clusters or a tomogram
+ * begins at the cumulative stage that made it. The receiver gives an item without "source" the name of the stage that
+ * sent it. An empty source is that of an item from a session before there were sources: it is not known.
+ *
+ * "files" says what the files that the item names were like when they were read or written (item_files.h).
+ *
  * A stage passes on unchanged every member that it does not know. Code names members by path: "micrograph.path". */
 #ifndef ICESTREAM_COMMON_EDGES_ITEM_H
 #define ICESTREAM_COMMON_EDGES_ITEM_H
@@ -26,12 +34,24 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/status.h"
 
 struct item;
 
-enum { ITEM_VERSION = 1, ITEM_ID_MAX = 1024, ITEM_TEXT_MAX = 1 << 20, ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024 };
+/* Identifies an item. source: "" when it is not known. Both texts are borrowed. */
+struct ledger_key {
+    const char *source, *id;
+};
+
+enum {
+    ITEM_VERSION = 1,
+    ITEM_ID_MAX = 1024,
+    ITEM_SOURCE_SIZE = 65,
+    ITEM_TEXT_MAX = 1 << 20,
+    ITEM_SEND_MAX = ITEM_TEXT_MAX - 1024
+};
 
 /* Makes an item with an id, a kind and the present time. */
 enum status item_create(const char *id, const char *kind, struct item **ret_item, struct err *err);
@@ -58,6 +78,26 @@ bool item_text_fits(const char *text);
 
 /* Returns the id, which is valid as long as the item. */
 const char *item_id(const struct item *item);
+/* Returns the name of the stage that first emitted the item, which is valid as long as the item; "" when the item has
+ * none. */
+const char *item_source(const struct item *item);
+/* Returns source and id, which are valid as long as the item. */
+struct ledger_key item_key(const struct item *item);
+/* Returns how often the item was replaced under its source and id; 0 for the first. */
+int64_t item_revision(const struct item *item);
+/* Sets the source; "" takes an unknown source down explicitly, so that no receiver guesses one. */
+enum status item_set_source(struct item *item, const char *source, struct err *err);
+/* Sets the revision, from 0 on. */
+enum status item_set_revision(struct item *item, int64_t revision, struct err *err);
+/* Returns whether a text can be a source: letters, digits, _ and - (not as the first), at most 64 of them. */
+bool item_is_source(const char *text);
+/* Writes a key as it stands in the file `current`: the source, a tab, the id; without a source the id alone. Reads it
+ * back: `mark` then holds both texts, and the key borrows them. */
+enum { ITEM_MARK_SIZE = ITEM_SOURCE_SIZE + ITEM_ID_MAX + 1 };
+void item_mark(struct ledger_key key, char mark[ITEM_MARK_SIZE]);
+struct ledger_key item_key_of_mark(char *mark);
+/* Returns whether two keys may mean the same item: the ids are equal, and so are the sources unless one is "". */
+bool item_keys_match(struct ledger_key a, struct ledger_key b);
 /* Returns the kind, such as "micrograph", which is valid as long as the item. */
 const char *item_kind(const struct item *item);
 /* Returns whether the item has the member. */

@@ -13,26 +13,19 @@
 #include "common/files.h"
 #include "common/memory.h"
 
-enum { SCHEMA_VERSION = 1, WAL_WAIT_MILLISECONDS = 5 };
+enum { WAL_WAIT_MILLISECONDS = 5 };
 enum { FIRST_PAUSE_NS = 50000, PAUSES = 6 };
 
 /* The page cache is small and soon full, so that a stage's memory does not grow with the session. */
 static const char writable[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -256;";
 static const char small_cache[] = "PRAGMA cache_size = -256;";
 
-static const char schema[] =
-    "CREATE TABLE items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,"
-    "  reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT,"
-    "  item TEXT NOT NULL, time_seen REAL NOT NULL, time_changed REAL NOT NULL);"
-    "CREATE INDEX items_state ON items (state);"
-    "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL, id TEXT NOT NULL,"
-    "  item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);"
-    "CREATE INDEX outbox_waiting ON outbox (edge, seq) WHERE acknowledged IS NULL;"
-    "CREATE INDEX outbox_id ON outbox (id);"
-    "CREATE TABLE ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"
-    "PRAGMA user_version = 1;";
-
-#define SELECT_ROW "SELECT number, id, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
+#define SELECT_ROW                                                                                                     \
+    "SELECT number, source, id, revision, reason, item, state, attempts, instance, time_seen, time_changed FROM items"
+/* ?1 and ?2 are source and id. An unknown source matches any; the index begins with the id. */
+#define COMPARED                                                                                                       \
+    "SELECT 1 FROM compared AS i WHERE i.id = o.id AND (i.source = o.source OR i.source = '' OR o.source = '')"
+#define THE_ITEM "id = ?2 AND (source = ?1 OR source = '' OR ?1 = '')"
 static const char *const sql[SQL_COUNT] = {
     [SQL_BEGIN] = "BEGIN IMMEDIATE",
     [SQL_COMMIT] = "COMMIT",
@@ -41,25 +34,28 @@ static const char *const sql[SQL_COUNT] = {
     /* An index alone answers both: the rows are long. */
     [SQL_OUTBOX_COUNTS] = "SELECT (SELECT COUNT(*) FROM outbox),"
                           " (SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL)",
-    [SQL_FIND_ITEM] = "SELECT state, instance, token FROM items WHERE id = ?1",
-    [SQL_INSERT_ITEM] = "INSERT INTO items (id, state, reason, attempts, crashes, instance, token, item, time_seen,"
-                        " time_changed) VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6, ?7, ?7)",
+    /* The row of this very source, else the one whose source is not known. */
+    [SQL_FIND_ITEM] = "SELECT number, state, instance, token, source, revision FROM items WHERE " THE_ITEM
+                      " ORDER BY source = ?1 DESC, number LIMIT 1",
+    [SQL_INSERT_ITEM] = "INSERT INTO items (source, id, state, reason, attempts, crashes, instance, token, item,"
+                        " time_seen, time_changed, revision) VALUES (?1, ?2, ?3, ?4, 1, 0, ?5, ?6, ?7, ?8, ?8, ?9)",
     [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = attempts + 1, instance = ?2, token = ?3, item = ?4,"
-                       " time_changed = ?5 WHERE id = ?1",
+                       " time_changed = ?5, source = ?6 WHERE number = ?1",
+    [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
-    [SQL_FINISH_ITEM] = "UPDATE items SET state = ?2, reason = ?3, item = COALESCE(?4, item), time_changed = ?5"
-                        " WHERE id = ?1 AND state = 0 AND instance = ?6 AND token = ?7",
-    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?2 WHERE id = ?1 AND state = 0",
-    [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?2, instance = -1, token = NULL, time_changed = ?3"
-                      " WHERE id = ?1 AND state = 0 AND crashes >= ?4",
-    [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?1 IS NULL OR id = ?1)",
+    [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
+                        " WHERE " THE_ITEM " AND state = 0 AND instance = ?7 AND token = ?8",
+    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?3 WHERE " THE_ITEM " AND state = 0",
+    [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?4"
+                      " WHERE " THE_ITEM " AND state = 0 AND crashes >= ?5",
+    [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?2 IS NULL OR (" THE_ITEM "))",
     [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
-                        " time_changed = ?2 WHERE state = 3 AND (?1 IS NULL OR id = ?1)",
+                        " time_changed = ?3 WHERE state = 3 AND (?2 IS NULL OR (" THE_ITEM "))",
     [SQL_NEXT_ROW] = SELECT_ROW " WHERE number > ?1 ORDER BY number LIMIT 1",
     /* The index of states finds the failed items without reading all the others. */
     [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
-    [SQL_POST] = "INSERT INTO outbox (edge, id, item, time_sent) VALUES (?1, ?2, ?3, ?4)",
-    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE id = ?1 LIMIT 1",
+    [SQL_POST] = "INSERT INTO outbox (edge, source, id, item, time_sent) VALUES (?1, ?2, ?3, ?4, ?5)",
+    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE " THE_ITEM " LIMIT 1",
     [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
                         " ORDER BY seq LIMIT 1",
     [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
@@ -68,37 +64,41 @@ static const char *const sql[SQL_COUNT] = {
                         " AND acknowledged IS NULL",
     [SQL_ACKNOWLEDGED] = "SELECT 1 FROM outbox WHERE edge = ?1 AND seq = ?2 AND acknowledged IS NOT NULL",
     [SQL_UNACKNOWLEDGED] = "SELECT COUNT(*) FROM outbox WHERE edge = ?1 AND acknowledged IS NULL",
-    [SQL_WITHDRAW] = "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE id = ?2"
-                     " AND substr(edge, -length(?1)) = ?1",
+    [SQL_WITHDRAW] =
+        "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",
+    [SQL_PUT_FILE] = "INSERT OR REPLACE INTO files (source, id, product, path, revision, size, mtime_ns, digest)"
+                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [SQL_FORGET_FILES] = "DELETE FROM files WHERE source = ?1 AND id = ?2",
+    [SQL_EACH_FILE] = "SELECT source, id, product, path, size, mtime_ns, digest FROM files ORDER BY rowid",
     [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
-                      " time_changed = ?2 WHERE id = ?1 AND state = 1 AND instance <> -2",
-    [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE id = ?1",
-    [SQL_FAIL_DONE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?2"
-                      " WHERE id = ?1 AND state = 1 AND instance <> -2",
-    [SQL_FAIL_TOGETHER] = "UPDATE items SET state = 3, reason = ?3, instance = -3, token = NULL, time_changed = ?2"
-                          " WHERE id = ?1 AND state = 1 AND instance <> -2",
-    [SQL_MEND_TOGETHER] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?2"
-                          " WHERE id = ?1 AND state = 3 AND instance = -3",
-    [SQL_EACH_PARCEL] = "SELECT edge, seq, id, verdict, time_sent, acknowledged FROM outbox ORDER BY seq",
+                      " time_changed = ?3 WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+    [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE " THE_ITEM,
+    [SQL_FAIL_DONE] = "UPDATE items SET state = 3, reason = ?4, instance = -1, token = NULL, time_changed = ?3"
+                      " WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+    [SQL_FAIL_TOGETHER] = "UPDATE items SET state = 3, reason = ?4, instance = -3, token = NULL, time_changed = ?3"
+                          " WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+    [SQL_MEND_TOGETHER] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?3"
+                          " WHERE " THE_ITEM " AND state = 3 AND instance = -3",
+    [SQL_EACH_PARCEL] = "SELECT edge, seq, source, id, verdict, time_sent, acknowledged FROM outbox ORDER BY seq",
     [SQL_ATTACH] = "ATTACH ?1 AS other",
-    /* Grouped by the index of ids, so that nothing is sorted, and held, on the way. */
+    /* Grouped by the index of keys, so that nothing is sorted, and held, on the way. `compared` is the other ledger's
+     * list of items. */
     [SQL_COMPARE_ALL] =
-        "SELECT SUM(parcels), COUNT(*), SUM(waiting), SUM(CASE WHEN i.id IS NULL THEN waiting ELSE 0 END),"
-        " SUM(waiting = 0 AND i.id IS NULL)"
-        " FROM (SELECT id, COUNT(*) AS parcels, SUM(acknowledged IS NULL) AS waiting"
-        "  FROM main.outbox WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY id) AS o"
-        " LEFT JOIN other.items i ON i.id = o.id",
-    [SQL_COMPARE_WAITING] = "SELECT 0, 0, COUNT(*), SUM(i.id IS NULL), 0"
-                            " FROM main.outbox o LEFT JOIN other.items i ON i.id = o.id"
+        "SELECT SUM(parcels), COUNT(*), SUM(waiting), SUM(CASE WHEN there THEN 0 ELSE waiting END),"
+        " SUM(waiting = 0 AND NOT there)"
+        " FROM (SELECT COUNT(*) AS parcels, SUM(acknowledged IS NULL) AS waiting, EXISTS(" COMPARED ") AS there"
+        "  FROM outbox AS o WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY o.id, o.source)",
+    [SQL_COMPARE_WAITING] = "SELECT 0, 0, COUNT(*), SUM(NOT EXISTS(" COMPARED ")), 0"
+                            " FROM outbox AS o"
                             " WHERE o.acknowledged IS NULL AND substr(o.edge, instr(o.edge, '>') + 1) = ?1",
-    [SQL_COUNT_UNSENT] =
-        "SELECT COUNT(*) FROM items WHERE state = 1"
-        " AND EXISTS (SELECT 1 FROM outbox WHERE substr(edge, -length(?1)) = ?1)"
-        " AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = items.id AND substr(edge, -length(?1)) = ?1)",
-    [SQL_WAS_SENT] = "SELECT COUNT(*) FROM outbox WHERE id = ?2 AND substr(edge, -length(?1)) = ?1",
+    [SQL_COUNT_UNSENT] = "SELECT COUNT(*) FROM items WHERE state = 1"
+                         " AND EXISTS (SELECT 1 FROM outbox WHERE substr(edge, -length(?1)) = ?1)"
+                         " AND NOT EXISTS (SELECT 1 FROM outbox AS o WHERE o.id = items.id AND (o.source = items.source"
+                         "  OR o.source = '' OR items.source = '') AND substr(edge, -length(?1)) = ?1)",
+    [SQL_WAS_SENT] = "SELECT COUNT(*) FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
 };
 
 const char *ledger_state_name(enum ledger_state state) {
@@ -139,7 +139,7 @@ enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err
     int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
     bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
-         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? strerror(reason) : "",
+         sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? status_reason(reason) : "",
          reason != 0 ? ")" : "",
          broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
                   "another folder"
@@ -166,6 +166,11 @@ enum status ledger_prepare_once(struct ledger *ledger, enum ledger_statement whi
 
 void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text) {
     sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC);
+}
+
+void ledger_bind_key(sqlite3_stmt *statement, struct ledger_key key) {
+    ledger_bind_text(statement, 1, key.source);
+    ledger_bind_text(statement, 2, key.id);
 }
 
 enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err) {
@@ -221,26 +226,6 @@ enum status ledger_end(struct ledger *ledger, enum status status, struct err *er
     return status;
 }
 
-static enum status read_version(struct ledger *ledger, int *ret_version, struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(ledger->db, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "read (is it a ledger?)", err);
-    int result = sqlite3_step(statement);
-    int version = result == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
-    sqlite3_finalize(statement);
-    if (result != SQLITE_ROW) return ledger_fail(ledger, "read (is it a ledger?)", err);
-    *ret_version = version;
-    return STATUS_OK;
-}
-
-static enum status check_version(struct ledger *ledger, int version, struct err *err) {
-    FAIL_IF(version != SCHEMA_VERSION, err, STATUS_UNSUPPORTED,
-            "%s: the ledger has version %d; this program reads %d: use the program that began this session, or begin "
-            "a new one",
-            ledger->path, version, SCHEMA_VERSION);
-    return STATUS_OK;
-}
-
 /* Replicas may create a ledger at the same moment, and SQLite does not always wait when the journal mode changes. */
 static enum status use_wal(struct ledger *ledger, struct err *err) {
     double begin = clock_monotonic();
@@ -266,29 +251,21 @@ static int wait_for_others(void *context, int tries) {
     return 1;
 }
 
-static enum status set_up(struct ledger *ledger, bool read_only, struct err *err) {
+static enum status set_up(struct ledger *ledger, const char *stage, bool read_only, struct err *err) {
     sqlite3_busy_handler(ledger->db, wait_for_others, ledger);
-    int version = 0;
     if (read_only) {
         if (sqlite3_exec(ledger->db, small_cache, NULL, NULL, NULL) != SQLITE_OK)
             return ledger_fail(ledger, "set up", err);
-        TRY(read_version(ledger, &version, err));
-        FAIL_IF(version == 0, err, STATUS_NOT_FOUND, "%s: there is no ledger in it yet", ledger->path);
-        return check_version(ledger, version, err);
+        return ledger_schema_read(ledger, err);
     }
     TRY(use_wal(ledger, err));
     /* Several replicas may open a new ledger at once: the first one makes the tables. */
     TRY(ledger_begin(ledger, false, err));
-    enum status status = read_version(ledger, &version, err);
-    if (status == STATUS_OK && version == 0 && sqlite3_exec(ledger->db, schema, NULL, NULL, NULL) != SQLITE_OK)
-        status = ledger_fail(ledger, "set up", err);
-    else if (status == STATUS_OK && version != 0)
-        status = check_version(ledger, version, err);
-    return ledger_end(ledger, status, err);
+    return ledger_end(ledger, ledger_schema_write(ledger, stage, err), err);
 }
 
-enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
-                                struct err *err) {
+enum status ledger_open_patient(const char *path, const char *stage, bool read_only, double patience,
+                                struct ledger **ret_ledger, struct err *err) {
     struct ledger *ledger = calloc(1, sizeof *ledger);
     FAIL_IF(ledger == NULL, err, STATUS_NO_MEMORY, "no memory for a ledger");
     pthread_mutexattr_t attributes;
@@ -306,7 +283,7 @@ enum status ledger_open_patient(const char *path, bool read_only, double patienc
     else if (sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
         status = ledger_fail(ledger, "opened", err);
     else
-        status = set_up(ledger, read_only, err);
+        status = set_up(ledger, stage, read_only, err);
     if (status != STATUS_OK) {
         ledger_close(&ledger);
         return status;
@@ -315,8 +292,9 @@ enum status ledger_open_patient(const char *path, bool read_only, double patienc
     return STATUS_OK;
 }
 
-enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err) {
-    return ledger_open_patient(path, read_only, LEDGER_PATIENCE, ret_ledger, err);
+enum status ledger_open(const char *path, const char *stage, bool read_only, struct ledger **ret_ledger,
+                        struct err *err) {
+    return ledger_open_patient(path, stage, read_only, LEDGER_PATIENCE, ret_ledger, err);
 }
 
 struct ledger *ledger_reading(struct ledger *ledger) {
@@ -324,7 +302,7 @@ struct ledger *ledger_reading(struct ledger *ledger) {
     if (reader != NULL || ledger->read_only || strcmp(ledger->path, ":memory:") == 0) return reader ? reader : ledger;
     ledger_hold(ledger);
     reader = atomic_load(&ledger->reader);
-    if (reader == NULL && ledger_open_patient(ledger->path, true, ledger->patience, &reader, NULL) == STATUS_OK)
+    if (reader == NULL && ledger_open_patient(ledger->path, NULL, true, ledger->patience, &reader, NULL) == STATUS_OK)
         atomic_store(&ledger->reader, reader);
     ledger_let_go(ledger);
     return reader != NULL ? reader : ledger;

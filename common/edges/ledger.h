@@ -2,11 +2,16 @@
  * holds the truth about every item that the stage has seen, and the outbox of what the stage sends. The transaction
  * that finishes an item also holds what follows from it, so a crash leaves both or neither.
  *
- *   items:  id, state, reason, attempts, crashes, instance (-1: none, -2: the item began here, -3: it failed together
- *           with others, see ledger_revise), token, item (JSON: as received; of a finished item, as it went on),
- *           time_seen, time_changed
- *   outbox: edge, seq, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (the receiver's answer)
+ *   items:  source, id, revision, state, reason, attempts, crashes, instance (-1: none, -2: the item began here, -3: it
+ *           failed together with others, see ledger_revise), token, item (JSON: as received; of a finished item, as it
+ *           went on), time_seen, time_changed
+ *   outbox: edge, seq, source, id, item (JSON), time_sent, acknowledged (time or NULL), verdict (the receiver's answer)
  *   ends:   edge, run: inputs that have ended in this run; "out N": what instance N sends has ended
+ *   about:  key, value: the stage and the session that the ledger belongs to
+ *   files:  source, id, product (0: an input, 1: a product), path, revision, size, mtime_ns, digest
+ *
+ * (source, id) is the key of an item. Items of a ledger of version 1, which had no sources, keep the source "" until
+ * their sender tells it: wherever a function takes a key, an empty source in the key or in the ledger matches any.
  *
  * Several threads of a process may call these functions; one `struct ledger` locks inside. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_H
@@ -26,14 +31,17 @@ const char *ledger_state_name(enum ledger_state state);
 
 struct ledger;
 
-/* Opens a ledger. path ":memory:": for a stage on files. read_only: for `status`; never creates a file, and returns
- * STATUS_NOT_FOUND for a file in which the stage has not made its tables yet. */
-enum status ledger_open(const char *path, bool read_only, struct ledger **ret_ledger, struct err *err);
+/* Opens a ledger. path ":memory:": for a stage on files. stage: the name of the stage that it belongs to, or NULL. A
+ * ledger of version 1 is brought up to date; items that began in the stage then have its name as their source.
+ * read_only: for `status`; never creates or changes a file, reads version 1 as if all sources were unknown, and returns
+ * STATUS_NOT_FOUND for a file in which the stage has not made its tables yet. STATUS_UNSUPPORTED: a later version. */
+enum status ledger_open(const char *path, const char *stage, bool read_only, struct ledger **ret_ledger,
+                        struct err *err);
 /* As ledger_open. patience: seconds to wait, here and in all later calls, for other processes that hold the ledger;
  * then STATUS_UNAVAILABLE. ledger_open uses LEDGER_PATIENCE. */
 enum { LEDGER_PATIENCE = 20 };
-enum status ledger_open_patient(const char *path, bool read_only, double patience, struct ledger **ret_ledger,
-                                struct err *err);
+enum status ledger_open_patient(const char *path, const char *stage, bool read_only, double patience,
+                                struct ledger **ret_ledger, struct err *err);
 /* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
@@ -55,7 +63,8 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
 struct ledger_arrival {
     const struct item *item; /* borrowed */
     enum ledger_claim claim;
-    enum ledger_state state; /* the state that the ledger held; for FINISHED it tells how the item ended */
+    enum ledger_state state;       /* the state that the ledger held; for FINISHED it tells how the item ended */
+    char source[ITEM_SOURCE_SIZE]; /* the item's, or the ledger's where the item does not know it */
 };
 /* Claims several items in one transaction. */
 enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
@@ -75,9 +84,16 @@ struct ledger_send {
     const char *edge;        /* "lowpass-picker.0>extractor" */
     const struct item *item; /* borrowed */
 };
+/* A file that an item read (an input) or wrote (a product). path: relative to the session, or absolute when it lies
+ * outside; size in bytes, time in ns since 1970; digest: as common/digest.h prints it, "" when it is not known. */
+struct ledger_file {
+    const char *path, *digest; /* borrowed */
+    bool product;
+    int64_t size, mtime_ns;
+};
 /* An item's final state, its reason, and what goes out because of it. */
 struct ledger_finish {
-    const char *id;
+    struct ledger_key key;
     enum ledger_state state;
     const char *reason;      /* NULL: none */
     const struct item *item; /* the item with what the stage added, to be kept; NULL: as it was received */
@@ -85,13 +101,15 @@ struct ledger_finish {
     const char *run_token;
     const struct ledger_send *sends;
     size_t send_count;
+    const struct ledger_file *files; /* replace those that the ledger has for the item, unless there are none */
+    size_t file_count;
 };
 /* Finishes several items in one transaction, which waits for the disk once. ret_late[i]: (instance, run_token) no
  * longer holds the claim of item i; nothing is written about it, and the others are finished all the same. */
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err);
-/* For sources: records `item` in `state`, if its id is not known yet, and the sends. ret_new is false, and nothing is
- * written, when the id is known. Exception: an item that the source itself had set aside as failed may still go on.
+/* For sources: records `item` in `state`, if its key is not known yet, and the sends. ret_new is false, and nothing is
+ * written, when the key is known. Exception: an item that the source itself had set aside as failed may still go on.
  * One-item form of ledger_originate_items. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
@@ -108,11 +126,11 @@ struct ledger_origin {
 enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
                                    struct err *err);
 /* Records what a stage sends of its own accord: only the sends, so that `items` counts what came in. ret_new is false,
- * and nothing is written, when something with that id was sent before. */
-enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
-                             bool *ret_new, struct err *err);
-/* Looks up an id; ret_state stays untouched when the id is not known. */
-enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
+ * and nothing is written, when something with that key was sent before. */
+enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const struct ledger_send *sends,
+                             size_t send_count, bool *ret_new, struct err *err);
+/* Looks up an item; ret_state stays untouched when the item is not known. */
+enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err);
 
 /* The outbox. */
@@ -151,7 +169,7 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
 /* Visits everything that was ever sent, in order. The strings are valid during the call; the callback must not use the
  * ledger. */
 struct ledger_parcel_row {
-    const char *edge, *id, *verdict; /* verdict: NULL while the parcel is not acknowledged */
+    const char *edge, *source, *id, *verdict; /* verdict: NULL while the parcel is not acknowledged */
     int64_t seq;
     double time_sent, time_acknowledged; /* NaN: not acknowledged */
 };
@@ -161,7 +179,8 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
  * when the outbox holds nothing for such edges at all: not every program remembers what it sends. */
 enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64_t *ret_count, struct err *err);
 /* Returns whether an item was ever put into the outbox of an edge that ends in `suffix`. */
-enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent, struct err *err);
+enum status ledger_was_sent(struct ledger *ledger, const char *suffix, struct ledger_key key, bool *ret_sent,
+                            struct err *err);
 
 /* Compares what this ledger's stage has sent to the stage `to` with the ledger of that stage. */
 struct ledger_edge_counts {
@@ -186,30 +205,44 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
 
 /* Counts a crash of the stage on this item. At `limit` crashes the item fails with `reason`, and ret_set_aside is
  * true. */
-enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
-                           struct err *err);
+enum status ledger_crashed(struct ledger *ledger, struct ledger_key key, int limit, const char *reason,
+                           bool *ret_set_aside, struct err *err);
 /* Puts failed items back (all, or the one named): the upstream outbox sends them again after the launcher has withdrawn
- * its acknowledgement with ledger_withdraw(upstream ledger, ">STAGE", id). Items that a source had set aside are
+ * its acknowledgement with ledger_withdraw(upstream ledger, ">STAGE", key). Items that a source had set aside are
  * forgotten, so that the source finds them anew. */
-enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err);
+enum status ledger_retry(struct ledger *ledger, const struct ledger_key *key_or_null, int64_t *ret_count,
+                         struct err *err);
 /* Puts back an item that is done, in the same way, and forgets what was sent on because of it: it will be sent anew.
  * Must not be called while the stage runs. ret_redone: false when the item is not done. */
-enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone, struct err *err);
+enum status ledger_redo(struct ledger *ledger, struct ledger_key key, bool *ret_redone, struct err *err);
 /* Marks an item that is done as failed, because the stage can no longer read its files when it starts again. The item
  * is then reported and can be retried. */
-enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *reason, struct err *err);
+enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const char *reason, struct err *err);
 /* Marks items that are done as failed, in one transaction, because something that needs all of them could not be made.
  * reason NULL: it could be made after all; items that failed in this way are done again. Items in any other state stay
  * as they are; ret_changed counts those that changed. */
-enum status ledger_revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *ret_changed, struct err *err);
 /* Takes back the acknowledgement of an item on the edges that end in edge_suffix: the outbox sends it again. */
-enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err);
+enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
+
+/* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for
+ * their paths. */
+enum status ledger_add_files(struct ledger *ledger, const struct ledger_file *files, size_t count, struct err *err);
+/* Visits the files of all items, and those of the stage itself (source and id are ""). The strings are valid during
+ * the call; the callback must not use the ledger. */
+struct ledger_file_row {
+    const char *source, *id;
+    struct ledger_file file;
+};
+typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
+enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
 
 /* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };
 struct ledger_row {
-    const char *id, *reason, *item_text;
+    const char *source, *id, *reason, *item_text;
+    int64_t revision;
     enum ledger_state state;
     int attempts, instance; /* instance: LEDGER_TOGETHER when the item failed with others */
     double time_seen, time_changed;

@@ -1,4 +1,5 @@
 /* Items in the ledger: claims, finishes, sets aside and retries them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +14,26 @@ static enum status print_item(const struct item *item, char **ret_text, struct e
     return STATUS_OK;
 }
 
-static enum status insert_item(struct ledger *ledger, const char *id, const char *text, enum ledger_state state,
-                               const char *reason, int instance, const char *token, struct err *err) {
+struct insertion {
+    const struct item *item;
+    const char *text; /* the item, printed */
+    enum ledger_state state;
+    const char *reason;
+    int instance;
+    const char *token;
+};
+
+static enum status insert_item(struct ledger *ledger, const struct insertion *what, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, id);
-    sqlite3_bind_int(statement, 2, (int)state);
-    ledger_bind_text(statement, 3, reason);
-    sqlite3_bind_int(statement, 4, instance);
-    ledger_bind_text(statement, 5, token);
-    ledger_bind_text(statement, 6, text);
-    sqlite3_bind_double(statement, 7, clock_realtime());
+    ledger_bind_key(statement, item_key(what->item));
+    sqlite3_bind_int(statement, 3, (int)what->state);
+    ledger_bind_text(statement, 4, what->reason);
+    sqlite3_bind_int(statement, 5, what->instance);
+    ledger_bind_text(statement, 6, what->token);
+    ledger_bind_text(statement, 7, what->text);
+    sqlite3_bind_double(statement, 8, clock_realtime());
+    sqlite3_bind_int64(statement, 9, item_revision(what->item));
     return ledger_run(ledger, statement, err);
 }
 
@@ -31,31 +41,51 @@ struct found {
     bool known, same_token;
     enum ledger_state state;
     int instance;
+    int64_t number, revision;
+    char source[ITEM_SOURCE_SIZE];
 };
 
-static enum status find(struct ledger *ledger, const char *id, const char *token, struct found *ret_found,
+static enum status find(struct ledger *ledger, struct ledger_key key, const char *token, struct found *ret_found,
                         struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, id);
+    ledger_bind_key(statement, key);
     struct found found = {0};
     TRY(ledger_step(ledger, statement, &found.known, err));
     if (found.known) {
-        found.state = (enum ledger_state)sqlite3_column_int(statement, 0);
-        found.instance = sqlite3_column_int(statement, 1);
-        const char *held = (const char *)sqlite3_column_text(statement, 2);
+        found.number = sqlite3_column_int64(statement, 0);
+        found.state = (enum ledger_state)sqlite3_column_int(statement, 1);
+        found.instance = sqlite3_column_int(statement, 2);
+        const char *held = (const char *)sqlite3_column_text(statement, 3);
         found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
+        const char *source = (const char *)sqlite3_column_text(statement, 4);
+        snprintf(found.source, sizeof found.source, "%s", source != NULL ? source : "");
+        found.revision = sqlite3_column_int64(statement, 5);
         sqlite3_reset(statement);
     }
     *ret_found = found;
     return STATUS_OK;
 }
 
+/* An item of an earlier version of the ledger has no source until its sender tells it. A sender that does not know the
+ * source takes that of the ledger. */
+static enum status settle_source(struct ledger *ledger, struct ledger_arrival *arrival, const struct found *found,
+                                 struct err *err) {
+    const char *told = item_source(arrival->item);
+    snprintf(arrival->source, sizeof arrival->source, "%s", *told != '\0' ? told : found->source);
+    if (!found->known || strcmp(arrival->source, found->source) == 0) return STATUS_OK;
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_NAME_SOURCE, &statement, err));
+    sqlite3_bind_int64(statement, 1, found->number);
+    ledger_bind_text(statement, 2, arrival->source);
+    return ledger_run(ledger, statement, err);
+}
+
 static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, int instance, const char *token,
                          struct err *err) {
-    const char *id = item_id(arrival->item);
     struct found found;
-    TRY(find(ledger, id, token, &found, err));
+    TRY(find(ledger, item_key(arrival->item), token, &found, err));
+    TRY(settle_source(ledger, arrival, &found, err));
     arrival->state = found.known ? found.state : LEDGER_IN_FLIGHT;
     if (arrival->state != LEDGER_IN_FLIGHT) {
         arrival->claim = CLAIM_FINISHED;
@@ -71,14 +101,16 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;
     _cleanup_(mem_free) char *text = NULL;
     TRY(print_item(arrival->item, &text, err));
-    if (!found.known) return insert_item(ledger, id, text, LEDGER_IN_FLIGHT, NULL, instance, token, err);
+    const struct insertion first = {arrival->item, text, LEDGER_IN_FLIGHT, NULL, instance, token};
+    if (!found.known) return insert_item(ledger, &first, err);
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, id);
+    sqlite3_bind_int64(statement, 1, found.number);
     sqlite3_bind_int(statement, 2, instance);
     ledger_bind_text(statement, 3, token);
     ledger_bind_text(statement, 4, text);
     sqlite3_bind_double(statement, 5, clock_realtime());
+    ledger_bind_text(statement, 6, arrival->source);
     return ledger_run(ledger, statement, err);
 }
 
@@ -120,15 +152,18 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     if (what->item != NULL) TRY(print_item(what->item, &text, err));
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, what->id);
-    sqlite3_bind_int(statement, 2, (int)what->state);
-    ledger_bind_text(statement, 3, what->reason);
-    ledger_bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, clock_realtime());
-    sqlite3_bind_int(statement, 6, what->instance);
-    ledger_bind_text(statement, 7, what->run_token);
+    ledger_bind_key(statement, what->key);
+    sqlite3_bind_int(statement, 3, (int)what->state);
+    ledger_bind_text(statement, 4, what->reason);
+    ledger_bind_text(statement, 5, text);
+    sqlite3_bind_double(statement, 6, clock_realtime());
+    sqlite3_bind_int(statement, 7, what->instance);
+    ledger_bind_text(statement, 8, what->run_token);
     TRY(ledger_run(ledger, statement, err));
     *late = sqlite3_changes(ledger->db) != 1;
+    if (!*late)
+        TRY(ledger_put_files(ledger, what->key, what->item != NULL ? item_revision(what->item) : 0, what->files,
+                             what->file_count, err));
     return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 
@@ -145,34 +180,34 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
     return status;
 }
 
-static enum status posted(struct ledger *ledger, const char *id, bool *ret_posted, struct err *err) {
+static enum status posted(struct ledger *ledger, struct ledger_key key, bool *ret_posted, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
-    ledger_bind_text(statement, 1, id);
+    ledger_bind_key(statement, key);
     TRY(ledger_step(ledger, statement, ret_posted, err));
     sqlite3_reset(statement);
     return STATUS_OK;
 }
 
-static enum status forget(struct ledger *ledger, const char *id, struct err *err) {
+static enum status forget(struct ledger *ledger, struct ledger_key key, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
-    ledger_bind_text(statement, 1, id);
+    ledger_bind_key(statement, key);
     return ledger_run(ledger, statement, err);
 }
 
 static enum status originate(struct ledger *ledger, const struct ledger_origin *what, bool *is_new, struct err *err) {
     struct found found = {0};
-    const char *id = item_id(what->item);
-    TRY(find(ledger, id, NULL, &found, err));
+    TRY(find(ledger, item_key(what->item), NULL, &found, err));
     bool tried_again = found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
                        what->state != LEDGER_FAILED;
     *is_new = !found.known || tried_again;
     if (!*is_new) return STATUS_OK;
-    if (tried_again) TRY(forget(ledger, id, err));
+    if (tried_again) TRY(forget(ledger, item_key(what->item), err));
     _cleanup_(mem_free) char *text = NULL;
     TRY(print_item(what->item, &text, err));
-    TRY(insert_item(ledger, id, text, what->state, what->reason, INSTANCE_ORIGIN, NULL, err));
+    const struct insertion own = {what->item, text, what->state, what->reason, INSTANCE_ORIGIN, NULL};
+    TRY(insert_item(ledger, &own, err));
     return ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 
@@ -199,13 +234,13 @@ enum status ledger_originate(struct ledger *ledger, const struct item *item, enu
     return STATUS_OK;
 }
 
-enum status ledger_send_only(struct ledger *ledger, const char *id, const struct ledger_send *sends, size_t send_count,
-                             bool *ret_new, struct err *err) {
+enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const struct ledger_send *sends,
+                             size_t send_count, bool *ret_new, struct err *err) {
     ledger_hold(ledger);
     bool known = false;
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
-        status = posted(ledger, id, &known, err);
+        status = posted(ledger, key, &known, err);
         if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, NULL, NULL, err);
         status = ledger_end(ledger, status, err);
     }
@@ -214,12 +249,12 @@ enum status ledger_send_only(struct ledger *ledger, const char *id, const struct
     return status;
 }
 
-enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known, enum ledger_state *ret_state,
+enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err) {
     struct found found;
     ledger = ledger_reading(ledger);
     ledger_hold(ledger);
-    enum status status = find(ledger, id, NULL, &found, err);
+    enum status status = find(ledger, key, NULL, &found, err);
     ledger_let_go(ledger);
     TRY(status);
     *ret_known = found.known;
@@ -227,52 +262,55 @@ enum status ledger_lookup(struct ledger *ledger, const char *id, bool *ret_known
     return STATUS_OK;
 }
 
-static enum status crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *aside,
+static enum status crashed(struct ledger *ledger, struct ledger_key key, int limit, const char *reason, bool *aside,
                            struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
-    ledger_bind_text(statement, 1, id);
-    sqlite3_bind_double(statement, 2, clock_realtime());
+    ledger_bind_key(statement, key);
+    sqlite3_bind_double(statement, 3, clock_realtime());
     TRY(ledger_run(ledger, statement, err));
     TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
-    ledger_bind_text(statement, 1, id);
-    ledger_bind_text(statement, 2, reason);
-    sqlite3_bind_double(statement, 3, clock_realtime());
-    sqlite3_bind_int(statement, 4, limit);
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, reason);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    sqlite3_bind_int(statement, 5, limit);
     TRY(ledger_run(ledger, statement, err));
     *aside = sqlite3_changes(ledger->db) > 0;
     return STATUS_OK;
 }
 
-enum status ledger_crashed(struct ledger *ledger, const char *id, int limit, const char *reason, bool *ret_set_aside,
-                           struct err *err) {
+enum status ledger_crashed(struct ledger *ledger, struct ledger_key key, int limit, const char *reason,
+                           bool *ret_set_aside, struct err *err) {
     bool aside = false;
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, crashed(ledger, id, limit, reason, &aside, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, crashed(ledger, key, limit, reason, &aside, err), err);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_set_aside = aside;
     return status;
 }
 
-static enum status retry(struct ledger *ledger, const char *id, int64_t *count, struct err *err) {
+static enum status retry(struct ledger *ledger, struct ledger_key key, int64_t *count, struct err *err) {
     static const enum ledger_statement steps[] = {SQL_RETRY_FORGET, SQL_RETRY_ITEMS};
     for (int i = 0; i < 2; i++) {
         sqlite3_stmt *statement = NULL;
         TRY(ledger_prepare(ledger, steps[i], &statement, err));
-        ledger_bind_text(statement, 1, id);
-        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 2, clock_realtime());
+        ledger_bind_key(statement, key);
+        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 3, clock_realtime());
         TRY(ledger_run(ledger, statement, err));
         *count += sqlite3_changes(ledger->db);
     }
     return STATUS_OK;
 }
 
-enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t *ret_count, struct err *err) {
+enum status ledger_retry(struct ledger *ledger, const struct ledger_key *key_or_null, int64_t *ret_count,
+                         struct err *err) {
     int64_t count = 0;
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, retry(ledger, id_or_null, &count, err), err);
+    if (status == STATUS_OK)
+        status = ledger_end(
+            ledger, retry(ledger, key_or_null != NULL ? *key_or_null : (struct ledger_key){0}, &count, err), err);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_count = count;
     return status;
@@ -282,10 +320,11 @@ enum status ledger_retry(struct ledger *ledger, const char *id_or_null, int64_t 
 struct row_copy {
     int64_t number;
     struct ledger_row row;
-    char *id, *reason, *item_text;
+    char *source, *id, *reason, *item_text;
 };
 
 static void row_clear(struct row_copy *copy) {
+    free(copy->source);
     free(copy->id);
     free(copy->reason);
     free(copy->item_text);
@@ -306,19 +345,23 @@ static enum status next_row(struct ledger *ledger, int64_t after, int state, str
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
     copy->number = sqlite3_column_int64(statement, 0);
-    copy->id = column_copy(statement, 1);
-    copy->reason = column_copy(statement, 2);
-    copy->item_text = column_copy(statement, 3);
-    copy->row = (struct ledger_row){.id = copy->id,
+    copy->source = column_copy(statement, 1);
+    copy->id = column_copy(statement, 2);
+    copy->reason = column_copy(statement, 4);
+    copy->item_text = column_copy(statement, 5);
+    copy->row = (struct ledger_row){.source = copy->source,
+                                    .id = copy->id,
+                                    .revision = sqlite3_column_int64(statement, 3),
                                     .reason = copy->reason,
                                     .item_text = copy->item_text,
-                                    .state = (enum ledger_state)sqlite3_column_int(statement, 4),
-                                    .attempts = sqlite3_column_int(statement, 5),
-                                    .instance = sqlite3_column_int(statement, 6),
-                                    .time_seen = sqlite3_column_double(statement, 7),
-                                    .time_changed = sqlite3_column_double(statement, 8)};
+                                    .state = (enum ledger_state)sqlite3_column_int(statement, 6),
+                                    .attempts = sqlite3_column_int(statement, 7),
+                                    .instance = sqlite3_column_int(statement, 8),
+                                    .time_seen = sqlite3_column_double(statement, 9),
+                                    .time_changed = sqlite3_column_double(statement, 10)};
     sqlite3_reset(statement);
-    FAIL_IF(copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
+    FAIL_IF(copy->source == NULL || copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY,
+            "no memory for a row of the ledger");
     return STATUS_OK;
 }
 

@@ -11,9 +11,10 @@ static enum status post(struct ledger *ledger, const struct ledger_send *send, c
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
     ledger_bind_text(statement, 1, send->edge);
-    ledger_bind_text(statement, 2, item_id(send->item));
-    ledger_bind_text(statement, 3, text);
-    sqlite3_bind_double(statement, 4, clock_realtime());
+    ledger_bind_text(statement, 2, item_source(send->item));
+    ledger_bind_text(statement, 3, item_id(send->item));
+    ledger_bind_text(statement, 4, text);
+    sqlite3_bind_double(statement, 5, clock_realtime());
     return ledger_run(ledger, statement, err);
 }
 
@@ -179,14 +180,14 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
     return status;
 }
 
-enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, const char *id, struct err *err) {
+enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
     ledger_hold(ledger);
     sqlite3_stmt *statement = NULL;
     enum status status = ledger_set_durable(ledger, true, err);
     if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge_suffix);
-        ledger_bind_text(statement, 2, id);
+        ledger_bind_key(statement, key);
+        ledger_bind_text(statement, 3, edge_suffix);
         status = ledger_run(ledger, statement, err);
     }
     ledger_let_go(ledger);

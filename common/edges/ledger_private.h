@@ -22,6 +22,7 @@ enum ledger_statement {
     SQL_FIND_ITEM,
     SQL_INSERT_ITEM,
     SQL_CLAIM_ITEM,
+    SQL_NAME_SOURCE,
     SQL_RELEASE,
     SQL_FINISH_ITEM,
     SQL_CRASH_ITEM,
@@ -41,6 +42,8 @@ enum ledger_statement {
     SQL_END_INPUT,
     SQL_ENDED_INPUTS,
     SQL_OUTPUT_ENDED,
+    SQL_PUT_FILE,
+    SQL_FORGET_FILES,
     /* Once at a time, with ledger_prepare_once. */
     SQL_REDO_ITEM,
     SQL_REDO_OUTBOX,
@@ -53,6 +56,7 @@ enum ledger_statement {
     SQL_COMPARE_WAITING,
     SQL_COUNT_UNSENT,
     SQL_WAS_SENT,
+    SQL_EACH_FILE,
     SQL_COUNT
 };
 
@@ -81,6 +85,8 @@ enum status ledger_prepare_once(struct ledger *ledger, enum ledger_statement whi
                                 sqlite3_stmt **ret_statement, struct err *err);
 /* Binds a text, which must stay valid until the statement has run. NULL binds NULL. */
 void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text);
+/* Binds source and id as ?1 and ?2. */
+void ledger_bind_key(sqlite3_stmt *statement, struct ledger_key key);
 /* Runs a statement that returns no rows. */
 enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err);
 /* Makes one step; ret_row: whether it returned a row. */
@@ -94,5 +100,17 @@ enum status ledger_end(struct ledger *ledger, enum status status, struct err *er
  * printed again; both may be NULL. */
 enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
                         const struct item *printed, const char *text, struct err *err);
+
+/* ledger_schema.c: checks the version of a ledger that is only read, and makes one of version 1 look like one of
+ * version 2, with empty sources. */
+enum status ledger_schema_read(struct ledger *ledger, struct err *err);
+/* Makes the tables, or brings those of version 1 up to date; stage: as in ledger_open. Runs inside a transaction. */
+enum status ledger_schema_write(struct ledger *ledger, const char *stage, struct err *err);
+/* Makes the view `compared` of the items in the ledger that is attached as `other`, and removes it. */
+enum status ledger_schema_compare(struct ledger *ledger, struct err *err);
+void ledger_schema_part(struct ledger *ledger);
+/* ledger_files.c: replaces the files of an item, inside a transaction; none leaves those that are there. */
+enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
+                             const struct ledger_file *files, size_t count, struct err *err);
 
 #endif

@@ -3,60 +3,61 @@
 #include "common/clock.h"
 #include "common/edges/ledger_private.h"
 
-/* Runs a statement that takes the id as ?1, the present time as ?2 if it has one, and the reason as ?3 if there is one. */
-static enum status change(struct ledger *ledger, enum ledger_statement which, const char *id, const char *reason,
+/* Runs a statement that takes the key as ?1 and ?2, the present time as ?3 if it has one, and the reason as ?4 if
+ * there is one. */
+static enum status change(struct ledger *ledger, enum ledger_statement which, struct ledger_key key, const char *reason,
                           struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare_once(ledger, which, "used", &statement, err));
-    ledger_bind_text(statement, 1, id);
-    if (sqlite3_bind_parameter_count(statement) > 1) sqlite3_bind_double(statement, 2, clock_realtime());
-    if (reason != NULL) ledger_bind_text(statement, 3, reason);
+    ledger_bind_key(statement, key);
+    if (sqlite3_bind_parameter_count(statement) > 2) sqlite3_bind_double(statement, 3, clock_realtime());
+    if (reason != NULL) ledger_bind_text(statement, 4, reason);
     enum status status = ledger_run(ledger, statement, err);
     sqlite3_finalize(statement);
     return status;
 }
 
-static enum status redo(struct ledger *ledger, const char *id, bool *redone, struct err *err) {
-    TRY(change(ledger, SQL_REDO_ITEM, id, NULL, err));
+static enum status redo(struct ledger *ledger, struct ledger_key key, bool *redone, struct err *err) {
+    TRY(change(ledger, SQL_REDO_ITEM, key, NULL, err));
     *redone = sqlite3_changes(ledger->db) > 0;
     /* The item is sent on anew when it is done; a receiver that has finished it already acknowledges it again. */
-    return *redone ? change(ledger, SQL_REDO_OUTBOX, id, NULL, err) : STATUS_OK;
+    return *redone ? change(ledger, SQL_REDO_OUTBOX, key, NULL, err) : STATUS_OK;
 }
 
-enum status ledger_redo(struct ledger *ledger, const char *id, bool *ret_redone, struct err *err) {
+enum status ledger_redo(struct ledger *ledger, struct ledger_key key, bool *ret_redone, struct err *err) {
     bool redone = false;
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, redo(ledger, id, &redone, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, redo(ledger, key, &redone, err), err);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_redone = redone;
     return status;
 }
 
-enum status ledger_fail_done(struct ledger *ledger, const char *id, const char *reason, struct err *err) {
+enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const char *reason, struct err *err) {
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, change(ledger, SQL_FAIL_DONE, id, reason, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, change(ledger, SQL_FAIL_DONE, key, reason, err), err);
     ledger_let_go(ledger);
     return status;
 }
 
-static enum status revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+static enum status revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *changed, struct err *err) {
     const enum ledger_statement which = reason != NULL ? SQL_FAIL_TOGETHER : SQL_MEND_TOGETHER;
     for (size_t i = 0; i < count; i++) {
-        TRY(change(ledger, which, ids[i], reason, err));
+        TRY(change(ledger, which, keys[i], reason, err));
         *changed += sqlite3_changes(ledger->db);
     }
     return STATUS_OK;
 }
 
-enum status ledger_revise(struct ledger *ledger, const char *const *ids, size_t count, const char *reason,
+enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *ret_changed, struct err *err) {
     int64_t changed = 0;
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_end(ledger, revise(ledger, ids, count, reason, &changed, err), err);
+    if (status == STATUS_OK) status = ledger_end(ledger, revise(ledger, keys, count, reason, &changed, err), err);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_changed = changed;
     return status;

@@ -12,12 +12,13 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
         if (status != STATUS_OK || !row) break;
         const struct ledger_parcel_row parcel = {.edge = (const char *)sqlite3_column_text(statement, 0),
                                                  .seq = sqlite3_column_int64(statement, 1),
-                                                 .id = (const char *)sqlite3_column_text(statement, 2),
-                                                 .verdict = (const char *)sqlite3_column_text(statement, 3),
-                                                 .time_sent = sqlite3_column_double(statement, 4),
-                                                 .time_acknowledged = sqlite3_column_type(statement, 5) == SQLITE_NULL
+                                                 .source = (const char *)sqlite3_column_text(statement, 2),
+                                                 .id = (const char *)sqlite3_column_text(statement, 3),
+                                                 .verdict = (const char *)sqlite3_column_text(statement, 4),
+                                                 .time_sent = sqlite3_column_double(statement, 5),
+                                                 .time_acknowledged = sqlite3_column_type(statement, 6) == SQLITE_NULL
                                                                           ? (double)NAN
-                                                                          : sqlite3_column_double(statement, 5)};
+                                                                          : sqlite3_column_double(statement, 6)};
         status = visit(&parcel, context, err);
     }
     sqlite3_finalize(statement);
@@ -62,24 +63,25 @@ enum status ledger_compare(struct ledger *ledger, const char *to, const char *to
     ledger_hold(ledger);
     enum status status = attach(ledger, to_path, err);
     if (status == STATUS_OK) {
-        status = compare(ledger, to, only_waiting, &counts, err);
-        sqlite3_exec(ledger->db, "DETACH other", NULL, NULL, NULL);
+        status = ledger_schema_compare(ledger, err);
+        if (status == STATUS_OK) status = compare(ledger, to, only_waiting, &counts, err);
+        ledger_schema_part(ledger);
     }
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_counts = counts;
     return status;
 }
 
-static enum status ask(struct ledger *ledger, enum ledger_statement which, const char *suffix, const char *id,
-                       int64_t *ret_number, struct err *err) {
+static enum status ask(struct ledger *ledger, enum ledger_statement which, const char *suffix,
+                       const struct ledger_key *key, int64_t *ret_number, struct err *err) {
     sqlite3_stmt *statement = NULL;
     bool row = false;
     int64_t number = 0;
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, which, "read", &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, suffix);
-        if (id != NULL) ledger_bind_text(statement, 2, id);
+        if (key != NULL) ledger_bind_key(statement, *key);
+        ledger_bind_text(statement, key != NULL ? 3 : 1, suffix);
         status = ledger_step(ledger, statement, &row, err);
     }
     if (row) number = sqlite3_column_int64(statement, 0);
@@ -93,10 +95,10 @@ enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64
     return ask(ledger, SQL_COUNT_UNSENT, suffix, NULL, ret_count, err);
 }
 
-enum status ledger_was_sent(struct ledger *ledger, const char *suffix, const char *id, bool *ret_sent,
+enum status ledger_was_sent(struct ledger *ledger, const char *suffix, struct ledger_key key, bool *ret_sent,
                             struct err *err) {
     int64_t count = 0;
-    TRY(ask(ledger, SQL_WAS_SENT, suffix, id, &count, err));
+    TRY(ask(ledger, SQL_WAS_SENT, suffix, &key, &count, err));
     *ret_sent = count > 0;
     return STATUS_OK;
 }

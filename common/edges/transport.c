@@ -11,7 +11,9 @@
 #include "common/edges/transport_monitor.h"
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/spare.h"
 
+enum { SPARE_THREADS = 2, SPARE_DESCRIPTORS = 10 }; /* what libzmq takes at a time, at most */
 enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, ACK_LINGER_MS = 1000, RECONNECT_MAX_MS = 1000 };
 /* Limits in bytes, larger than a message may be, so that a message that is slightly too long is still counted. libzmq
  * cuts off a peer that sends more, before it allocates memory for it. Together with the sockets' limits this bounds how
@@ -32,6 +34,7 @@ struct transport_socket {
     char *endpoint;
     void *monitor; /* for a socket that connects, else NULL */
     bool lost;     /* the connection is lost, and libzmq does not try again */
+    bool binds;
 };
 
 struct transport {
@@ -48,12 +51,15 @@ enum status transport_create(const char *public_key, const char *secret_key, str
     bool has_keys = public_key != NULL && secret_key != NULL;
     FAIL_IF(has_keys && (strlen(public_key) != KEY_LENGTH || strlen(secret_key) != KEY_LENGTH), err,
             STATUS_BAD_ARGUMENT, "the session's CURVE keys must have %d characters each", KEY_LENGTH);
+    TRY(spare_threads(SPARE_THREADS, err));
+    TRY(spare_descriptors(SPARE_DESCRIPTORS, err));
     struct transport *transport = calloc(1, sizeof *transport);
     FAIL_IF(transport == NULL, err, STATUS_NO_MEMORY, "no memory for the transport");
     transport->context = zmq_ctx_new();
     if (transport->context == NULL) {
+        enum status status = status_of_reading(errno);
         free(transport);
-        FAIL(err, STATUS_IO, "ZeroMQ cannot be started: %s", zmq_strerror(errno));
+        FAIL(err, status, "ZeroMQ cannot be started: %s", zmq_strerror(errno));
     }
     transport->has_keys = has_keys;
     if (has_keys) {
@@ -116,8 +122,8 @@ static enum status check_folder(const char *endpoint, struct err *err) {
             endpoint);
     TRY(path_folder(path, folder, sizeof folder, err));
     struct stat info;
-    FAIL_IF(stat(folder, &info) != 0, err, STATUS_IO, "%s: the folder of a socket cannot be reached: %s", folder,
-            strerror(errno));
+    FAIL_IF(stat(folder, &info) != 0, err, status_of_writing(errno), "%s: the folder of a socket cannot be reached: %s",
+            folder, strerror(errno));
     FAIL_IF(info.st_uid != geteuid(), err, STATUS_BAD_STATE, "%s: the folder of a socket belongs to another user (%ld)",
             folder, (long)info.st_uid);
     FAIL_IF((info.st_mode & 077) != 0, err, STATUS_BAD_STATE,
@@ -129,7 +135,7 @@ static enum status check_folder(const char *endpoint, struct err *err) {
 static enum status set_up(struct transport *transport, struct transport_socket *socket, enum transport_role role,
                           int limit, struct err *err) {
     bool sends = role == TRANSPORT_DATA_OUT || role == TRANSPORT_ACK_OUT;
-    bool binds = role == TRANSPORT_DATA_OUT || role == TRANSPORT_ACK_IN;
+    bool binds = socket->binds = role == TRANSPORT_DATA_OUT || role == TRANSPORT_ACK_IN;
     const char *endpoint = socket->endpoint;
     bool tcp = strncmp(endpoint, "tcp://", 6) == 0;
     FAIL_IF(!tcp && strncmp(endpoint, "ipc://", 6) != 0, err, STATUS_BAD_ARGUMENT,
@@ -140,7 +146,8 @@ static enum status set_up(struct transport *transport, struct transport_socket *
     if (tcp && binds && transport->guard == NULL)
         TRY(guard_create(transport->context, transport->public_key, &transport->guard, err));
     socket->socket = zmq_socket(transport->context, sends ? ZMQ_PUSH : ZMQ_PULL);
-    FAIL_IF(socket->socket == NULL, err, STATUS_IO, "no socket for %s: %s", endpoint, zmq_strerror(errno));
+    FAIL_IF(socket->socket == NULL, err, status_of_writing(errno), "no socket for %s: %s", endpoint,
+            zmq_strerror(errno));
     zmq_msg_init(&socket->message);
     bool good = set_int(socket->socket, sends ? ZMQ_SNDHWM : ZMQ_RCVHWM, limit) &&
                 set_int(socket->socket, ZMQ_LINGER, role == TRANSPORT_ACK_OUT ? ACK_LINGER_MS : 0) &&
@@ -152,16 +159,18 @@ static enum status set_up(struct transport *transport, struct transport_socket *
         socket->monitor = monitor_open(transport->context, socket->socket, LOSSES | FINDS, transport->count);
         good = socket->monitor != NULL;
     }
-    FAIL_IF(!good, err, STATUS_IO, "the socket for %s cannot be set up: %s", endpoint, zmq_strerror(errno));
-    int result = binds ? zmq_bind(socket->socket, endpoint) : zmq_connect(socket->socket, endpoint);
-    FAIL_IF(result != 0, err, STATUS_IO, "%s cannot be %s: %s", endpoint, binds ? "bound" : "connected to",
+    FAIL_IF(!good, err, status_of_reading(errno), "the socket for %s cannot be set up: %s", endpoint,
             zmq_strerror(errno));
+    int result = binds ? zmq_bind(socket->socket, endpoint) : zmq_connect(socket->socket, endpoint);
+    FAIL_IF(result != 0, err, status_of_writing(errno), "%s cannot be %s: %s", endpoint,
+            binds ? "bound" : "connected to", zmq_strerror(errno));
     return STATUS_OK;
 }
 
 enum status transport_open(struct transport *transport, enum transport_role role, const char *endpoint, int limit,
                            struct transport_socket **ret_socket, struct err *err) {
     FAIL_IF(transport->count == SOCKETS_MAX, err, STATUS_BAD_STATE, "more than %d sockets", SOCKETS_MAX);
+    TRY(spare_descriptors(SPARE_DESCRIPTORS, err));
     struct transport_socket *socket = calloc(1, sizeof *socket);
     FAIL_IF(socket == NULL, err, STATUS_NO_MEMORY, "no memory for a socket");
     socket->endpoint = strdup(endpoint);
@@ -229,6 +238,31 @@ enum status transport_mend(struct transport *transport, int *ret_count, struct e
         bool mended = false;
         if (transport->sockets[i]->monitor != NULL) TRY(mend(transport->sockets[i], &mended, err));
         count += mended;
+    }
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+/* Listens under the name again. The old listener stays until the socket is closed: to unbind it would remove the new
+ * file, since it has the old one's name. Connections that exist go on. */
+static enum status bind_again(struct transport_socket *socket, bool *ret_bound, struct err *err) {
+    struct stat info;
+    const char *path = socket->endpoint + strlen("ipc://");
+    if (lstat(path, &info) == 0 || errno != ENOENT) return STATUS_OK;
+    TRY(check_folder(socket->endpoint, err));
+    FAIL_IF(zmq_bind(socket->socket, socket->endpoint) != 0, err, status_of_writing(errno),
+            "%s was deleted and cannot be bound again: %s", socket->endpoint, zmq_strerror(errno));
+    *ret_bound = true;
+    return STATUS_OK;
+}
+
+enum status transport_bind_again(struct transport *transport, int *ret_count, struct err *err) {
+    int count = 0;
+    for (int i = 0; i < transport->count; i++) {
+        struct transport_socket *socket = transport->sockets[i];
+        bool bound = false;
+        if (socket->binds && strncmp(socket->endpoint, "ipc://", 6) == 0) TRY(bind_again(socket, &bound, err));
+        count += bound;
     }
     *ret_count = count;
     return STATUS_OK;

@@ -40,6 +40,10 @@ enum status transport_receive(struct transport_socket *socket, const void **ret_
 /* Connects again where libzmq has cut off a peer, because it broke the protocol or sent too much at once. Call it about
  * once a second. ret_count: how many connections were renewed. */
 enum status transport_mend(struct transport *transport, int *ret_count, struct err *err);
+/* Binds ipc:// sockets again whose files were deleted, so that a receiver that starts again can connect. Call it about
+ * once a second. ret_count: how many were bound again. STATUS_UNAVAILABLE when the folder is gone, too: call it again
+ * later. */
+enum status transport_bind_again(struct transport *transport, int *ret_count, struct err *err);
 /* Returns how many peers the guard has turned away so far. */
 long long transport_refused(struct transport *transport);
 

@@ -88,7 +88,7 @@ static enum status begin(struct guard *guard, const char *public_key, struct err
     FAIL_IF(zmq_z85_decode(guard->key, public_key) == NULL, err, STATUS_BAD_ARGUMENT,
             "the session's public key is not of 40 characters of Z85");
     guard->door = zmq_socket(guard->context, ZMQ_REP);
-    FAIL_IF(guard->door == NULL || zmq_bind(guard->door, "inproc://zeromq.zap.01") != 0, err, STATUS_IO,
+    FAIL_IF(guard->door == NULL || zmq_bind(guard->door, "inproc://zeromq.zap.01") != 0, err, status_of_reading(errno),
             "the guard of the sockets cannot be set up: %s", zmq_strerror(errno));
     /* Signals belong to the threads of the program, not to this one. */
     sigset_t all, before;
@@ -96,7 +96,8 @@ static enum status begin(struct guard *guard, const char *public_key, struct err
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&guard->thread, NULL, answer_all, guard);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    FAIL_IF(failed != 0, err, STATUS_NO_MEMORY, "a thread cannot be started: %s", strerror(failed));
+    FAIL_IF(failed != 0, err, status_of_reading(failed), "a thread cannot be started: %s (too many processes?)",
+            strerror(failed));
     guard->running = true;
     return STATUS_OK;
 }

@@ -96,7 +96,7 @@ static void add_statistics(struct mrc_writer *w, const float *values, size_t cou
 
 static enum status put_values(struct mrc_writer *w, const void *values, size_t size, size_t count, struct err *err) {
     FAIL_IF(fwrite(values, size, count, file_output_stream(w->output)) != count, err, status_of_writing(errno),
-            "%s: slice %d cannot be written: %s", w->path, w->nz + 1, strerror(errno));
+            "%s: slice %d cannot be written: %s", w->path, w->nz + 1, status_reason(errno));
     return STATUS_OK;
 }
 
@@ -175,7 +175,7 @@ enum status mrc_writer_finish(struct mrc_writer **writer, struct err *err) {
         FILE *out = file_output_stream(w->output);
         if (fseek(out, 0, SEEK_SET) != 0 || fwrite(bytes, 1, sizeof bytes, out) != sizeof bytes)
             status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: its header cannot be written: %s",
-                             w->path, strerror(errno));
+                             w->path, status_reason(errno));
         else
             status = file_commit(&w->output, err);
     }

@@ -73,7 +73,7 @@ static enum status write_png(const char *path, const struct content *content, st
     if (target.png != NULL) png_destroy_write_struct(&target.png, &target.info);
     /* libpng says only "Write Error" for a full disk. Without an error on the stream it ran out of memory. */
     FAIL_IF(!done && ferror(file_output_stream(output)), err, status_of_writing(reason),
-            "%s: the picture cannot be written: %s", path, strerror(reason));
+            "%s: the picture cannot be written: %s", path, status_reason(reason));
     FAIL_IF(!done, err, STATUS_NO_MEMORY, "%s: the picture cannot be written: %s", path,
             target.message[0] != '\0' ? target.message : "no memory");
     return file_commit(&output, err);

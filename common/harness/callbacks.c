@@ -33,6 +33,10 @@ const struct device *stage_device(const struct stage *stage) {
     return &stage->device;
 }
 
+bool stage_separate(const struct stage *stage) {
+    return stage->separate;
+}
+
 bool stage_in_pipeline(const struct stage *stage) {
     return stage->mode == STAGE_IN_PIPELINE;
 }

@@ -7,20 +7,20 @@
 /* A signal handler knows nothing but the thread on which it runs. */
 static _Thread_local struct {
     char *page;
-    const char *id;
+    const char *mark;
 } blame;
 
-void crash_blame(char *current, const char *id) {
+void crash_blame(char *current, const char *mark) {
     blame.page = NULL;
-    blame.id = id;
+    blame.mark = mark;
     atomic_signal_fence(memory_order_seq_cst);
-    blame.page = id != NULL && current != NULL ? current + PATH_SIZE : NULL;
+    blame.page = mark != NULL && current != NULL ? current + PATH_SIZE : NULL;
 }
 
 static void on_crash(int number) {
     if (blame.page != NULL) {
-        size_t length = strlen(blame.id);
-        memcpy(blame.page, blame.id, length < PATH_SIZE ? length : PATH_SIZE - 1);
+        size_t length = strlen(blame.mark);
+        memcpy(blame.page, blame.mark, length < PATH_SIZE ? length : PATH_SIZE - 1);
     }
     /* SA_RESETHAND has removed the handler, so this ends the process as if there had been none. */
     raise(number);

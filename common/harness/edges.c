@@ -30,6 +30,18 @@ void edges_tell_dropped(struct pipeline *pipeline, double now) {
     pipeline->refused = refused;
 }
 
+/* A cleaner may delete the files of sockets. The connections outlive that; a receiver that starts again would find
+ * nobody. */
+void edges_bind_again(struct pipeline *pipeline) {
+    struct log *log = pipeline->stage->log;
+    struct err err = {0};
+    int count = 0;
+    bool failed = transport_bind_again(pipeline->transport, &count, &err) != STATUS_OK;
+    if (failed && !pipeline->unbound) log_write(log, LOG_WARN, "socket-gone", "%s; trying again", err.message);
+    if (count > 0) log_write(log, LOG_WARN, "socket-gone", "the files of %d sockets were deleted: bound again", count);
+    pipeline->unbound = failed;
+}
+
 enum status edges_mend(struct pipeline *pipeline, struct err *err) {
     int count = 0;
     TRY(transport_mend(pipeline->transport, &count, err));
@@ -66,12 +78,12 @@ enum status edges_answer(struct pipeline *pipeline, const struct inbox *inbox, e
 }
 
 /* Returns whether a lane has the item already; this arrival is then acknowledged together with the first. */
-static bool joins_lane(struct stage *stage, const char *id, int edge, int64_t seq) {
+static bool joins_lane(struct stage *stage, struct ledger_key key, int edge, int64_t seq) {
     bool joins = false;
     stage_lock(stage);
     for (int i = 0; i < stage->slot_count; i++) {
         struct slot *slot = &stage->slots[i];
-        if (slot->phase == SLOT_FREE || strcmp(slot->id, id) != 0) continue;
+        if (slot->phase == SLOT_FREE || !item_keys_match(slot_key(slot), key)) continue;
         for (int j = 0; j < slot->arrival_count; j++)
             joins = joins || (slot->arrivals[j].edge == edge && slot->arrivals[j].seq == seq);
         if (!joins && slot->arrival_count < ARRIVALS_MAX) {
@@ -90,13 +102,15 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
     switch (claimed->claim) {
     case CLAIM_NEW:
     case CLAIM_AGAIN:
+        if (strcmp(claimed->source, item_source(message->item)) != 0)
+            TRY(item_set_source(message->item, claimed->source, err));
         lanes_take(stage, &message->item, input, message->seq);
         return edges_answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
     case CLAIM_FINISHED:
         return edges_answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(claimed->state), err);
     case CLAIM_HERE:
         /* A sender that has started again does not know which receiver has what; and an item may come by two edges. */
-        if (joins_lane(stage, item_id(message->item), input, message->seq))
+        if (joins_lane(stage, item_key(message->item), input, message->seq))
             return edges_answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
         break;
     case CLAIM_ELSEWHERE:
@@ -132,6 +146,16 @@ static enum status take_items(struct pipeline *pipeline, struct err *err) {
     return status;
 }
 
+/* An item that does not tell its source begins at the stage that sends it: "watcher.0>picker". */
+static enum status name_source(struct item *item, const char *edge, struct err *err) {
+    char sender[EDGE_NAME_SIZE];
+    if (item_has(item, "source")) return STATUS_OK;
+    snprintf(sender, sizeof sender, "%.*s", (int)strcspn(edge, ">"), edge);
+    char *dot = strrchr(sender, '.');
+    if (dot != NULL) *dot = '\0';
+    return item_set_source(item, item_is_source(sender) ? sender : "", err);
+}
+
 /* Takes one frame. Bad frames are counted and dropped; an error that is returned ends the stage. */
 static enum status take_frame(struct pipeline *pipeline, int input, const void *bytes, size_t length, struct err *err) {
     struct stage *stage = pipeline->stage;
@@ -140,6 +164,7 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
     struct err bad = {0};
     enum status status = message_decode(bytes, length, &message, &bad);
     if (status == STATUS_OK) status = check_downstream(&message, inbox->edge, &bad);
+    if (status == STATUS_OK && message.item != NULL) status = name_source(message.item, inbox->edge, &bad);
     if (status != STATUS_OK) {
         note_dropped(pipeline, inbox->edge, &bad);
         message_clear(&message);
@@ -274,7 +299,7 @@ static enum status acknowledge_slot(struct pipeline *pipeline, const struct slot
     bool finished = slot->settled;
     if (!finished) {
         bool known = false;
-        TRY(ledger_lookup(stage->ledger, slot->id, &known, &state, err));
+        TRY(ledger_lookup(stage->ledger, slot_key(slot), &known, &state, err));
         finished = known && state != LEDGER_IN_FLIGHT;
     }
     for (int i = 0; finished && i < slot->arrival_count; i++) {

@@ -14,6 +14,7 @@ void stage_items_free(struct item **items, size_t count) {
 void stage_results_clear(struct stage_results *results) {
     stage_items_free(results->emitted, results->emitted_count);
     for (size_t i = 0; i < results->outcome_count; i++) {
+        free(results->outcomes[i].source);
         free(results->outcomes[i].id);
         free(results->outcomes[i].reason);
     }
@@ -32,7 +33,7 @@ static enum status run(struct stage *stage, const char *folder, const char *ledg
     }
     TRY(stage_configure(stage, "parameters", err));
     TRY(log_open(NULL, stage->name, LOG_WARN, &stage->log, err));
-    TRY(ledger_open(ledger_path, false, &stage->ledger, err));
+    TRY(ledger_open(ledger_path, stage->name, false, &stage->ledger, err));
     TRY(stage_begin(stage, err));
     return stage_run_items(stage, items, item_count, err);
 }

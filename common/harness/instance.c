@@ -121,6 +121,7 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
         stage->flush_threads = (int)count;
     }
     if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
+    stage->separate = json_is_true(json_object_get(root, "separate"));
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;
     return STATUS_OK;
 }
@@ -163,7 +164,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
 static enum status map_current(struct stage *stage, const char *path, struct err *err) {
     TRY(file_make_parents(path, 0777, err));
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, status_reason(errno));
     void *memory = MAP_FAILED;
     /* On a full disk, a page without a block would end the process when it is written to. */
     static const char nothing[CURRENT_SIZE];
@@ -172,7 +173,8 @@ static enum status map_current(struct stage *stage, const char *path, struct err
         memory = mmap(NULL, CURRENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     int reason = errno;
     close(descriptor);
-    FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path, strerror(reason));
+    FAIL_IF(memory == MAP_FAILED, err, status_of_writing(reason), "%s cannot be mapped: %s", path,
+            status_reason(reason));
     stage->current = memory;
     return STATUS_OK;
 }
@@ -186,7 +188,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
-    TRY(ledger_open(instance->ledger, false, &stage->ledger, err));
+    TRY(ledger_open(instance->ledger, stage->name, false, &stage->ledger, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }
 

@@ -66,6 +66,10 @@ int lanes_room(const struct stage *stage) {
     return room > 0 ? room : 0;
 }
 
+struct ledger_key slot_key(const struct slot *slot) {
+    return (struct ledger_key){slot->source, slot->id};
+}
+
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
     stage_lock(stage);
     if (lanes_in_hand(stage) == stage->slot_count) {
@@ -78,8 +82,11 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     stage->next_ticket++;
     slot->item = *item;
     *item = NULL;
+    snprintf(slot->source, sizeof slot->source, "%s", item_source(slot->item));
     snprintf(slot->id, sizeof slot->id, "%s", item_id(slot->item));
+    item_mark(item_key(slot->item), slot->mark);
     slot->judged = 0;
+    file_notes_empty(&slot->files.notes);
     slot->arrivals[0] = (struct arrival){edge, seq};
     slot->arrival_count = 1;
     slot->taken = clock_monotonic();

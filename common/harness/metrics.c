@@ -66,10 +66,10 @@ static long long bytes_moved(void) {
 
 static enum status put_text(const char *path, const char *text, size_t length, struct err *err) {
     _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, strerror(errno));
+    FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, status_reason(errno));
     errno = ENOSPC; /* the usual reason for a write that is cut short */
     FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,
-            status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+            status_of_writing(errno), "%s cannot be written: %s", path, status_reason(errno));
     return STATUS_OK;
 }
 
@@ -81,7 +81,8 @@ static enum status exchange(const char *path, const char *text, size_t length, s
     TRY(put_text(other, text, length, err));
     if (renameat2(AT_FDCWD, other, AT_FDCWD, path, RENAME_EXCHANGE) == 0) return STATUS_OK;
     /* The first time there is no file to exchange with; and some network file systems cannot exchange. */
-    FAIL_IF(rename(other, path) != 0, err, status_of_writing(errno), "%s cannot be written: %s", path, strerror(errno));
+    FAIL_IF(rename(other, path) != 0, err, status_of_writing(errno), "%s cannot be written: %s", path,
+            status_reason(errno));
     return put_text(other, text, length, err);
 }
 

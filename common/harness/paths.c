@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/harness/stage_private.h"
@@ -13,11 +14,14 @@
 static enum status add_text(struct stage *stage, const char *path, struct err *err) {
     char *copy = strdup(path);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
+    struct stat info;
+    stage->place_devices[stage->place_count] = stat(path, &info) == 0 ? (uint64_t)info.st_dev : 0;
     stage->places[stage->place_count++] = copy;
     return STATUS_OK;
 }
 
-/* Adds a folder as it is written, for files that no longer exist, and as it is with links resolved. */
+/* Adds a folder as it is written, for files that no longer exist, and as it is with links resolved. Notes on which file
+ * system it lies: another one in its place is an empty mount point. */
 static enum status add_place(struct stage *stage, const char *path, struct err *err) {
     char real[PATH_MAX];
     FAIL_IF(path == NULL || path[0] != '/', err, STATUS_BAD_ARGUMENT, "'folders' must be a list of absolute paths");
@@ -31,7 +35,9 @@ enum status stage_confine(struct stage *stage, const json_t *folders, struct err
     FAIL_IF(realpath(stage->folder, stage->real_folder) == NULL, err, STATUS_IO, "%s: the folder cannot be reached: %s",
             stage->folder, strerror(errno));
     stage->places = calloc(2 * (count + 2), sizeof *stage->places);
-    FAIL_IF(stage->places == NULL, err, STATUS_NO_MEMORY, "no memory for the input folders");
+    stage->place_devices = calloc(2 * (count + 2), sizeof *stage->place_devices);
+    FAIL_IF(stage->places == NULL || stage->place_devices == NULL, err, STATUS_NO_MEMORY,
+            "no memory for the input folders");
     TRY(add_place(stage, stage->root, err));
     TRY(add_place(stage, stage->folder, err));
     for (size_t i = 0; i < count; i++)
@@ -43,6 +49,7 @@ void stage_places_clear(struct stage *stage) {
     for (int i = 0; i < stage->place_count; i++)
         free(stage->places[i]);
     mem_free(&stage->places);
+    mem_free(&stage->place_devices);
     stage->place_count = 0;
 }
 
@@ -56,6 +63,49 @@ static bool is_in_a_place(const struct stage *stage, const char *path) {
     return false;
 }
 
+/* Returns whether a folder of the session is one in which a stage puts its products: each stage has a ledger or a
+ * log. */
+static bool is_stage_folder(const struct stage *stage, const char *name) {
+    char path[PATH_SIZE];
+    int used = snprintf(path, sizeof path, "%s/ledger/%s.sqlite", stage->root, name);
+    if (used > 0 && used < (int)sizeof path && file_exists(path)) return true;
+    used = snprintf(path, sizeof path, "%s/log/%s.0.log", stage->root, name);
+    return used > 0 && used < (int)sizeof path && file_exists(path);
+}
+
+/* Checks a path "NAME/…" in the session that leads to no file. When NAME is the folder of a stage and is gone, it may be
+ * put back; any other name was never a folder. */
+static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
+    char first[PATH_SIZE], absolute[PATH_SIZE];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);
+    TRY(path_join(stage->root, first, absolute, sizeof absolute, err));
+    bool gone = strchr(path, '/') != NULL && is_stage_folder(stage, first) && !file_is_folder(absolute);
+    FAIL_IF(gone, err, STATUS_UNAVAILABLE, "%s: there is no such file, and the folder %s is gone: put it back", path,
+            absolute);
+    return STATUS_OK;
+}
+
+/* Returns whether an input folder is away: it is no folder, or a mount point without its file system. */
+static bool is_away(const struct stage *stage, int place) {
+    struct stat info;
+    if (stat(stage->places[place], &info) != 0 || !S_ISDIR(info.st_mode)) return true;
+    return stage->place_devices[place] != 0 && stage->place_devices[place] != (uint64_t)info.st_dev;
+}
+
+/* Sets the error of a file that is not there. Only a folder that was there is worth waiting for: a stage's folder, or an
+ * input folder. A path to nowhere fails its item. */
+static enum status missing(const struct stage *stage, const char *absolute, struct err *err) {
+    const char *rest;
+    if (path_is_below(absolute, stage->root, &rest)) TRY(folder_there(stage, rest, err));
+    for (int i = 0; i < stage->place_count; i++) {
+        if (strcmp(absolute, stage->places[i]) == 0) return file_missing(absolute, err);
+        FAIL_IF(path_is_below(absolute, stage->places[i], NULL) && is_away(stage, i), err, STATUS_UNAVAILABLE,
+                "%s: there is no such file, and the folder %s is not there either (moved, deleted or not mounted?)",
+                absolute, stage->places[i]);
+    }
+    FAIL(err, STATUS_NOT_FOUND, "%s: there is no such file", absolute);
+}
+
 enum status stage_may_read(const struct stage *stage, const char *absolute, struct err *err) {
     char real[PATH_MAX];
     if (stage->place_count == 0) return STATUS_OK;
@@ -64,7 +114,7 @@ enum status stage_may_read(const struct stage *stage, const char *absolute, stru
     if (there && is_in_a_place(stage, real)) return STATUS_OK;
     /* A file that may not be read is not waited for either, even if its folder is away. */
     if (!there && is_in_a_place(stage, absolute) && strstr(absolute, "/../") == NULL) {
-        if (reason == ENOENT) return file_missing(absolute, err);
+        if (reason == ENOENT) return missing(stage, absolute, err);
         FAIL(err, reason == ENOTDIR ? STATUS_NOT_FOUND : status_of_reading(reason), "%s: cannot be reached: %s",
              absolute, strerror(reason));
     }
@@ -93,7 +143,9 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
                           char *absolute, struct err *err) {
     char stem[PATH_SIZE], name[PATH_SIZE];
     TRY(path_stem(item_id(item), stem, sizeof stem, err));
-    int used = snprintf(name, sizeof name, "%s%s", stem, suffix);
+    /* Two sources may have items of one name. */
+    const char *source = stage->separate ? item_source(item) : "";
+    int used = snprintf(name, sizeof name, "%s%s%s%s", source, *source != '\0' ? "/" : "", stem, suffix);
     FAIL_IF(used < 0 || (size_t)used >= sizeof name, err, STATUS_BAD_ARGUMENT,
             "the name of a product of %.80s is too long", item_id(item));
     TRY(path_join(stage->folder, name, absolute, PATH_SIZE, err));
@@ -105,16 +157,6 @@ enum status stage_product(const struct stage *stage, const struct item *item, co
             stage->folder);
     TRY(may_write(stage, absolute, err));
     return file_make_parents(absolute, 0777, err);
-}
-
-/* A product's path is "NAME/…": when the folder NAME is gone, it may be put back. */
-static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
-    char first[PATH_SIZE], absolute[PATH_SIZE];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);
-    TRY(path_join(stage->root, first, absolute, sizeof absolute, err));
-    FAIL_IF(strchr(path, '/') != NULL && !file_is_folder(absolute), err, STATUS_UNAVAILABLE,
-            "%s: there is no such file, and the folder %s is gone: put it back", path, absolute);
-    return STATUS_OK;
 }
 
 enum status stage_resolve(const struct stage *stage, const char *path, char *absolute, struct err *err) {

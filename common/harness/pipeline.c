@@ -163,6 +163,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
         pipeline->beat_at = now + 1;
         beat(pipeline);
         edges_tell_dropped(pipeline, now);
+        edges_bind_again(pipeline);
     }
     if (now >= pipeline->patience.until) {
         struct err own = {0};
@@ -230,7 +231,7 @@ static enum status configure(struct pipeline *pipeline, struct err *err) {
 static enum status run(struct pipeline *pipeline, bool *ret_configured, struct err *err) {
     struct stage *stage = pipeline->stage;
     stage->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    FAIL_IF(stage->wake < 0, err, STATUS_IO, "no eventfd: %s", strerror(errno));
+    FAIL_IF(stage->wake < 0, err, status_of_reading(errno), "no eventfd: %s", strerror(errno));
     bool over = false;
     TRY(ledger_output_ended(stage->ledger, stage->instance, stage->run, &over, err));
     if (over) {
@@ -292,7 +293,8 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     crash_watch();
     enum status status = signals_start(stage, &signals, &err);
-    if (status == STATUS_OK) status = instance_read(stage, instance_file, &pipeline->instance, &err);
+    /* The launcher writes a missing instance file again before it starts the stage again. */
+    if (status == STATUS_OK) status = or_away(instance_read(stage, instance_file, &pipeline->instance, &err));
     if (status == STATUS_OK) status = instance_open(stage, &pipeline->instance, &err);
     if (status == STATUS_OK) status = configure(pipeline, &err);
     if (status == STATUS_OK) status = run(pipeline, &configured, &err);

@@ -24,10 +24,10 @@ struct pipeline {
     enum pipeline_phase phase;
     double beat_at, check_at, look_at;
     struct stage_patience patience; /* the ledger could not be written: leave it alone until patience.until */
-    bool beat_failed;
-    struct dropped bad, stray; /* bad: frames that are no message; stray: answers about what is not on its way */
-    long long refused;         /* peers that were turned away, as last logged */
-    int first_input;           /* inputs take turns */
+    bool beat_failed, unbound;      /* logged already: the heartbeat, a deleted socket */
+    struct dropped bad, stray;      /* bad: frames that are no message; stray: answers about what is not on its way */
+    long long refused;              /* peers that were turned away, as last logged */
+    int first_input;                /* inputs take turns */
     /* Items that were received and are to be claimed, in one transaction. */
     struct message arrived[SLOTS_MAX];
     struct ledger_arrival claims[SLOTS_MAX];
@@ -52,6 +52,8 @@ enum status edges_pump(struct pipeline *pipeline, double now, struct err *err);
 void edges_fit_ahead(struct pipeline *pipeline, double now);
 /* Connects again where connections were cut off. */
 enum status edges_mend(struct pipeline *pipeline, struct err *err);
+/* Binds sockets again whose files were deleted; logs it. */
+void edges_bind_again(struct pipeline *pipeline);
 /* Logs what was dropped and which peers were turned away since the last time. */
 void edges_tell_dropped(struct pipeline *pipeline, double now);
 

@@ -7,22 +7,22 @@
 
 /* Returns true while the item is between the call of store, which may have told the stage about it, and the ledger.
  * Needs the lock. */
-static bool is_on_its_way(const struct stage *stage, const char *id) {
+static bool is_on_its_way(const struct stage *stage, struct ledger_key key) {
     for (uint64_t ticket = stage->done_ticket; ticket < stage->next_ticket; ticket++) {
         const struct slot *slot = &stage->slots[ticket % (uint64_t)stage->slot_count];
         bool between = slot->phase == SLOT_STORING || slot->phase == SLOT_STORED || slot->phase == SLOT_SETTLING;
-        if (between && strcmp(slot->id, id) == 0) return true;
+        if (between && item_keys_match(slot_key(slot), key)) return true;
     }
     return false;
 }
 
 /* Waits until the ledger holds these items. All items before one that is being stored are stored too, or further: none
  * of them waits for this thread. */
-static enum status await_ledger(struct stage *stage, const char *const *ids, size_t count, struct err *err) {
+static enum status await_ledger(struct stage *stage, const struct ledger_key *keys, size_t count, struct err *err) {
     enum status status = STATUS_OK;
     stage_lock(stage);
     for (size_t i = 0; i < count && status == STATUS_OK; i++)
-        while (is_on_its_way(stage, ids[i]) && status == STATUS_OK) {
+        while (is_on_its_way(stage, keys[i]) && status == STATUS_OK) {
             if (atomic_load(&stage->stopping) == STOP_NOW || stage->fatal != STATUS_OK || stage->threads_end)
                 status = err_set(err, STATUS_CANCELLED, __FILE__, __LINE__, "asked to stop");
             else
@@ -32,19 +32,21 @@ static enum status await_ledger(struct stage *stage, const char *const *ids, siz
     return status;
 }
 
-static bool is_among(const char *const *ids, size_t count, const char *id) {
+static bool is_among(const struct ledger_key *keys, size_t count, struct ledger_key key) {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(ids[i], id) == 0) return true;
+        if (item_keys_match(keys[i], key)) return true;
     return false;
 }
 
 /* In process, the outcomes are in a list. */
-static void revise_outcomes(struct stage *stage, const char *const *ids, size_t count, const char *reason) {
+static void revise_outcomes(struct stage *stage, const struct ledger_key *keys, size_t count, const char *reason) {
     if (stage->results == NULL) return;
     stage_lock(stage);
     for (size_t i = 0; i < stage->results->outcome_count; i++) {
         struct stage_outcome *outcome = &stage->results->outcomes[i];
-        if (!is_among(ids, count, outcome->id) || (outcome->state == LEDGER_DONE) != (reason != NULL)) continue;
+        if (!is_among(keys, count, (struct ledger_key){outcome->source, outcome->id}) ||
+            (outcome->state == LEDGER_DONE) != (reason != NULL))
+            continue;
         free(outcome->reason);
         outcome->reason = reason != NULL ? strdup(reason) : NULL;
         outcome->state = reason != NULL ? LEDGER_FAILED : LEDGER_DONE;
@@ -59,19 +61,19 @@ static void move_count(atomic_llong *from, atomic_llong *to, long long count) {
     atomic_fetch_add(to, count);
 }
 
-enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
+enum status stage_revise(struct stage *stage, const struct ledger_key *keys, size_t count, const char *reason,
                          struct err *err) {
     struct metrics *metrics = &stage->metrics;
     int64_t changed = 0;
     if (count == 0) return STATUS_OK;
-    TRY(await_ledger(stage, ids, count, err));
+    TRY(await_ledger(stage, keys, count, err));
     enum status status;
-    STAGE_PERSIST(stage, status, err, ledger_revise(stage->ledger, ids, count, reason, &changed, err));
+    STAGE_PERSIST(stage, status, err, ledger_revise(stage->ledger, keys, count, reason, &changed, err));
     TRY(status);
     if (reason != NULL)
         move_count(&metrics->out, &metrics->failed, changed);
     else
         move_count(&metrics->failed, &metrics->out, changed);
-    revise_outcomes(stage, ids, count, reason);
+    revise_outcomes(stage, keys, count, reason);
     return STATUS_OK;
 }

@@ -75,7 +75,7 @@ static void collect_emitted(struct stage *stage, const struct item *item) {
     stage_unlock(stage);
 }
 
-static void collect_outcome(struct stage *stage, const char *id, enum ledger_state state, const char *reason) {
+static void collect_outcome(struct stage *stage, struct ledger_key key, enum ledger_state state, const char *reason) {
     struct stage_results *results = stage->results;
     if (results == NULL) return;
     stage_lock(stage);
@@ -83,7 +83,7 @@ static void collect_outcome(struct stage *stage, const char *id, enum ledger_sta
     if (list != NULL) {
         results->outcomes = list;
         results->outcomes[results->outcome_count++] =
-            (struct stage_outcome){strdup(id), reason != NULL ? strdup(reason) : NULL, state};
+            (struct stage_outcome){strdup(key.source), strdup(key.id), reason != NULL ? strdup(reason) : NULL, state};
     }
     stage_unlock(stage);
 }
@@ -112,7 +112,7 @@ static void count_outcome(struct stage *stage, const struct item *item, enum led
         log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
     } else
         atomic_fetch_add(&stage->metrics.out, 1);
-    collect_outcome(stage, item_id(item), state, reason);
+    collect_outcome(stage, item_key(item), state, reason);
 }
 
 /* An item that has grown too long could never be sent, and would block all items after it. */
@@ -161,14 +161,16 @@ static struct ledger_finish outcome(struct stage *stage, struct slot *slot, cons
                                                     : LEDGER_FAILED;
     bool done = slot->state == LEDGER_DONE;
     const char *reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
-    return (struct ledger_finish){.id = item_id(item),
+    return (struct ledger_finish){.key = item_key(item),
                                   .state = slot->state,
                                   .reason = done ? NULL : reason,
                                   .item = done ? item : NULL,
                                   .instance = stage->instance,
                                   .run_token = stage->token,
                                   .sends = sends,
-                                  .send_count = send_count};
+                                  .send_count = send_count,
+                                  .files = slot->files.rows,
+                                  .file_count = slot->files.count};
 }
 
 static void after_settling(struct stage *stage, struct slot *slot, const struct ledger_finish *what) {
@@ -197,6 +199,7 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         if (forward) slot->status = check_size(slot->item, &slot->err);
         forward = forward && slot->status == STATUS_OK;
         size_t send_count = forward ? fill_sends(stage, slot->item, sends) : 0;
+        TRY(files_rows(stage, slot, slot->status == STATUS_OK, err));
         settling->finishes[settled] = outcome(stage, slot, sends, send_count);
         settling->slots[settled++] = slot;
     }
@@ -211,7 +214,7 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
             after_settling(stage, settling->slots[i], &what[i]);
         else
             log_write(stage->log, LOG_WARN, "late",
-                      "%s: this instance no longer holds the item, so its outcome does not count", what[i].id);
+                      "%s: this instance no longer holds the item, so its outcome does not count", what[i].key.id);
     }
     return STATUS_OK;
 }
@@ -247,11 +250,11 @@ void stage_drain_emissions(struct stage *stage) {
         stage_sleep(stage, PART_PROCESS, INFINITY);
 }
 
-static bool emission_waits(struct stage *stage, const char *id) {
+static bool emission_waits(struct stage *stage, struct ledger_key key) {
     bool waits = false;
     stage_lock(stage);
     for (int i = 0; i < stage->emission_count && !waits; i++)
-        waits = strcmp(item_id(stage->emissions[i]), id) == 0;
+        waits = item_keys_match(item_key(stage->emissions[i]), key);
     stage_unlock(stage);
     return waits;
 }
@@ -288,6 +291,17 @@ static enum status queue_emission(struct stage *stage, struct item *item, struct
     return status;
 }
 
+/* Copies an item that begins in this stage, and makes the stage its source. */
+static enum status name_source(const struct stage *stage, const struct item *item, struct item **ret_copy,
+                               struct err *err) {
+    struct item *copy = NULL;
+    TRY(item_clone(item, &copy, err));
+    enum status status = *item_source(copy) == '\0' ? item_set_source(copy, stage->name, err) : STATUS_OK;
+    if (status != STATUS_OK) item_destroy(&copy);
+    if (status == STATUS_OK) *ret_copy = copy;
+    return status;
+}
+
 static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     bool known = false;
     int before = LEDGER_DONE;
@@ -306,6 +320,11 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
     warn_unjudged(stage, item, judged);
     struct item *copy = NULL;
     TRY(item_clone(item, &copy, err));
+    enum status status = files_stamp(stage, copy, err);
+    if (status != STATUS_OK) {
+        item_destroy(&copy);
+        return status;
+    }
     TRY(queue_emission(stage, copy, err));
     *ret_new = true;
     return STATUS_OK;
@@ -317,7 +336,7 @@ static enum status emit_once(struct stage *stage, const struct item *item, bool 
     size_t count = fill_sends(stage, item, sends);
     bool is_new = false;
     ledger_hold(stage->ledger);
-    enum status status = ledger_send_only(stage->ledger, item_id(item), sends, count, &is_new, err);
+    enum status status = ledger_send_only(stage->ledger, item_key(item), sends, count, &is_new, err);
     if (is_new) count_sends(stage, 1);
     ledger_let_go(stage->ledger);
     TRY(status);
@@ -329,9 +348,11 @@ static enum status emit_once(struct stage *stage, const struct item *item, bool 
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     struct err own = {0};
     bool is_new = false;
-    TRY(check_size(item, err));
-    enum status status;
-    STAGE_PERSIST(stage, status, &own, emit_once(stage, item, &is_new, &own));
+    struct item *copy = NULL;
+    TRY(name_source(stage, item, &copy, err));
+    enum status status = check_size(copy, &own);
+    if (status == STATUS_OK) STAGE_PERSIST(stage, status, &own, emit_once(stage, copy, &is_new, &own));
+    item_destroy(&copy);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     if (ret_new != NULL) *ret_new = is_new;
     return STATUS_OK;
@@ -354,8 +375,11 @@ static enum status set_aside_once(struct stage *stage, const struct item *item, 
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err) {
     struct err own = {0};
+    struct item *copy = NULL;
+    TRY(name_source(stage, item, &copy, err));
     enum status status;
-    STAGE_PERSIST(stage, status, &own, set_aside_once(stage, item, state, reason, &own));
+    STAGE_PERSIST(stage, status, &own, set_aside_once(stage, copy, state, reason, &own));
+    item_destroy(&copy);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     return STATUS_OK;
 }
@@ -363,8 +387,9 @@ enum status stage_set_aside(struct stage *stage, const struct item *item, int st
 /* Looks among the emissions first: an item may move from there to the ledger meanwhile. */
 static enum status look_up(struct stage *stage, const char *id, bool *known, enum ledger_state *state,
                            struct err *err) {
-    *known = emission_waits(stage, id);
-    return *known ? STATUS_OK : ledger_lookup(stage->ledger, id, known, state, err);
+    const struct ledger_key key = {stage->name, id};
+    *known = emission_waits(stage, key);
+    return *known ? STATUS_OK : ledger_lookup(stage->ledger, key, known, state, err);
 }
 
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err) {
@@ -377,6 +402,16 @@ enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, i
     return STATUS_OK;
 }
 
+enum status stage_item_of_row(const struct ledger_row *row, struct item **ret_item, struct err *err) {
+    struct item *item = NULL;
+    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    enum status status = STATUS_OK;
+    if (strcmp(item_source(item), row->source) != 0) status = item_set_source(item, row->source, err);
+    if (status != STATUS_OK) item_destroy(&item);
+    if (status == STATUS_OK) *ret_item = item;
+    return status;
+}
+
 struct done_walk {
     stage_visit *visit;
     void *context;
@@ -385,7 +420,7 @@ struct done_walk {
 static enum status visit_done(const struct ledger_row *row, void *context, struct err *err) {
     const struct done_walk *walk = context;
     struct item *item = NULL;
-    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    TRY(stage_item_of_row(row, &item, err));
     enum status status = walk->visit(item, walk->context, err);
     item_destroy(&item);
     return status;

@@ -185,6 +185,7 @@ enum status stage_create(const struct stage_descriptor *descriptor, struct stage
     FAIL_IF(stage == NULL, err, STATUS_NO_MEMORY, "no memory for a stage");
     stage->descriptor = descriptor;
     stage->wake = -1;
+    files_begin(stage);
     stage->until_idle = INFINITY;
     stage->replicas = 1;
     snprintf(stage->name, sizeof stage->name, "%s", descriptor->name);
@@ -244,7 +245,7 @@ static enum status visit_resumed(const struct item *item, void *context, struct 
              "anew (retry --lost), then `icestream retry`",
              own.message);
     log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
-    return ledger_fail_done(stage->ledger, item_id(item), reason, err);
+    return ledger_fail_done(stage->ledger, item_key(item), reason, err);
 }
 
 static enum status visit_failed(const struct ledger_row *row, void *context, struct err *err) {
@@ -252,7 +253,7 @@ static enum status visit_failed(const struct ledger_row *row, void *context, str
     struct item *item = NULL;
     struct err own = {0};
     if (row->instance != LEDGER_TOGETHER) return STATUS_OK;
-    TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));
+    TRY(stage_item_of_row(row, &item, err));
     enum status status = stage->descriptor->resume_failed(stage, stage->state, item, &own);
     item_destroy(&item);
     if (status_is_of_file(status)) return STATUS_OK;
@@ -303,6 +304,7 @@ void stage_destroy(struct stage **stage_pointer) {
     destroy_lanes(stage);
     /* fini also cleans up after an init that failed half way. */
     if (stage->state != NULL && stage->descriptor->fini != NULL) stage->descriptor->fini(stage, stage->state);
+    files_end(stage);
     struct table tables[3];
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++)

@@ -58,7 +58,8 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
     if (failed == 0) failed = pthread_create(&signals->thread, NULL, signals_main, signals);
     if (failed != 0) {
         free(signals);
-        FAIL(err, STATUS_NO_MEMORY, "the thread for signals cannot be started: %s", strerror(failed));
+        FAIL(err, status_of_reading(failed), "the thread for signals cannot be started: %s (too many processes?)",
+             strerror(failed));
     }
     *ret_signals = signals;
     return STATUS_OK;

@@ -8,6 +8,7 @@
 #include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
+#include "common/standard.h"
 #include "common/text.h"
 
 enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_STOPPED = 130 };
@@ -156,7 +157,7 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     struct item **items = NULL;
     size_t count = 0;
     TRY(stage_place(stage, options->output, err));
-    TRY(ledger_open(":memory:", false, &stage->ledger, err));
+    TRY(ledger_open(":memory:", stage->name, false, &stage->ledger, err));
     const char *input = input_of(stage, options);
     if (input != NULL && stage->descriptor->produce == NULL) TRY(stage_files_items(stage, input, &items, &count, err));
     enum status status = stage_begin(stage, err);
@@ -218,6 +219,7 @@ static int run_options(struct stage *stage, const struct options *options) {
 int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv) {
     struct stage *stage = NULL;
     struct err err = {0};
+    standard_begin();
     if (stage_create(descriptor, &stage, &err) != STATUS_OK) {
         fprintf(stderr, "icestream-%s: error: %s\n", descriptor->name, err.message);
         return EXIT_ERROR;

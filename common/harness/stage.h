@@ -159,6 +159,7 @@ int stage_threads(const struct stage *stage);        /* threads for OpenMP regio
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
+bool stage_separate(const struct stage *stage);     /* products of different sources lie in folders of their own */
 bool stage_in_pipeline(const struct stage *stage);  /* false on files and in process */
 bool stage_stopping(const struct stage *stage);     /* idle, produce and flush should return soon */
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
@@ -166,8 +167,9 @@ double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
  * send, a new item. */
 void stage_wait(struct stage *stage, double seconds);
 
-/* Names the product of an item, "NAME/MIC_autopick.star": relative to stage_root in relative[], absolute in absolute[]
- * (each PATH_MAX). Makes the folders on the way. */
+/* Names the product of an item, "NAME/MIC_autopick.star", or "NAME/SOURCE/MIC_autopick.star" where the items of several
+ * sources come together: relative to stage_root in relative[], absolute in absolute[] (each PATH_MAX). Makes the folders
+ * on the way. */
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err);
 /* Makes an item's path absolute: it counts from stage_root, else from the working directory. In a pipeline items come
@@ -215,13 +217,13 @@ enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_n
 /* Records an item of a source that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
-/* Marks finished items as failed because a product that needs all of them (such as a tomogram) could not be made. The
+/* Marks finished items, named by source and id, as failed because a product that needs all of them (such as a tomogram) could not be made. The
  * items count as failed, with this reason, and a retry sends them again. reason NULL: the product could be made after
  * all; takes the mark back, and the items count as done. For cumulative stages with one store thread, from idle and
  * flush. Waits until the ledger holds what is being stored. */
-enum status stage_revise(struct stage *stage, const char *const *ids, size_t count, const char *reason,
+enum status stage_revise(struct stage *stage, const struct ledger_key *keys, size_t count, const char *reason,
                          struct err *err);
-/* Looks an id up in the ledger. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
+/* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
  * may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 /* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */

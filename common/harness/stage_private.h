@@ -11,6 +11,7 @@
 #include "common/device.h"
 #include "common/edges/ledger.h"
 #include "common/files.h"
+#include "common/harness/files_of_items.h"
 #include "common/harness/metrics.h"
 #include "common/harness/parts.h"
 #include "common/harness/rules.h"
@@ -55,7 +56,9 @@ struct slot {
     struct stage_lane *lane; /* from load to the end of store, else NULL: before and after, the lane serves other
                                 items */
     struct item *item;
-    char id[ITEM_ID_MAX + 1]; /* id of the item; the item itself belongs to the thread that works on it */
+    char source[ITEM_SOURCE_SIZE], id[ITEM_ID_MAX + 1]; /* of the item, which itself belongs to the thread that works
+                                                          on it */
+    char mark[ITEM_MARK_SIZE];                          /* both, as they stand in `current` */
     enum slot_phase phase;
     uint32_t judged;                       /* bit i: rule i of reject_if has been applied */
     struct arrival arrivals[ARRIVALS_MAX]; /* all of them are acknowledged when the item is done */
@@ -65,6 +68,7 @@ struct slot {
     struct err err;
     bool settled; /* the ledger holds the outcome, which is `state` */
     enum ledger_state state;
+    struct slot_files files; /* what load and store have read and written */
 };
 
 struct stage_output {
@@ -81,7 +85,7 @@ struct stage_common {
 
 /* The outcome of an item, for stages that run in process. */
 struct stage_outcome {
-    char *id, *reason; /* reason may be NULL */
+    char *source, *id, *reason; /* reason may be NULL */
     enum ledger_state state;
 };
 
@@ -99,8 +103,10 @@ struct stage {
     int instance, run, replicas;
     char token[TOKEN_SIZE]; /* identifies this incarnation of the instance */
     char root[PATH_SIZE], folder[PATH_SIZE];
-    char **places; /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
+    char **places;           /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
+    uint64_t *place_devices; /* file system of each of these folders, as it was at the start; 0: it was away */
     int place_count;
+    bool separate;               /* products lie below folder/SOURCE/ */
     char real_folder[PATH_SIZE]; /* in a pipeline: folder, with links resolved */
     void *params;
     struct stage_common common;
@@ -113,8 +119,8 @@ struct stage {
     struct log *log;
     struct ledger *ledger;
     struct metrics metrics;
-    char *current; /* memory-mapped, or NULL: the id of the item in process; from PATH_SIZE on, the id of the item of a
-                      thread that crashed */
+    char *current; /* memory-mapped, or NULL: the mark of the item in process; from PATH_SIZE on, the mark of the item
+                      of a thread that crashed */
     void *state;
     bool ready; /* init has succeeded */
 
@@ -149,6 +155,7 @@ struct stage {
     enum status fatal;
     struct err fatal_err;
     struct stage_results *results; /* in process only */
+    struct slot_files own_files;   /* files that belong to no single item */
 
     pthread_t threads_of[THREADS_MAX];
     int threads_started;
@@ -197,6 +204,8 @@ struct slot *lanes_to_store(struct stage *stage);
 int lanes_room(const struct stage *stage);
 /* Returns how many items are in hand. */
 int lanes_in_hand(const struct stage *stage);
+/* Returns source and id of the item in a slot. */
+struct ledger_key slot_key(const struct slot *slot);
 /* Takes an item in and consumes it; needs room. Takes the lock itself. */
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
 /* Returns the earliest slot that waits to be loaded, with a lane for it; NULL when there is none. */
@@ -230,6 +239,8 @@ void settling_destroy(struct settling **settling);
 enum status stage_settle(struct stage *stage, struct slot *const *slots, int count, struct err *err);
 /* Writes what a source has emitted, oldest first, in one transaction. */
 enum status stage_settle_emissions(struct stage *stage, struct item *const *items, int count, struct err *err);
+/* Makes the item that a row of the ledger holds. */
+enum status stage_item_of_row(const struct ledger_row *row, struct item **ret_item, struct err *err);
 /* Waits, with the lock held, until everything emitted is in the ledger or never will be. */
 void stage_drain_emissions(struct stage *stage);
 /* Applies the rules of reject_if to what the item holds by now. */
@@ -261,8 +272,8 @@ void stage_fatal(struct stage *stage, enum status status, const struct err *err)
 void stage_stop(struct stage *stage, enum stage_stop how);
 
 /* crash.c: notes what a thread works on, so that the launcher knows it when a SIGSEGV, SIGABRT, SIGBUS, SIGILL or
- * SIGFPE of this thread ends the process. id: borrowed until the next call; NULL: nothing. */
-void crash_blame(char *current, const char *id);
+ * SIGFPE of this thread ends the process. mark: of the item, borrowed until the next call; NULL: nothing. */
+void crash_blame(char *current, const char *mark);
 /* Installs a handler for each of these signals, unless a sanitizer has one. */
 void crash_watch(void);
 

@@ -54,8 +54,7 @@ static void load_slot(struct stage *stage, struct slot *slot) {
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     if (status == STATUS_OK && descriptor->load != NULL)
-        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,
-                          descriptor->load(stage, stage->state, slot->lane, &slot->err));
+        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err, files_load(stage, slot, &slot->err));
     note_status(stage, slot, status);
 }
 
@@ -72,7 +71,7 @@ void *thread_load(void *argument) {
         }
         slot->phase = SLOT_LOADING;
         begin_work(stage, PART_LOAD);
-        crash_blame(stage->current, slot->id);
+        crash_blame(stage->current, slot->mark);
         load_slot(stage, slot);
         crash_blame(NULL, NULL);
         end_work(stage, PART_LOAD);
@@ -84,13 +83,13 @@ void *thread_load(void *argument) {
     return NULL;
 }
 
-/* Writes the id of the item inside process into `current`. The first byte comes last: it makes the id valid. */
-static void mark_current(struct stage *stage, const char *id) {
+/* Writes the mark of the item inside process into `current`. The first byte comes last: it makes the mark valid. */
+static void mark_current(struct stage *stage, const char *mark) {
     if (stage->current == NULL) return;
-    size_t length = strlen(id);
-    if (length > 0) memcpy(stage->current + 1, id + 1, length);
+    size_t length = strlen(mark);
+    if (length > 0) memcpy(stage->current + 1, mark + 1, length);
     atomic_signal_fence(memory_order_seq_cst);
-    *(volatile char *)stage->current = id[0];
+    *(volatile char *)stage->current = mark[0];
 }
 
 /* Set-up counts as work, but it does not belong to any single item. */
@@ -118,8 +117,8 @@ static enum status process_item(struct stage *stage, struct stage_lane *lane, in
 }
 
 static enum status process_marked(struct stage *stage, struct slot *slot, int last_shape[3]) {
-    mark_current(stage, slot->id);
-    crash_blame(stage->current, slot->id);
+    mark_current(stage, slot->mark);
+    crash_blame(stage->current, slot->mark);
     enum status status = process_item(stage, slot->lane, last_shape, &slot->err);
     crash_blame(NULL, NULL);
     mark_current(stage, "");
@@ -150,6 +149,7 @@ static enum stage_work be_idle(struct stage *stage) {
     enum status status;
     STAGE_PERSIST(stage, status, &err, stage->descriptor->idle(stage, stage->state, &work, &err));
     end_stage(stage, status, &err);
+    files_write_own(stage);
     return status == STATUS_OK ? work : STAGE_WORK_NONE;
 }
 
@@ -159,6 +159,7 @@ static void run_flush(struct stage *stage) {
     if (stage->descriptor->flush != NULL)
         STAGE_PERSIST(stage, status, &err, stage->descriptor->flush(stage, stage->state, &err));
     end_stage(stage, status, &err);
+    files_write_own(stage);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);
@@ -182,6 +183,7 @@ void *thread_compute(void *argument) {
     uint64_t seen = 0;
     double idle_at = 0;
     use_threads(stage->threads);
+    files_watch_own(stage);
     if (stage->descriptor->produce != NULL) {
         run_source(stage);
         return NULL;
@@ -219,7 +221,7 @@ static void store_item(struct stage *stage, struct slot *slot) {
     enum status status = STATUS_OK;
     if (slot->status != STATUS_OK) return; /* the failure is noted already */
     if (descriptor->store != NULL) {
-        STAGE_PERSIST(stage, status, &slot->err, descriptor->store(stage, stage->state, slot->lane, &slot->err));
+        STAGE_PERSIST(stage, status, &slot->err, files_store(stage, slot, &slot->err));
         /* On files the user sees the error at once, and the other items would fail in the same way. */
         if (status == STATUS_UNAVAILABLE) end_stage(stage, status, &slot->err);
     }
@@ -258,7 +260,10 @@ static void summarise(struct stage *stage, bool last) {
     stage->summarising = true;
     begin_work(stage, PART_STORE);
     bool again;
+    files_watch_own(stage);
     double took = run_summary(stage, last, &again);
+    file_observe(NULL);
+    files_write_own(stage);
     end_work(stage, PART_STORE);
     stage->stored += again;
     stage->summary_at = clock_monotonic() + fmax(summary_pause, summary_share * took);
@@ -280,7 +285,7 @@ void *thread_store(void *argument) {
         if (slot != NULL) {
             slot->phase = SLOT_STORING;
             begin_work(stage, PART_STORE);
-            crash_blame(stage->current, slot->id);
+            crash_blame(stage->current, slot->mark);
             store_item(stage, slot);
             crash_blame(NULL, NULL);
             end_work(stage, PART_STORE);

@@ -56,7 +56,8 @@ static void print_ledgers(const char *session) {
         struct err err = {0};
         struct ledger *ledger = NULL;
         struct ledger_counts counts;
-        if (ledger_open(path, true, &ledger, &err) == STATUS_OK && ledger_counts(ledger, &counts, &err) == STATUS_OK)
+        if (ledger_open(path, NULL, true, &ledger, &err) == STATUS_OK &&
+            ledger_counts(ledger, &counts, &err) == STATUS_OK)
             printf("%-16s %8lld %8lld %8lld %8lld %9lld\n", STAGES[i], (long long)counts.seen, (long long)counts.done,
                    (long long)counts.rejected, (long long)counts.failed, (long long)counts.in_flight);
         ledger_close(&ledger);

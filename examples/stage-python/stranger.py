@@ -28,12 +28,13 @@ DESCRIPTION = {
     "source": False,
     "params": [],
 }
-TABLES = """PRAGMA journal_mode = WAL; PRAGMA user_version = 1;
-CREATE TABLE IF NOT EXISTS items (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL,
-  state INTEGER NOT NULL, reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL,
-  token TEXT, item TEXT NOT NULL, time_seen REAL NOT NULL, time_changed REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL, id TEXT NOT NULL,
-  item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);
+TABLES = """PRAGMA journal_mode = WAL; PRAGMA user_version = 2;
+CREATE TABLE IF NOT EXISTS items (number INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL DEFAULT '',
+  id TEXT NOT NULL, revision INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL, reason TEXT, attempts INTEGER NOT NULL,
+  crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT, item TEXT NOT NULL, time_seen REAL NOT NULL,
+  time_changed REAL NOT NULL, UNIQUE (id, source));
+CREATE TABLE IF NOT EXISTS outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL,
+  source TEXT NOT NULL DEFAULT '', id TEXT NOT NULL, item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL, verdict TEXT);
 CREATE TABLE IF NOT EXISTS ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));"""
 
 
@@ -113,10 +114,12 @@ def main(me):
             if m["kind"] == "item":
                 answer(*source[:1], "got", m["seq"])
                 if source not in waiting:
-                    seq, names[source] = seq + 1, m["item"]["id"]
+                    m["item"].setdefault("source", m["edge"].split(">")[0].rpartition(".")[0])
+                    seq, names[source] = seq + 1, (m["item"]["source"], m["item"]["id"])
                     ledger.execute(
-                        "INSERT OR IGNORE INTO items VALUES (NULL, ?, 0, NULL, 1, 0, ?, NULL, ?, ?, ?)",
-                        (m["item"]["id"], me["instance"], json.dumps(m["item"]), time.time(), time.time()),
+                        "INSERT OR IGNORE INTO items (source, id, state, attempts, crashes, instance, item, time_seen,"
+                        " time_changed) VALUES (?, ?, 0, 1, 0, ?, ?, ?, ?)",
+                        (*names[source], me["instance"], json.dumps(m["item"]), time.time(), time.time()),
                     )
                     forward(source, "item", seq, item=work(m["item"]))
             elif m["kind"] == "end":
@@ -129,7 +132,8 @@ def main(me):
         for source in [s for s, edges in waiting.items() if not edges and s != "end"]:
             del waiting[source]
             ledger.execute(
-                "UPDATE items SET state = 1, time_changed = ? WHERE id = ?", (time.time(), names.pop(source))
+                "UPDATE items SET state = 1, time_changed = ? WHERE source = ? AND id = ?",
+                (time.time(), *names.pop(source)),
             )
             answer(source[0], "ack", source[1], "done")
         if len(ends) == len(ins) and not waiting:

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/standard.h"
 #include "pipelines/launcher/commands.h"
 
 static int run_command(const struct options *options) {
@@ -20,6 +21,8 @@ static int run_command(const struct options *options) {
         return command_status(options);
     case COMMAND_RETRY:
         return command_retry(options);
+    case COMMAND_VERIFY:
+        return command_verify(options);
     case COMMAND_STAGES:
         return command_stages(options);
     }
@@ -27,6 +30,7 @@ static int run_command(const struct options *options) {
 }
 
 int main(int argc, char **argv) {
+    standard_begin();
     if (argc < 2) {
         options_help(stderr);
         return EXIT_USAGE;

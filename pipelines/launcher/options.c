@@ -23,8 +23,8 @@ struct option_row {
 enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
-    {"session", "DIR", "The folder that holds all of a run.", RUNS | COMMAND_STATUS | COMMAND_RETRY, OPTION_TEXT,
-     AT(session), 0},
+    {"session", "DIR", "The folder that holds all of a run.", RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY,
+     OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
@@ -44,7 +44,7 @@ static const struct option_row rows[] = {
      OPTION_SECONDS, AT(supervisor.hang_kill), 0},
     {"log-size", "MIB", "A log of this size is renamed and a new one begins; four old logs stay (16).", RUNS,
      OPTION_SIZE, AT(log_size), 0},
-    {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES, OPTION_FLAG, AT(json), 0},
+    {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES | COMMAND_VERIFY, OPTION_FLAG, AT(json), 0},
     {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
      AT(follow), 0},
     {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
@@ -64,11 +64,12 @@ static const struct {
     {"check", "GRAPH", "Reports what is wrong with a graph, or prints the plan.", COMMAND_CHECK, 1, 1},
     {"status", "", "Prints what happened to every item of a session.", COMMAND_STATUS, 0, 0},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
+    {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
 };
 static const char exit_codes[] =
     "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
-    "4: the counts do not add up.";
+    "4: the counts do not add up, or verify found something wrong.";
 enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 
 void options_help(FILE *out) {

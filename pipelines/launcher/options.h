@@ -16,6 +16,7 @@ enum command {
     COMMAND_STATUS = 1 << 3,
     COMMAND_RETRY = 1 << 4,
     COMMAND_STAGES = 1 << 5,
+    COMMAND_VERIFY = 1 << 6,
 };
 
 struct options {

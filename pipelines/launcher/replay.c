@@ -204,7 +204,7 @@ static enum status copy_bytes(int from, int to, off_t limit, const char *path, s
         for (ssize_t done = 0; done < got;) {
             ssize_t put = write(to, buffer + done, (size_t)(got - done));
             FAIL_IF(put < 0 && errno != EINTR, err, status_of_writing(errno), "%s: cannot be copied: %s", path,
-                    strerror(errno));
+                    status_reason(errno));
             done += put > 0 ? put : 0;
         }
         limit -= got;
@@ -220,13 +220,13 @@ static enum status copy(const char *from, const char *to, bool half, struct err 
     enum status status = STATUS_OK;
     if (output < 0)
         status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to,
-                         strerror(errno));
+                         status_reason(errno));
     if (status == STATUS_OK) status = copy_bytes(input, output, half ? info.st_size / 2 : info.st_size, from, err);
     const struct timespec times[2] = {info.st_atim, info.st_mtim};
     if (output >= 0 && status == STATUS_OK) futimens(output, times);
     if (output >= 0 && close(output) != 0 && status == STATUS_OK)
         status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to,
-                         strerror(errno));
+                         status_reason(errno));
     return status;
 }
 
@@ -239,7 +239,7 @@ static enum status place(const struct replay *replay, const struct replay_file *
     int length = snprintf(beside, sizeof beside, "%s/.%s.partial", folder, path_name(to));
     FAIL_IF(length < 0 || length >= (int)sizeof beside, err, STATUS_BAD_ARGUMENT, "%s: too long a path", to);
     FAIL_IF(unlink(beside) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", beside,
-            strerror(errno));
+            status_reason(errno));
     /* A hard link costs nothing and survives the recording; renaming a hard link over the same file would do
      * nothing. */
     if (file->corrupt || file->again)
@@ -247,7 +247,7 @@ static enum status place(const struct replay *replay, const struct replay_file *
     else if (link(from, beside) != 0 && symlink(from, beside) != 0)
         TRY(copy(from, beside, false, err));
     FAIL_IF(rename(beside, to) != 0, err, status_of_writing(errno), "%s: cannot be renamed to %s: %s", beside, to,
-            strerror(errno));
+            status_reason(errno));
     return STATUS_OK;
 }
 

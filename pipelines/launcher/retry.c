@@ -24,7 +24,7 @@ static enum status send_again(const struct session *session, const json_t *plann
         struct ledger *ledger = NULL;
         TRY(session_ledger(session, json_string_value(up), false, &ledger, err));
         if (ledger == NULL) continue;
-        enum status status = ledger_withdraw(ledger, suffix, id, err);
+        enum status status = ledger_withdraw(ledger, suffix, (struct ledger_key){"", id}, err);
         ledger_close(&ledger);
         TRY(status);
     }
@@ -80,7 +80,7 @@ static enum status redo_lost(const struct options *options, const struct session
     for (size_t i = 0; i < lost.count; i++) {
         bool redone = false;
         if (status == STATUS_OK && wanted(options, lost.ids[i])) {
-            status = ledger_redo(ledger, lost.ids[i], &redone, err);
+            status = ledger_redo(ledger, (struct ledger_key){"", lost.ids[i]}, &redone, err);
             if (status == STATUS_OK && redone) status = send_again(session, planned, stage, lost.ids[i], err);
         }
         if (redone) {
@@ -104,7 +104,7 @@ static enum status retry_stage(const struct options *options, const struct sessi
         /* The stage's own ledger comes first: an item that arrived while the ledger still says "failed" would be
          * acknowledged without being processed. */
         int64_t count = 0;
-        if (ledger != NULL) status = ledger_retry(ledger, item->id, &count, err);
+        if (ledger != NULL) status = ledger_retry(ledger, &(struct ledger_key){"", item->id}, &count, err);
         if (status == STATUS_OK) status = send_again(session, planned, stage->name, item->id, err);
         if (status == STATUS_OK) {
             printf("%s: %s goes through again\n", stage->name, item->id);

@@ -91,7 +91,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
         return STATUS_OK;
     }
     double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
-    enum status status = ledger_open_patient(path, read_only, patience, ret_ledger, err);
+    enum status status = ledger_open_patient(path, stage, read_only, patience, ret_ledger, err);
     if (status != STATUS_NOT_FOUND) return status;
     if (err != NULL) *err = (struct err){0};
     *ret_ledger = NULL;
@@ -116,8 +116,8 @@ static enum status write_plan(const struct session *session, const struct plan *
     json_t *stages = json_array();
     for (size_t i = 0; i < plan->graph->stage_count; i++)
         json_array_append_new(stages, stage_plan(plan, i));
-    json_t *root =
-        json_pack("{s:i, s:i, s:i, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "stages", stages);
+    json_t *root = json_pack("{s:i, s:i, s:i, s:b, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "separate",
+                             session->separate, "stages", stages);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
@@ -128,14 +128,18 @@ static enum status write_plan(const struct session *session, const struct plan *
     return status;
 }
 
-static enum status next_run(struct session *session, struct err *err) {
+/* Goes on from the plan of the run before. Products stay where that run put them: a plan that does not say where is of
+ * a version that kept all products of a stage in one folder. */
+static enum status next_run(struct session *session, const struct graph *graph, struct err *err) {
     char path[PATH_SIZE];
     TRY(session_file(session, "log", "plan.json", "", path, err));
     session->run = 1;
+    session->separate = graph->separate;
     if (!file_exists(path)) return STATUS_OK;
     json_t *old = NULL;
     TRY(session_read_plan(session, &old, err));
     session->run = (int)json_integer_value(json_object_get(old, "run")) + 1;
+    session->separate = json_is_true(json_object_get(old, "separate"));
     json_decref(old);
     return STATUS_OK;
 }
@@ -187,7 +191,7 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     TRY(file_make_folders(folder, 0755, err));
     enum status status = take_lock(&session, err);
     if (status == STATUS_OK) status = sync_folders(&session, err);
-    if (status == STATUS_OK) status = next_run(&session, err);
+    if (status == STATUS_OK) status = next_run(&session, plan->graph, err);
     if (status == STATUS_OK) status = keep_graph(&session, plan->graph, err);
     if (status == STATUS_OK) status = write_plan(&session, plan, err);
     if (status != STATUS_OK) {

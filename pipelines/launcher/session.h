@@ -1,8 +1,8 @@
 /* The session folder, as the launcher keeps it:
  *   graph.yaml  the resolved graph, with versions
  *   ledger/     one SQLite file for each stage
- *   log/        plan.json (what `status` needs), lock, sockets (the path of their folder); for each instance its orders
- *               (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item in process
+ *   log/        plan.json (what `status` needs), lock, sockets (their folder, or a file with its path); for each
+ *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item in process
  *               (NAME.current) */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 #define ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
@@ -18,6 +18,7 @@ struct session {
     char path[PATH_SIZE]; /* absolute */
     int lock;             /* −1: none */
     int run;              /* from 1; counts how often the session was started */
+    bool separate;        /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
     double patience;      /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
 };
 
@@ -31,7 +32,7 @@ void session_end(struct session *session);
 enum status session_find(const char *path, struct session *ret_session, struct err *err);
 /* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
-/* Reads log/plan.json: {"run", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
+/* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Builds a path: "log", "watcher.0", ".log" → SESSION/log/watcher.0.log. */

@@ -161,7 +161,8 @@ static enum status take_latest(const struct session *session, const json_t *from
         enum status status = STATUS_OK;
         for (size_t k = 0; ledger != NULL && status == STATUS_OK && k < stage->item_count; k++)
             if (!stage->items[k].sent)
-                status = ledger_was_sent(ledger, suffix, stage->items[k].id, &stage->items[k].sent, err);
+                status = ledger_was_sent(ledger, suffix, (struct ledger_key){"", stage->items[k].id},
+                                         &stage->items[k].sent, err);
         ledger_close(&ledger);
         TRY(status);
     }

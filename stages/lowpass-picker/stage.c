@@ -132,9 +132,12 @@ static enum status load_maps(struct stage *stage, struct stage_lane *stage_lane,
     const struct lowpass_picker_options *p = stage_params(stage);
     struct lane *lane = stage_lane->state;
     const char *micrograph = NULL;
-    char folder[PATH_SIZE];
+    char all[PATH_SIZE], folder[PATH_SIZE];
     TRY(item_need_string(stage_lane->item, "micrograph.path", &micrograph, err));
-    TRY(stage_resolve(stage, p->from_maps, folder, err));
+    TRY(stage_resolve(stage, p->from_maps, all, err));
+    /* The earlier run may have kept the maps of each source apart. */
+    TRY(path_join(all, item_source(stage_lane->item), folder, sizeof folder, err));
+    if (*item_source(stage_lane->item) == '\0' || !file_is_folder(folder)) memcpy(folder, all, strlen(all) + 1);
     return from_maps_read(folder, item_id(stage_lane->item), micrograph, p, &lane->maps, &lane->stack, err);
 }
 

@@ -88,7 +88,7 @@ static enum status make_item(const struct live *live, const char *series, int ti
                              struct item **ret_item, struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
     struct product_paths paths;
-    char id[ITEM_ID_MAX];
+    char id[ITEM_ID_MAX + 1];
     int used = snprintf(id, sizeof id, "tomogram/%s/%04d", series, tilts);
     FAIL_IF(used >= (int)sizeof id, err, STATUS_BAD_ARGUMENT, "the name of the series %.80s… is too long", series);
     TRY(product_paths_of(live->stage, series, false, &paths, err));
@@ -249,7 +249,7 @@ static enum status take_in(struct live *live, struct err *err) {
         TRY(groups_take_in(live->groups, clock_monotonic(), &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
     }
 }
 
@@ -259,7 +259,11 @@ static enum status settle(struct live *live, struct group *group, const char *fa
     size_t count = 0;
     TRY(mem_new((size_t)group->series.count, sizeof *items, "the tilts of a series", &items, err));
     group_settle(group, failure == NULL, items, &count);
-    return stage_revise(live->stage, items, count, failure, err);
+    _cleanup_(mem_free) struct ledger_key *keys = NULL;
+    TRY(mem_new(count + 1, sizeof *keys, "the tilts of a series", &keys, err));
+    for (size_t i = 0; i < count; i++)
+        keys[i] = (struct ledger_key){"", items[i]};
+    return stage_revise(live->stage, keys, count, failure, err);
 }
 
 /* Fails the tilts whose files are gone, and removes them from their series. */
@@ -269,7 +273,7 @@ static enum status turn_out(struct live *live, struct group *group, struct err *
         TRY(group_turn_out(group, &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, (const char *const *)&odd.item, 1, odd.reason, err));
+        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
     }
 }
 
@@ -297,10 +301,10 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     bool made = false;
     if (group == NULL) return STATUS_OK;
     *ret_work = STAGE_WORK_MORE;
-    if (group->previewed == 0) TRY(pass_over_made(live, group, &made, err));
+    enum status status = group->previewed == 0 ? pass_over_made(live, group, &made, &own) : STATUS_OK;
     int count = group->series.count;
-    if (made || count < 2) return STATUS_OK;
-    enum status status = make_preview(live, group, &own);
+    if (status == STATUS_OK && (made || count < 2)) return STATUS_OK;
+    if (status == STATUS_OK) status = make_preview(live, group, &own);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status != STATUS_OK)
         stage_log(live->stage, LOG_WARN, "preview", "no preview of %s: %s", group->id, own.message);
@@ -308,23 +312,30 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     return STATUS_OK;
 }
 
+/* Makes the tomogram of a series. *ret_over: there is nothing left to make. */
+static enum status make_unless_made(struct live *live, struct group *group, bool *ret_over, struct err *err) {
+    bool made = false;
+    TRY(pass_over_made(live, group, &made, err));
+    *ret_over = made || group->series.count == 0;
+    return *ret_over ? STATUS_OK : make_tomogram(live, group, err);
+}
+
 static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
     const struct tilt_reconstructor_options *p = stage_params(live->stage);
     struct group *group = groups_complete(live->groups, clock_monotonic(), p->tilts_per_series, p->quiet, final);
     struct err own = {0};
     if (group == NULL) return STATUS_OK;
-    bool made = false;
+    bool over = false;
     *ret_work = STAGE_WORK_MORE;
-    TRY(pass_over_made(live, group, &made, err));
-    if (made || group->series.count == 0) return STATUS_OK;
     /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when other
      * trouble is over. */
     struct stage_patience patience = {0};
     enum status status;
     do
-        status = make_tomogram(live, group, &own);
+        status = make_unless_made(live, group, &over, &own);
     while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &own, &patience));
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
+    if (status == STATUS_OK && over) return STATUS_OK;
     if (status == STATUS_OK) {
         group_drop_pixels(group);
         return settle(live, group, NULL, err);

@@ -15,6 +15,22 @@ static int count_of(const struct item *item, const char *member) {
     return value >= 0 && value <= TILTS_MAX ? (int)value : 0;
 }
 
+/* Checks that a tomogram and its item can be named after a series. The name may come from anywhere, so that a bad one fails
+ * its tilts and not the stage. */
+static enum status check_series(const char *series, struct err *err) {
+    _cleanup_(item_destroy) struct item *probe = NULL;
+    char id[PATH_SIZE + 16];
+    struct err own = {0};
+    snprintf(id, sizeof id, "tomogram/%s/0000", series);
+    enum status status = strlen(series) < PATH_SIZE ? item_create(id, "tomogram", &probe, &own) : STATUS_BAD_FORMAT;
+    FAIL_IF(status == STATUS_NO_MEMORY, err, status, "%s", own.message);
+    FAIL_IF(status != STATUS_OK, err, STATUS_BAD_FORMAT,
+            "the name of its series (tilt.series, %zu bytes) cannot name a tomogram: it must be text without control "
+            "characters, an empty part, '.' or '..', of at most %d bytes",
+            strlen(series), ITEM_ID_MAX - 16);
+    return STATUS_OK;
+}
+
 enum status tilt_reconstructor_find(const struct settings *settings, const struct item *item,
                                     struct arrival *ret_arrival, char id[PATH_SIZE], bool *ret_single,
                                     struct err *err) {
@@ -26,6 +42,7 @@ enum status tilt_reconstructor_find(const struct settings *settings, const struc
                                     .time = item_number(item, "tilt.time", NAN),
                                     .tilt_axis = item_number(item, "tilt.axis", NAN)};
     if (series != NULL) {
+        TRY(check_series(series, err));
         TRY(item_need_number(item, "tilt.angle", &ret_arrival->angle, err));
         ret_arrival->number = count_of(item, "tilt.number");
         ret_arrival->taken = count_of(item, "tilt.taken");

@@ -57,7 +57,25 @@ enum status record_structure(const char *id, const char *path, const char *root,
     return STATUS_OK;
 }
 
+/* Checks the name of a series as that of a micrograph: the tomogram's item and its files are named after it. */
+static enum status check_series(const char *series, struct err *err) {
+    _cleanup_(item_destroy) struct item *probe = NULL;
+    char id[PATH_SIZE + 16], shown[81];
+    struct err own = {0};
+    snprintf(id, sizeof id, "tomogram/%s/0000", series);
+    if (item_create(id, "tomogram", &probe, &own) == STATUS_OK) return STATUS_OK;
+    snprintf(shown, sizeof shown, "%s", series);
+    for (unsigned char *c = (unsigned char *)shown; *c != '\0'; c++)
+        if (*c < 0x20 || *c >= 0x7f) *c = '?';
+    FAIL(err, STATUS_BAD_ARGUMENT,
+         "the name of its series, '%s', holds a line break, a control character or bytes that are not UTF-8, has an "
+         "empty part, '.' or '..', or is too long, so that no tomogram can be named after it: rename the .mdoc (or the "
+         "images, where watcher.series is a pattern) and run the session again",
+         shown);
+}
+
 static enum status set_tilt(const struct tilt_place *tilt, struct item *item, struct err *err) {
+    TRY(check_series(tilt->series, err));
     TRY(item_set_string(item, "tilt.series", tilt->series, err));
     TRY(item_set_number(item, "tilt.angle", tilt->angle, err));
     TRY(item_set_number(item, "tilt.number", tilt->number, err));

@@ -40,21 +40,33 @@ static enum status set_aside(struct watcher *watcher, const char *id, const char
     return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
 }
 
-static enum status emit(struct watcher *watcher, const struct item *item, struct err *err) {
+/* Returns whether an error concerns one file alone, so that the others go on. */
+static bool is_of_one(enum status status) {
+    return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT;
+}
+
+static enum status emit(struct watcher *watcher, const char *id, const char *path, const struct item *item,
+                        struct err *err) {
     bool is_new = false;
-    TRY(stage_emit(watcher->stage, item, &is_new, err));
+    struct err own = {0};
+    enum status status = stage_emit(watcher->stage, item, &is_new, &own);
+    if (status == STATUS_BAD_FORMAT) return set_aside(watcher, id, path, own.message, err);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     watcher->passed += is_new;
     return STATUS_OK;
 }
 
 static enum status send_structure(struct watcher *watcher, const struct folder_find *find, struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
-    TRY(record_structure(find->id, find->path, stage_root(watcher->stage), &item, err));
-    return emit(watcher, item, err);
+    struct err own = {0};
+    enum status status = record_structure(find->id, find->path, stage_root(watcher->stage), &item, &own);
+    if (is_of_one(status)) return set_aside(watcher, find->id, find->path, own.message, err);
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    return emit(watcher, find->id, find->path, item, err);
 }
 
-/* Sends an image with all its metadata. The first image without a pixel size ends the stage (a wrong setting); a later
- * one is set aside. */
+/* Sends an image with all its metadata. An image that makes no item is set aside with the reason, be it the first or
+ * not: no single file ends the stage. */
 static enum status send_image(struct watcher *watcher, const char *id, const char *path, const struct image_info *image,
                               const struct metadata *metadata, struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
@@ -67,13 +79,12 @@ static enum status send_image(struct watcher *watcher, const char *id, const cha
                                    metadata->row,
                                    metadata->has_angle ? &metadata->tilt : NULL,
                                    !watcher->options->scaled};
-    struct err own;
+    struct err own = {0};
     enum status status = record_make(&record, &item, &own);
-    if (status == STATUS_NOT_FOUND && watcher->has_pixel_size) return set_aside(watcher, id, path, own.message, err);
+    if (is_of_one(status)) return set_aside(watcher, id, path, own.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
-    watcher->has_pixel_size = true;
     compare_pixel_size(watcher, path, (double)image->pixel_size);
-    return emit(watcher, item, err);
+    return emit(watcher, id, path, item, err);
 }
 
 /* Handles an image whose time to wait is over: a tilt without an angle fails, an image without CTF values goes on. */

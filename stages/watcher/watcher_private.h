@@ -33,7 +33,7 @@ struct watcher {
     double started, next_sweep, next_round, next_mdoc;
     double last_busy; /* last round that handled a file */
     int64_t passed;   /* number of new items that were sent on */
-    bool was_busy, is_started, is_paused, pixel_size_differs, has_pixel_size, watches_ran_out;
+    bool was_busy, is_started, is_paused, pixel_size_differs, watches_ran_out;
 };
 
 /* Frees the texts. */

@@ -224,7 +224,7 @@ def aborting(folder):
     chain = Chain(folder, [source(), relay("middle", abort_at=7, abort_times=2), relay("sink")])
     chain.start_all()
     until(chain, lambda: chain.processes[1, 0].poll() is not None)
-    current = open(f"{folder}/run/middle.0.current", "rb").read().split(b"\0")[0]
+    current = open(f"{folder}/run/middle.0.current", "rb").read().split(b"\0")[0].split(b"\t")[-1]
     if current != b"grid/mic_0007":
         fail(f"current names {current}", chain)
     deaths = chain.wait(restart=(1,))

@@ -1,5 +1,5 @@
 /* Stages that test the edges of a pipeline, without images:
- *   relay source …   emits `count` items
+ *   relay source …   emits `count` items, from number `first`
  *   relay relay …    passes items on with one more column
  *                    abort_at, abort_times: aborts inside process at this item, this many times
  *                    hang_at, hang_times: stays inside process for ever, this many times */
@@ -16,13 +16,14 @@
 #include "common/harness/stage.h"
 
 struct parameters {
-    int count, abort_at, abort_times, hang_at, hang_times, fail_at;
+    int count, first, abort_at, abort_times, hang_at, hang_times, fail_at;
     double work;
 };
 
 #define OFFSET(member) offsetof(struct parameters, member)
 static const struct param table[] = {
     {"count", PARAM_INT, OFFSET(count), "", "10", 0, 100000, NULL, 0, false, "items of a source"},
+    {"first", PARAM_INT, OFFSET(first), "", "0", 0, 100000, NULL, 0, false, "number of a source's first item"},
     {"abort_at", PARAM_INT, OFFSET(abort_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that kills"},
     {"abort_times", PARAM_INT, OFFSET(abort_times), "", "1", 0, 100, NULL, 0, false, "how often it kills"},
     {"hang_at", PARAM_INT, OFFSET(hang_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that never ends"},
@@ -34,7 +35,7 @@ static const struct param table[] = {
 static enum status produce(struct stage *stage, void *state, struct err *err) {
     (void)state;
     const struct parameters *parameters = stage_params(stage);
-    for (int i = 0; i < parameters->count && !stage_stopping(stage); i++) {
+    for (int i = parameters->first; i < parameters->first + parameters->count && !stage_stopping(stage); i++) {
         char id[32];
         struct item *item = NULL;
         bool is_new;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -211,6 +212,12 @@ static void refusals_are_told_apart(void **state) {
     assert_int_equal(status_of_writing(ENOSPC), STATUS_UNAVAILABLE);
     assert_int_equal(status_of_writing(EROFS), STATUS_UNAVAILABLE);
     assert_int_equal(status_of_writing(EFBIG), STATUS_IO);
+    const struct rlimit limit = {1 << 30, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(status_of_writing(EFBIG), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(status_reason(EFBIG), "ulimit -f"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_string_equal(status_reason(EFBIG), strerror(EFBIG));
     assert_int_equal(status_of_writing(ENAMETOOLONG), STATUS_IO);
     assert_int_equal(status_of_writing(ENOMEM), STATUS_NO_MEMORY);
     assert_int_equal(status_of_reading(EMFILE), STATUS_UNAVAILABLE);

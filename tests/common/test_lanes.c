@@ -301,10 +301,10 @@ static void a_lost_device_ends_the_stage_from_every_callback(void **state) {
         assert_int_equal(stage_run_results(&lost, fixture->folder, path, NULL, fixture->items, ITEMS, &results, &err),
                          STATUS_DEVICE);
         assert_string_equal(err.message, "the device fell off the bus");
-        assert_ok(ledger_open(path, false, &ledger, &err));
+        assert_ok(ledger_open(path, "stage", false, &ledger, &err));
         bool known = false;
         enum ledger_state is = LEDGER_DONE;
-        assert_ok(ledger_lookup(ledger, "mic_03", &known, &is, &err));
+        assert_ok(ledger_lookup(ledger, (struct ledger_key){"", "mic_03"}, &known, &is, &err));
         assert_true(known);
         assert_int_equal(is, LEDGER_IN_FLIGHT);
         assert_ok(ledger_counts(ledger, &counts, &err));
@@ -315,7 +315,7 @@ static void a_lost_device_ends_the_stage_from_every_callback(void **state) {
         well.load = well.process = well.store = NULL;
         assert_ok(stage_run_results(&well, fixture->folder, path, NULL, fixture->items, ITEMS, &results, &err));
         stage_results_clear(&results);
-        assert_ok(ledger_open(path, true, &ledger, &err));
+        assert_ok(ledger_open(path, "stage", true, &ledger, &err));
         assert_ok(ledger_counts(ledger, &counts, &err));
         assert_int_equal(counts.done, ITEMS);
         ledger_close(&ledger);

@@ -25,7 +25,7 @@ static struct ledger *open_fresh(char path[PATH_SIZE]) {
     char name[32];
     snprintf(name, sizeof name, "ledger_%d.sqlite", number++);
     scratch_path(name, path);
-    assert_ok(ledger_open(path, false, &ledger, &err));
+    assert_ok(ledger_open(path, "stage", false, &ledger, &err));
     return ledger;
 }
 
@@ -43,7 +43,7 @@ static enum status finish(struct ledger *ledger, const char *id, enum ledger_sta
     struct err err = {0};
     struct item *item = make_item(id);
     struct ledger_send send = {edge, item};
-    const struct ledger_finish what = {.id = id,
+    const struct ledger_finish what = {.key = {"", id},
                                        .state = state,
                                        .reason = state == LEDGER_DONE ? NULL : "because",
                                        .item = item,
@@ -108,7 +108,7 @@ static void two_processes_share_the_work(void **state) {
         if (children[instance] > 0) continue;
         struct err err = {0};
         int claimed = 0;
-        if (ledger_open(path, false, &ledger, &err) != STATUS_OK) _exit(255);
+        if (ledger_open(path, "stage", false, &ledger, &err) != STATUS_OK) _exit(255);
         for (int i = 0; i < ITEMS; i++) {
             char id[16];
             struct item *item = NULL;
@@ -135,7 +135,7 @@ static void two_processes_share_the_work(void **state) {
     }
     assert_int_equal(total, ITEMS);
     struct err err = {0};
-    assert_ok(ledger_open(path, true, &ledger, &err));
+    assert_ok(ledger_open(path, "stage", true, &ledger, &err));
     assert_int_equal(counts_of(ledger).done, ITEMS);
     assert_int_equal(counts_of(ledger).outbox, ITEMS);
     ledger_close(&ledger);
@@ -162,7 +162,7 @@ static void a_death_inside_a_transaction_leaves_nothing(void **state) {
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_true(WIFSIGNALED(result));
     struct err err = {0};
-    assert_ok(ledger_open(path, false, &ledger, &err));
+    assert_ok(ledger_open(path, "stage", false, &ledger, &err));
     assert_true(counts_of(ledger).in_flight == 1 && counts_of(ledger).done == 0);
     assert_int_equal(claim(ledger, "a", 0, "t1"), CLAIM_AGAIN);
     ledger_close(&ledger);
@@ -217,7 +217,7 @@ static void the_outbox_keeps_until_acknowledged(void **state) {
     ledger_parcel_clear(&two);
     assert_ok(ledger_next_parcel(ledger, "w.0>p", 0, &two, &found, &err));
     assert_string_equal(two.id, "b");
-    assert_ok(ledger_withdraw(ledger, ">p", "a", &err));
+    assert_ok(ledger_withdraw(ledger, ">p", (struct ledger_key){"", "a"}, &err));
     assert_ok(ledger_unacknowledged(ledger, "w.0>p", &count, &err));
     assert_int_equal(count, 2);
     assert_ok(ledger_unacknowledged(ledger, "w.0>q", &count, &err));
@@ -307,7 +307,8 @@ static void crashes_count_and_retries_forgive(void **state) {
     struct ledger *ledger = open_fresh(path);
     for (int death = 1; death <= 3; death++) {
         claim(ledger, "killer", 0, death == 1 ? "t1" : death == 2 ? "t2" : "t3");
-        assert_ok(ledger_crashed(ledger, "killer", 3, "killed its stage three times (SIGSEGV)", &aside, &err));
+        assert_ok(ledger_crashed(ledger, (struct ledger_key){"", "killer"}, 3, "killed its stage three times (SIGSEGV)",
+                                 &aside, &err));
         assert_int_equal(aside, death == 3);
     }
     assert_int_equal(claim(ledger, "killer", 0, "t4"), CLAIM_FINISHED);
@@ -316,14 +317,14 @@ static void crashes_count_and_retries_forgive(void **state) {
     item_destroy(&item);
     assert_ok(ledger_each(ledger, -1, collect, text, &err));
     assert_string_equal(text, "killer:failed:killed its stage three times (SIGSEGV) half:failed:incomplete ");
-    assert_ok(ledger_retry(ledger, "killer", &count, &err));
+    assert_ok(ledger_retry(ledger, &(struct ledger_key){"", "killer"}, &count, &err));
     assert_int_equal(count, 1);
     assert_int_equal(claim(ledger, "killer", 0, "t5"), CLAIM_AGAIN);
-    assert_ok(ledger_crashed(ledger, "killer", 3, "again", &aside, &err));
+    assert_ok(ledger_crashed(ledger, (struct ledger_key){"", "killer"}, 3, "again", &aside, &err));
     assert_false(aside);
     assert_ok(ledger_retry(ledger, NULL, &count, &err));
     assert_int_equal(count, 1);
-    assert_ok(ledger_lookup(ledger, "half", &known, NULL, &err));
+    assert_ok(ledger_lookup(ledger, (struct ledger_key){"", "half"}, &known, NULL, &err));
     assert_false(known);
     ledger_close(&ledger);
 }
@@ -360,16 +361,16 @@ static void patience_with_other_processes_ends(void **state) {
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     double begin = clock_monotonic();
-    assert_int_equal(ledger_open_patient(path, false, 0.2, &other, &err), STATUS_UNAVAILABLE);
+    assert_int_equal(ledger_open_patient(path, "stage", false, 0.2, &other, &err), STATUS_UNAVAILABLE);
     assert_null(other);
     double waited = clock_monotonic() - begin;
     assert_true(waited >= 0.2);
     assert_true(waited < LEDGER_PATIENCE / 2.);
     /* A reader never waits. */
-    assert_ok(ledger_open_patient(path, true, 0.2, &other, &err));
+    assert_ok(ledger_open_patient(path, "stage", true, 0.2, &other, &err));
     ledger_close(&other);
     assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
-    assert_ok(ledger_open_patient(path, false, 0.2, &other, &err));
+    assert_ok(ledger_open_patient(path, "stage", false, 0.2, &other, &err));
     ledger_close(&other);
     sqlite3_close(db);
     ledger_close(&ledger);
@@ -381,15 +382,15 @@ static void what_is_no_ledger_is_refused(void **state) {
     struct err err = {0};
     struct ledger *ledger = NULL;
     scratch_path("absent.sqlite", path);
-    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_UNAVAILABLE);
+    assert_int_equal(ledger_open(path, "stage", true, &ledger, &err), STATUS_UNAVAILABLE);
     assert_false(file_exists(path));
     /* The file was just created, and its stage has not made the tables yet. */
     scratch_path("empty.sqlite", path);
     assert_ok(file_write_whole(path, "", 0, &err));
-    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_NOT_FOUND);
+    assert_int_equal(ledger_open(path, "stage", true, &ledger, &err), STATUS_NOT_FOUND);
     scratch_path("text.sqlite", path);
     assert_ok(file_write_whole(path, "this is no database, but long enough to be looked at as one....", 60, &err));
-    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_IO);
+    assert_int_equal(ledger_open(path, "stage", false, &ledger, &err), STATUS_IO);
     assert_non_null(strstr(err.message, "text.sqlite"));
     ledger = open_fresh(path);
     ledger_close(&ledger);
@@ -397,8 +398,8 @@ static void what_is_no_ledger_is_refused(void **state) {
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 9", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
-    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_UNSUPPORTED);
-    assert_int_equal(ledger_open(path, true, &ledger, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(ledger_open(path, "stage", false, &ledger, &err), STATUS_UNSUPPORTED);
+    assert_int_equal(ledger_open(path, "stage", true, &ledger, &err), STATUS_UNSUPPORTED);
     assert_null(ledger);
 }
 

@@ -48,7 +48,7 @@ static int set_up(void **state) {
     snprintf(name, sizeof name, "a%d", number);
     scratch_path(name, path);
     snprintf(edge->ack_endpoint, sizeof edge->ack_endpoint, "ipc://%s", path);
-    assert_ok(ledger_open(":memory:", false, &edge->ledger, &err));
+    assert_ok(ledger_open(":memory:", "stage", false, &edge->ledger, &err));
     assert_ok(transport_create(NULL, NULL, &edge->upstream, &err));
     assert_ok(outbox_create(edge->upstream, edge->ledger, edge_name, edge->data_endpoint, edge->ack_endpoint, WINDOW,
                             &edge->outbox, &err));
@@ -331,7 +331,7 @@ static void a_withdrawn_acknowledgement_is_sent_again(void **state) {
     pump(edge, 0);
     int64_t a = expect(edge, "a", 1);
     answer(edge, MESSAGE_ACK, a, "t", true);
-    assert_ok(ledger_withdraw(edge->ledger, ">p", "a", &err));
+    assert_ok(ledger_withdraw(edge->ledger, ">p", (struct ledger_key){"", "a"}, &err));
     pump(edge, 1);
     expect_nothing(edge);
     outbox_rescan(edge->outbox);

@@ -364,17 +364,18 @@ static void what_was_done_and_cannot_be_read_again_has_failed(void **state) {
     trace.unreadable = STATUS_OK;
     struct ledger *ledger = NULL;
     struct ledger_counts counts;
-    assert_int_equal(ledger_open(path, false, &ledger, &err), STATUS_OK);
+    assert_int_equal(ledger_open(path, "stage", false, &ledger, &err), STATUS_OK);
     assert_int_equal(ledger_counts(ledger, &counts, &err), STATUS_OK);
     assert_int_equal(counts.done, 7);
     assert_int_equal(counts.failed, 1);
     int64_t count = 0;
-    assert_int_equal(ledger_retry(ledger, "mic_04", &count, &err), STATUS_OK);
+    assert_int_equal(ledger_retry(ledger, &(struct ledger_key){"", "mic_04"}, &count, &err), STATUS_OK);
     assert_int_equal(count, 1);
     ledger_close(&ledger);
 }
 
-static const char *const together[] = {"mic_02", "mic_05", "mic_03"}; /* mic_05 fails by itself */
+static const struct ledger_key together[] = {
+    {"", "mic_02"}, {"", "mic_05"}, {"", "mic_03"}}; /* mic_05 fails by itself */
 static const char *revision = "no map of them";
 
 /* The last item is still being stored when it is revised. It stays there for a while, because the revision must wait
@@ -442,8 +443,8 @@ static void items_may_fail_together_and_be_mended(void **state) {
     struct stage_results results = run_together(*state, 8);
     assert_int_equal(results.outcome_count, 8);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(outcome_of(&results, together[2 * i])->state, LEDGER_FAILED);
-        assert_string_equal(outcome_of(&results, together[2 * i])->reason, "no map of them");
+        assert_int_equal(outcome_of(&results, together[2 * i].id)->state, LEDGER_FAILED);
+        assert_string_equal(outcome_of(&results, together[2 * i].id)->reason, "no map of them");
     }
     assert_string_equal(outcome_of(&results, "mic_05")->reason, "item 5 ends too early");
     assert_int_equal(outcome_of(&results, "mic_04")->state, LEDGER_DONE);

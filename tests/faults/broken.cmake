@@ -10,3 +10,7 @@ set_property(TEST test_broken_files APPEND PROPERTY ENVIRONMENT "ICESTREAM_BROKE
 icestream_add_script_test(faults_bad_texts LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/bad_texts.py)
 icestream_add_fault_test(bad_images bad_images.py)
+icestream_add_script_test(faults_series_names LABELS faults pipeline
+  COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py names)
+icestream_add_script_test(faults_first_file LABELS faults pipeline
+  COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py first)

@@ -2,7 +2,7 @@
 """Tests hostile input that the edges let in. Items that name foreign files fail, and no program starts that the graph
 does not name.
 
-hostile.py paths|programs"""
+hostile.py paths|nowhere|series|programs"""
 
 import json
 import os
@@ -55,6 +55,81 @@ stages:
   lowpass-picker: {from: hostile, diameter: 130, lowpass: 40, write_png: false}
   extractor:      {from: hostile, box: 32}
 """
+
+
+def source(work, items):
+    """Writes the hostile source with what it sends. Returns its path."""
+    write(work("items.json"), json.dumps(items))
+    path = write(work("hostile"), HOSTILE.replace("ITEMS", repr(work("items.json"))))
+    os.chmod(path, 0o755)
+    return path
+
+
+def nowhere():
+    """Sends paths into folders that never were, before good items. They must fail at once: as many as there are lanes,
+    each waiting for its folder, would stop the stage."""
+    with Work("nowhere") as work:
+        some, place = names()[:4], work("input")
+        arrive(some, place)
+        astray = ("nosuch/x.mrc", "nosuch/../../x.mrc", f"{place}/nosuch/x.mrc", f"{place}/a/b/c.mrc", "log/no/x.mrc")
+
+        def item(id, path):
+            return {
+                "v": 1,
+                "id": id,
+                "kind": "micrograph",
+                "micrograph": {"path": path, "nx": 160, "ny": 160},
+                "columns": {"number": 1},
+            }
+
+        bad = [item(f"bad/{n}", path) for n, path in enumerate(3 * astray)]
+        good = [item(f"good/{n}", f"{place}/{name}") for n, name in enumerate(some)]
+        text = PATHS_GRAPH.replace("HOSTILE", source(work, bad + good)).replace("INPUT", place)
+        path = write(work("graph.yaml"), text[: text.index("  extractor")])
+        with Run(path, work("session")) as live:
+            live.finish(3)  # the harness would wait 300 s for a folder, longer than this waits for the end
+        rows = ledger(work("session"), "lowpass-picker", "SELECT id, state, reason FROM items")
+        wrong = [row for row in rows if row[1] != (3 if row[0].startswith("bad/") else 1)]
+        check(len(rows) == len(bad + good) and not wrong, f"what is nowhere fails, the rest is done {wrong[:3]}")
+        reasons = {reason for _, state, reason in rows if state == 3}
+        check(all("there is no such file" in r or "is neither in" in r for r in reasons), f"the reasons: {reasons}")
+
+
+def series():
+    """Sends tilts of series whose names cannot name a tomogram, beside those of a good one."""
+    with Work("hostile-series") as work:
+        some, place = names()[:3], work("input")
+        arrive(some, place)
+        odd = ("B\n1", "..", "a/../b", "", "/x", "x" * 5000)
+
+        def item(id, series, n):
+            return {
+                "v": 1,
+                "id": id,
+                "kind": "micrograph",
+                "micrograph": {"path": f"{place}/{some[n]}", "nx": 160, "ny": 160},
+                "tilt": {"series": series, "angle": 10 * n},
+                "columns": {"number": 1},
+            }
+
+        bad = [item(f"bad/{k}_{n}", name, n) for k, name in enumerate(odd) for n in range(3)]
+        good = [item(f"good/{n}", "good", n) for n in range(3)]
+        hostile = source(work, bad + good)
+        path = write(
+            work("graph.yaml"),
+            f"session: {{pixel_size: 6.0, inputs: [{place}]}}\nprograms: [{hostile}]\nstages:\n"
+            f"  hostile: {{program: {hostile}}}\n"
+            "  tilt-reconstructor: {from: hostile, thickness: 12, iterations: 2, quiet: 1, bin: 2}\n",
+        )
+        with Run(path, work("session")) as live:
+            output = live.finish(3)
+        check("starting it again" not in output, "the stage does not die of a name")
+        rows = ledger(work("session"), "tilt-reconstructor", "SELECT id, state, reason FROM items")
+        wrong = [row for row in rows if row[1] != (3 if row[0].startswith("bad/") else 1)]
+        check(len(rows) == len(bad + good) and not wrong, f"tilts of such series fail, the rest is done {wrong[:3]}")
+        reasons = {reason for _, state, reason in rows if state == 3}
+        check(all("cannot name a tomogram" in reason for reason in reasons), f"the reasons: {reasons}")
+        check(os.path.exists(work("session", "tilt-reconstructor", "good.mrc")), "the good series has its tomogram")
 
 
 def paths():
@@ -124,9 +199,7 @@ def paths():
                 "\x7f",
             )
         ]
-        write(work("items.json"), json.dumps(good + bad + gone + led_out + stars + odd))
-        hostile = write(work("hostile"), HOSTILE.replace("ITEMS", repr(work("items.json"))))
-        os.chmod(hostile, 0o755)
+        hostile = source(work, good + bad + gone + led_out + stars + odd)
         path = write(work("graph.yaml"), PATHS_GRAPH.replace("HOSTILE", hostile).replace("INPUT", place))
         with Run(path, session) as live:
             live.finish(3)
@@ -221,7 +294,7 @@ def programs():
         check(all(one["done"] == 5 for name, one in done_all.items() if name != "classifier"), "and all was done")
 
 
-cases = {"paths": paths, "programs": programs}
+cases = {"paths": paths, "nowhere": nowhere, "series": series, "programs": programs}
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: hostile.py {'|'.join(cases)}")
 cases[sys.argv[1]]()

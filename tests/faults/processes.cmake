@@ -6,7 +6,13 @@ icestream_add_fault_test(hang hang.py)
 icestream_add_fault_test(hang_long hang.py 60 LABELS long TIMEOUT 600)
 icestream_add_fault_test(reconcile reconcile.py)
 icestream_add_fault_test(reread reread.py)
+icestream_add_fault_test(verify verify.py)
 add_library(preload_poison MODULE preload_poison.c)
 target_link_libraries(preload_poison PRIVATE icestream-options ${CMAKE_DL_LIBS})
 set_target_properties(preload_poison PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 icestream_add_fault_test(poison poison.py)
+
+# Two sources with equal names of micrographs.
+foreach(case join kills classifier)
+  icestream_add_fault_test(sources_${case} sources.py ${case})
+endforeach()

@@ -62,8 +62,8 @@ TAMPERED = (
     ),
     (
         "watcher",
-        "INSERT INTO items SELECT 999, 'mic_x', state, reason, attempts, crashes, instance, token, item, "
-        "time_seen, time_changed FROM items WHERE number = 1",
+        "INSERT INTO items SELECT 999, source, 'mic_x', revision, state, reason, attempts, crashes, instance, token, "
+        "item, time_seen, time_changed FROM items WHERE number = 1",
         "lowpass-picker: 1 items are done upstream but were not sent to it",
     ),
 )

@@ -5,6 +5,7 @@ retries.
 supervision.py CASE"""
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -278,21 +279,38 @@ def case_drain(folder):
 
 
 def case_join(folder):
-    """Two ways lead to one stage, there are replicas, and two sources find the same items. Each item must count once."""
+    """Three sources lead to one stage, on two ways and through replicas. Each item counts once. The instance files say
+    that products of several sources lie apart, and go on saying what they said when the session began."""
     session = Session(
         folder,
         [
             "left: {program: ./source.sh, count: 30}",
-            "right: {program: ./source.sh, count: 40}",
+            "right: {program: ./source.sh, count: 40, first: 100}",
             "up: {program: ./relay.sh, from: [left, right], replicas: 2}",
-            "down: {program: ./relay.sh, from: right, replicas: 2}",
+            "third: {program: ./source.sh, count: 20, first: 200}",
+            "down: {program: ./relay.sh, from: third, replicas: 2}",
             "join: {program: ./relay.sh, from: [up, down]}",
         ],
     )
+    counts = {"left": 30, "right": 40, "up": 70, "third": 20, "down": 20, "join": 90}
+
+    def separate():
+        paths = glob.glob(f"{session.path}/log/*.instance.json")
+        assert len(paths) == 8, paths
+        return {json.load(open(path))["separate"] for path in paths}
+
     session.run()
-    session.expect("left", 30, 30, 0, 0, 0)
-    for stage in ("right", "up", "down", "join"):
-        session.expect(stage, 40, 40, 0, 0, 0)
+    for stage, count in counts.items():
+        session.expect(stage, count, count, 0, 0, 0)
+    assert separate() == {True}
+    plan = json.load(open(f"{session.path}/log/plan.json"))
+    assert plan.pop("separate")
+    with open(f"{session.path}/log/plan.json", "w") as file:
+        json.dump(plan, file)
+    assert "the products of all sources in one folder" in session.run()
+    for _ in range(2):
+        assert separate() == {False}
+        session.run()
 
 
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}

@@ -228,12 +228,57 @@ static void test_plan_without_gpu(void **state) {
     graph_destroy(&graph);
 }
 
+/* Checks the edges of a graph without programs; `cumulative` names a stage that makes one item of many. */
+static void expect_sources(const char *yaml, const char *cumulative, size_t expected_errors, bool separate) {
+    size_t errors;
+    struct err err = {0};
+    struct problems problems;
+    struct graph *graph = parse(yaml, &errors);
+    problems_init(&problems, "test.yaml");
+    graph_find(graph, cumulative)->cumulative = true;
+    assert_ok(graph_check_edges(graph, &problems, &err));
+    if (problems.errors != expected_errors || graph->separate != separate)
+        fail_msg("%s: %zu errors, %s", yaml, problems.errors, graph->separate ? "separate" : "together");
+    problems_clear(&problems);
+    graph_destroy(&graph);
+}
+
+static void test_sources(void **state) {
+    (void)state;
+    static const char *const one_way[] = {
+        "stages: {c: {from: b}, b: {from: a}, a: {}}",
+        "stages: {a: {}, b: {from: a}, c: {from: a}}", /* branches that never meet */
+        "stages: {a: {}, c: {from: a}, d: {from: c}, f: {from: a}}",
+    };
+    static const char *const several[] = {
+        "stages: {a: {}, b: {}, c: {from: [a, b]}}",                      /* two sources into one stage */
+        "stages: {a: {}, b: {}, c: {from: a}, d: {from: b}}",             /* two chains */
+        "stages: {a: {}, b: {from: a}, c: {from: a}, d: {from: [b, c]}}", /* c makes items of its own */
+        "stages: {a: {}, c: {from: a}, d: {from: [a, c]}}",
+    };
+    static const char *const diamonds[] = {
+        "stages: {c: {from: f}, f: {}, a: {}, b: {from: a}, d: {from: [a, b]}}",
+        "stages: {c: {from: f}, f: {}, a: {}, b: {from: a}, d: {from: a}, e: {from: [b, d]}}",
+        "stages: {c: {}, a: {}, b: {from: [a, c]}, d: {from: [b, c]}}",
+        "stages: {a: {}, c: {from: a}, d: {from: c}, e: {from: [d, c]}}",
+    };
+    for (size_t i = 0; i < sizeof one_way / sizeof one_way[0]; i++)
+        expect_sources(one_way[i], "c", 0, false);
+    for (size_t i = 0; i < sizeof several / sizeof several[0]; i++)
+        expect_sources(several[i], "c", 0, true);
+    for (size_t i = 0; i < sizeof diamonds / sizeof diamonds[0]; i++)
+        expect_sources(diamonds[i], "c", 1, i < 3);
+    /* A source that feeds nobody needs no folder. */
+    expect_sources("stages: {a: {}, b: {}, c: {from: a}}", "c", 0, false);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values_and_lines),
         cmocka_unit_test(test_kept_graph_is_the_same),
         cmocka_unit_test(test_differences_are_named),
         cmocka_unit_test(test_odd_yaml),
+        cmocka_unit_test(test_sources),
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_plan_without_gpu),
     };

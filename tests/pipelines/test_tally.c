@@ -23,7 +23,7 @@ static struct ledger *make_ledger(const char *stage) {
     struct ledger *ledger;
     assert_ok(session_file(&session, "ledger", stage, ".sqlite", path, &err));
     assert_ok(file_make_parents(path, 0755, &err));
-    assert_ok(ledger_open(path, false, &ledger, &err));
+    assert_ok(ledger_open(path, NULL, false, &ledger, &err));
     return ledger;
 }
 
@@ -59,7 +59,7 @@ static void work(struct ledger *ledger, const char *id, enum ledger_state state,
     assert_ok(item_create(id, "micrograph", &item, &err));
     assert_ok(ledger_claim_item(ledger, item, 0, "token", &claim, &err));
     const struct ledger_send send = {.edge = edge, .item = item};
-    const struct ledger_finish finish = {.id = id,
+    const struct ledger_finish finish = {.key = {"", id},
                                          .state = state,
                                          .reason = state == LEDGER_DONE ? NULL : "why not",
                                          .instance = 0,

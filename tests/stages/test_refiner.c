@@ -299,8 +299,8 @@ static enum ledger_state state_of(const char *path, const char *id) {
     struct ledger *ledger = NULL;
     bool known = false;
     enum ledger_state state = LEDGER_IN_FLIGHT;
-    assert_int_equal(ledger_open(path, true, &ledger, NULL), STATUS_OK);
-    assert_int_equal(ledger_lookup(ledger, id, &known, &state, NULL), STATUS_OK);
+    assert_int_equal(ledger_open(path, NULL, true, &ledger, NULL), STATUS_OK);
+    assert_int_equal(ledger_lookup(ledger, (struct ledger_key){"", id}, &known, &state, NULL), STATUS_OK);
     assert_true(known);
     ledger_close(&ledger);
     return state;

@@ -121,7 +121,7 @@ static void nothing_goes_twice_and_what_failed_may_go_later(void **state) {
     struct ledger *ledger = NULL;
     struct ledger_counts counts = {0};
     scratch_path("s2/l.sqlite", path);
-    assert_ok(ledger_open(path, true, &ledger, &err));
+    assert_ok(ledger_open(path, NULL, true, &ledger, &err));
     assert_ok(ledger_counts(ledger, &counts, &err));
     assert_int_equal(counts.done, 3);
     assert_int_equal(counts.failed, 0);
@@ -179,18 +179,26 @@ static void a_broken_ctf_table_does_not_keep_a_session_from_going_on(void **stat
     stage_results_clear(&results);
 }
 
-static void unknown_pixel_size_ends_the_stage(void **state) {
+/* The first file decides as little as any other. */
+static void unknown_pixel_size_fails_its_file_alone(void **state) {
     (void)state;
     struct err err = {0};
     struct stage_results results = {0};
     char root[PATH_SIZE], directory[PATH_SIZE];
     watched_put_sized("s4/raw/a.mrc", 8, 6, 0, WATCHED_WHOLE);
+    watched_date("s4/raw/a.mrc", 1000);
+    watched_put("s4/raw/b.mrc", 8, 6, WATCHED_WHOLE);
     scratch_path("s4", root);
     scratch_path("s4/raw", directory);
     const char *key_values[] = {"directory", directory, "until_idle", "0", NULL};
-    assert_int_not_equal(stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err),
-                         STATUS_OK);
-    assert_non_null(strstr(err.message, "session.pixel_size"));
+    assert_ok(stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err));
+    assert_int_equal(results.emitted_count, 1);
+    assert_string_equal(item_id(results.emitted[0]), "b");
+    assert_int_equal(results.outcome_count, 2);
+    assert_string_equal(results.outcomes[0].id, "a");
+    assert_int_equal(results.outcomes[0].state, LEDGER_FAILED);
+    assert_non_null(strstr(results.outcomes[0].reason, "session.pixel_size"));
+    stage_results_clear(&results);
     watched_put_text("s4/graph.yaml", "x");
     key_values[1] = root;
     assert_int_equal(stage_run_results(&watcher_stage, root, ":memory:", key_values, NULL, 0, &results, &err),
@@ -276,7 +284,7 @@ int main(void) {
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
         cmocka_unit_test(rules_reject_by_ctf_column),
         cmocka_unit_test(a_broken_ctf_table_does_not_keep_a_session_from_going_on),
-        cmocka_unit_test(unknown_pixel_size_ends_the_stage),
+        cmocka_unit_test(unknown_pixel_size_fails_its_file_alone),
         cmocka_unit_test(the_system_tells_of_files_and_folders),
     };
     return scratch_run("watcher-stage", tests, sizeof tests / sizeof *tests);

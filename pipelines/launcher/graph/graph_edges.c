@@ -7,6 +7,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 #include "pipelines/launcher/graph/graph_check.h"
+#include "pipelines/launcher/graph/graph_sources.h"
 
 /* Set of members that stands for "unknown": what a program without --describe adds. */
 static const char ANYTHING[] = "*";
@@ -239,6 +240,8 @@ enum status graph_check_edges(struct graph *graph, struct problems *problems, st
         if ((provided[i] = json_object()) == NULL)
             status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory to check the graph");
     if (status == STATUS_OK) status = walk(graph, order, provided, problems, err);
+    if (status == STATUS_OK) status = graph_check_sources(graph, order, problems, err);
+    if (status == STATUS_OK) graph_check_selections(graph, provided, problems);
     for (size_t i = 0; i < count; i++)
         json_decref(provided[i]);
     return status;

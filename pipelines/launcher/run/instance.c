@@ -93,7 +93,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         json_object_del(session_params, session_only[i]);
     return json_pack(
         "{s:i, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:o, s:s, s:s, s:I, s:s,"
-        " s:s}",
+        " s:s, s:b}",
         "v", 1, "name", stage->section.name, "instance", instance->replica, "replicas", stage->replicas, "run",
         session->run, "session", session->path, "session_params", session_params, "params",
         section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
@@ -103,15 +103,15 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)
                              : json_null(),
         "folders", folders_json(session, plan, orders), "ledger", ledger, "log", paths[0], "log_size",
-        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2]);
+        (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2], "separate", session->separate);
 }
 
-/* The orders of an encrypted session hold its secret key. */
-static enum status write_orders(const char *path, const char *text, bool secret, struct err *err) {
+/* The orders of an encrypted session hold its secret key; nobody else needs to read those of others either. */
+static enum status write_orders(const char *path, const char *text, struct err *err) {
     struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
     FILE *stream = file_output_stream(output);
-    if (secret && fchmod(fileno(stream), 0600) != 0) {
+    if (fchmod(fileno(stream), 0600) != 0) {
         file_discard(&output);
         FAIL(err, STATUS_IO, "%s: cannot be kept from other users: %s", path, strerror(errno));
     }
@@ -129,7 +129,7 @@ enum status instance_write(const struct session *session, const struct plan *pla
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
-    enum status status = write_orders(path, text, orders->curve_secret != NULL, err);
+    enum status status = write_orders(path, text, err);
     free(text);
     return status;
 }

@@ -91,11 +91,12 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
         log_rotate(run->children[i].log, supervisor_pid(supervisor, i) > 0 ? 2 * size : size);
 }
 
-static void look_around(struct run *run, const struct supervisor *supervisor) {
+static void look_around(struct run *run, struct supervisor *supervisor) {
     if (clock_monotonic() < run->look_at) return;
     run->look_at = clock_monotonic() + 1;
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
+    run_sockets_tend(run, supervisor);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -173,7 +174,8 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 }
 
 static void run_clear(struct run *run) {
-    run_remove_sockets(run->sockets);
+    run_sockets_remove(run);
+    explicit_bzero(run->secret_key, sizeof run->secret_key);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
         free(run->texts[i].argv[1]);
         for (size_t k = 0; k < RUN_ENV_MAX; k++)
@@ -182,6 +184,7 @@ static void run_clear(struct run *run) {
     free(run->texts);
     free(run->children);
     free(run->released);
+    free(run->bindings);
     hung_destroy(&run->hung);
     tally_clear(&run->tally);
     log_close(&run->log);
@@ -211,7 +214,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     }
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {
-        .context = run, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
+        .context = run, .starting = run_starting, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
     run->session.patience = PATIENCE;
     enum status status =
         supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
@@ -228,6 +231,11 @@ static enum status begin(struct run *run, struct err *err) {
     for (bool said = false;; said = true) {
         struct err own = {0};
         enum status status = session_begin(run->options->session, run->plan, &run->session, &own);
+        if (status == STATUS_OK && run->graph->separate && !run->session.separate)
+            fprintf(stderr,
+                    "icestream: %s was begun by a version that kept the products of all sources in one folder, and "
+                    "goes on so; if two sources have items of one name, use another --session\n",
+                    run->session.path);
         if (status == STATUS_OK) return STATUS_OK;
         FAIL_IF(status != STATUS_UNAVAILABLE || !known, err, status, "%s", own.message);
         if (!said) fprintf(stderr, "icestream: %s; trying again until it works\n", own.message);

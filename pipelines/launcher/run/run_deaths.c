@@ -9,18 +9,18 @@
 enum { CRASH_LIMIT = 3 };
 static const double STUCK = 3; /* s of silence before a stopped process that holds a ledger's lock is killed */
 
-/* Finds the item that killed the child; "": none. If the stage could tell, it is the item of the thread that got the
+/* Finds the mark of the item that killed the child; "": none. If the stage could tell, it is the item of the thread that got the
  * signal; otherwise it is the item that was in process. */
-static void take_current(const struct child_texts *texts, char *id, size_t size) {
+static void take_current(const struct child_texts *texts, char *mark, size_t size) {
     static const off_t places[] = {PATH_SIZE, 0};
     int file = open(texts->current, O_RDONLY | O_CLOEXEC);
-    id[0] = '\0';
-    for (size_t i = 0; file >= 0 && id[0] == '\0' && i < 2; i++) {
-        ssize_t length = pread(file, id, size - 1, places[i]);
-        id[length > 0 ? length : 0] = '\0';
+    mark[0] = '\0';
+    for (size_t i = 0; file >= 0 && mark[0] == '\0' && i < 2; i++) {
+        ssize_t length = pread(file, mark, size - 1, places[i]);
+        mark[length > 0 ? length : 0] = '\0';
     }
     if (file >= 0) close(file);
-    id[strcspn(id, "\n")] = '\0';
+    mark[strcspn(mark, "\n")] = '\0';
 }
 
 /* Returns whether a death speaks against the item. SIGKILL comes from outside (the kernel's memory killer, too), and an
@@ -32,8 +32,8 @@ static bool is_crash(int wait_status) {
     return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
-static enum status count_crash(struct run *run, struct ledger *ledger, size_t child, const char *id, int wait_status,
-                               struct err *err) {
+static enum status count_crash(struct run *run, struct ledger *ledger, size_t child, struct ledger_key key,
+                               int wait_status, struct err *err) {
     char reason[256], text[ITEM_ID_MAX + 256];
     const char *name = run->children[child].name;
     if (WIFEXITED(wait_status))
@@ -43,10 +43,10 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
         snprintf(reason, sizeof reason, "%s was killed by %s on it, %d times", name, strsignal(WTERMSIG(wait_status)),
                  CRASH_LIMIT);
     bool aside = false;
-    TRY(ledger_crashed(ledger, id, CRASH_LIMIT, reason, &aside, err));
+    TRY(ledger_crashed(ledger, key, CRASH_LIMIT, reason, &aside, err));
     snprintf(text, sizeof text,
              aside ? "%s: %s is set aside: it has brought the stage down %d times" : "%s: died while it worked on %s",
-             name, id, CRASH_LIMIT);
+             name, key.id, CRASH_LIMIT);
     progress_say(&run->progress, text);
     return STATUS_OK;
 }
@@ -54,10 +54,11 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
 static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t child, int wait_status,
                                   int64_t *ret_finished, struct err *err) {
     const struct plan_instance *instance = &run->plan->instances[child];
-    char id[ITEM_ID_MAX + 1];
+    char mark[ITEM_MARK_SIZE];
     struct ledger_counts counts;
-    take_current(&run->texts[child], id, sizeof id);
-    if (id[0] != '\0' && is_crash(wait_status)) TRY(count_crash(run, ledger, child, id, wait_status, err));
+    take_current(&run->texts[child], mark, sizeof mark);
+    if (mark[0] != '\0' && is_crash(wait_status))
+        TRY(count_crash(run, ledger, child, item_key_of_mark(mark), wait_status, err));
     /* A crash counts once, even if the rest must be tried again. */
     unlink(run->texts[child].current);
     TRY(ledger_release_instance(ledger, instance->replica, err));

@@ -1,10 +1,6 @@
-/* Prepares a run: sockets, instance files, arguments and environment of each process. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+/* Prepares a run: keys, instance files, arguments and environment of each process. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/edges/transport_keys.h"
@@ -13,50 +9,6 @@
 #include "pipelines/launcher/run/run_private.h"
 
 static const double REPLAY_IDLE = 2; /* s without a new file before the stream of a replay ends */
-
-/* Makes a folder for the sockets, which only this user may enter, and whose path is short. */
-static enum status make_socket_folder(struct run *run, struct err *err) {
-    const char *const parents[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
-    struct stat info;
-    for (size_t i = 0; i < 3; i++) {
-        if (parents[i] == NULL || parents[i][0] != '/' || strlen(parents[i]) > PLAN_IPC_MAX - 32 ||
-            access(parents[i], W_OK | X_OK) != 0 || stat(parents[i], &info) != 0)
-            continue;
-        /* Others who may rename our folder could put one of theirs in its place. */
-        if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) continue;
-        snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parents[i]);
-        /* The umask may have taken bits away. */
-        if (mkdtemp(run->sockets) != NULL && chmod(run->sockets, 0700) == 0) return STATUS_OK;
-    }
-    run->sockets[0] = '\0';
-    FAIL(err, STATUS_IO,
-         "no folder for sockets can be made in XDG_RUNTIME_DIR, TMPDIR or /tmp: %s (one that others may write to must "
-         "be sticky, as /tmp is)",
-         strerror(errno));
-}
-
-void run_remove_sockets(const char *path) {
-    if (path[0] == '\0') return;
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *folder = descriptor >= 0 ? fdopendir(descriptor) : NULL;
-    if (folder == NULL && descriptor >= 0) close(descriptor);
-    for (struct dirent *entry = folder ? readdir(folder) : NULL; entry != NULL; entry = readdir(folder))
-        if (entry->d_name[0] != '.') unlinkat(dirfd(folder), entry->d_name, 0);
-    if (folder != NULL) closedir(folder);
-    rmdir(path);
-}
-
-/* A launcher that was killed has left its folder, whose name is in log/sockets. */
-static enum status replace_socket_folder(struct run *run, struct err *err) {
-    char path[PATH_SIZE];
-    _cleanup_(mem_free) char *old = NULL;
-    TRY(session_file(&run->session, "log", "sockets", "", path, err));
-    if (file_exists(path)) TRY(file_read_whole(path, PATH_SIZE, &old, NULL, err));
-    if (old != NULL && strncmp(path_name(old), "icestream-", 10) == 0 && strlen(path_name(old)) == 16)
-        run_remove_sockets(old);
-    TRY(make_socket_folder(run, err));
-    return file_write_whole(path, run->sockets, strlen(run->sockets), err);
-}
 
 /* Appends the name of GPU i among those that this process may see, as CUDA numbers them. */
 static void append_gpu(char *text, size_t size, int gpu) {
@@ -85,7 +37,7 @@ static enum status fill_environment(const struct plan_instance *instance, struct
     return STATUS_OK;
 }
 
-static enum status prepare_child(struct run *run, size_t index, const struct instance_orders *orders, struct err *err) {
+static enum status prepare_child(struct run *run, size_t index, struct err *err) {
     const struct plan_instance *instance = &run->plan->instances[index];
     const struct graph_stage *stage = &run->graph->stages[instance->stage];
     struct child_texts *texts = &run->texts[index];
@@ -102,7 +54,7 @@ static enum status prepare_child(struct run *run, size_t index, const struct ins
     FAIL_IF(texts->argv[1] == NULL, err, STATUS_NO_MEMORY, "no memory for the arguments of %s", instance->name);
     TRY(fill_environment(instance, texts, err));
     unlink(texts->current);
-    TRY(instance_write(&run->session, run->plan, index, orders, err));
+    TRY(instance_write(&run->session, run->plan, index, &run->orders, err));
     run->children[index] = (struct supervisor_child){.name = instance->name,
                                                      .argv = texts->argv,
                                                      .env = texts->env,
@@ -128,26 +80,28 @@ static enum status release_claims(struct run *run, struct err *err) {
 }
 
 enum status run_prepare(struct run *run, struct err *err) {
-    char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE];
-    struct instance_orders orders = {.until_idle = run->options->until_idle,
-                                     .log_size = (int64_t)(run->options->log_size * (1 << 20))};
-    if (run->replay != NULL && orders.until_idle < 0) orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
-    if (run->replay != NULL) orders.recorded = run->replay->source;
+    size_t count = run->plan->instance_count;
+    run->orders = (struct instance_orders){.until_idle = run->options->until_idle,
+                                           .log_size = (int64_t)(run->options->log_size * (1 << 20))};
+    if (run->replay != NULL && run->orders.until_idle < 0)
+        run->orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
+    if (run->replay != NULL) run->orders.recorded = run->replay->source;
     if (run->graph->tcp) {
-        TRY(transport_make_keys(public_key, secret_key, err));
-        orders.curve_public = public_key;
-        orders.curve_secret = secret_key;
+        TRY(transport_make_keys(run->public_key, run->secret_key, err));
+        run->orders.curve_public = run->public_key;
+        run->orders.curve_secret = run->secret_key;
     }
-    TRY(hung_create(run->plan, orders.curve_public, orders.curve_secret, &run->hung, err));
-    run->children = calloc(run->plan->instance_count, sizeof *run->children);
-    run->texts = calloc(run->plan->instance_count, sizeof *run->texts);
-    run->released = calloc(run->plan->instance_count, sizeof *run->released);
-    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL, err, STATUS_NO_MEMORY,
-            "no memory for the processes");
-    TRY(replace_socket_folder(run, err));
+    TRY(hung_create(run->plan, run->orders.curve_public, run->orders.curve_secret, &run->hung, err));
+    run->children = calloc(count, sizeof *run->children);
+    run->texts = calloc(count, sizeof *run->texts);
+    run->released = calloc(count, sizeof *run->released);
+    run->bindings = calloc(count, sizeof *run->bindings);
+    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL || run->bindings == NULL, err,
+            STATUS_NO_MEMORY, "no memory for the processes");
+    if (!run->graph->tcp) TRY(run_sockets_make(run, err));
     TRY(plan_endpoints(run->plan, run->sockets, err));
     TRY(release_claims(run, err));
-    for (size_t i = 0; i < run->plan->instance_count; i++)
-        TRY(prepare_child(run, i, &orders, err));
+    for (size_t i = 0; i < count; i++)
+        TRY(prepare_child(run, i, err));
     return STATUS_OK;
 }

@@ -1,14 +1,17 @@
-/* Declares a run for its files: run_prepare.c (preparations), run_deaths.c (deaths and silence), run.c (everything
+/* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and
+ * instance files), run_deaths.c (deaths and silence), run.c (everything
  * else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 
+#include "common/edges/transport_keys.h"
 #include "common/files.h"
 #include "common/log.h"
 #include "pipelines/launcher/options.h"
 #include "pipelines/launcher/progress.h"
 #include "pipelines/launcher/replay.h"
 #include "pipelines/launcher/run/hung.h"
+#include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/supervisor.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/tally.h"
@@ -22,6 +25,13 @@ struct child_texts {
     char program[PATH_SIZE], orders[PATH_SIZE], log[PATH_SIZE], heartbeat[PATH_SIZE], current[PATH_SIZE];
 };
 
+/* The sockets that a process binds, as far as the launcher has seen their files. */
+struct run_binding {
+    pid_t pid;
+    bool seen;      /* all were there once */
+    double gone_at; /* time at which some were missing after that; 0: none is missing */
+};
+
 struct run {
     const struct options *options;
     const struct graph *graph;
@@ -31,6 +41,10 @@ struct run {
     json_t *planned;
     bool *released;          /* instances whose receivers have all ended */
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints; "": none */
+    struct run_binding *bindings;
+    bool unmended; /* the folder is gone and cannot be made again, which was reported */
+    struct instance_orders orders;
+    char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE]; /* what the orders point to, with tcp */
     struct supervisor_child *children;
     struct supervisor *supervisor; /* set once the supervisor runs */
     struct child_texts *texts;
@@ -49,10 +63,18 @@ struct run {
 
 /* Makes sockets, instance files and what each process is started with; releases the claims that an earlier run left. */
 enum status run_prepare(struct run *run, struct err *err);
+
+/* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
+ * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */
+enum status run_sockets_make(struct run *run, struct err *err);
+/* Makes the folder again if it is gone; restarts stages of others whose sockets were deleted. Call it about once a
+ * second. */
+void run_sockets_tend(struct run *run, struct supervisor *supervisor);
 /* Removes the folder of the sockets and what is in it. */
-void run_remove_sockets(const char *path);
+void run_sockets_remove(struct run *run);
 
 /* Hooks of the supervisor; context: the run. */
+enum status run_starting(void *context, size_t child, struct err *err);
 enum status run_died(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err);
 const char *run_silent(void *context, struct supervisor *supervisor, size_t child);
 

@@ -115,6 +115,7 @@ static void become(const struct supervisor *s, const struct supervisor_child *sp
 static enum status start(struct supervisor *s, size_t index, struct err *err) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
+    if (s->hooks->starting != NULL) TRY(s->hooks->starting(s->hooks->context, index, err));
     /* Removes the heartbeat of an earlier process, which would count for this one. */
     if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
         FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat,

@@ -43,6 +43,9 @@ void supervisor_defaults(struct supervisor_options *ret_options);
 struct supervisor;
 struct supervisor_hooks {
     void *context;
+    /* Called before each start of a child, to put in place what it needs. After STATUS_UNAVAILABLE the supervisor calls
+     * again later; any other error ends everything. May be NULL. */
+    enum status (*starting)(void *context, size_t child, struct err *err);
     /* Called when a child died badly (wait_status as from waitpid). *ret_finished: a number that grows with the work
      * that is finished; it tells whether work was done between two deaths. After STATUS_UNAVAILABLE the supervisor
      * calls again later; any other error ends everything. */

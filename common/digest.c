@@ -1,0 +1,53 @@
+#include "common/digest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+
+enum { BLOCK = 1 << 18 }; /* bytes: fits into the second cache, and costs few system calls */
+
+static enum status read_all(XXH3_state_t *state, char *block, int descriptor, const char *path, int64_t *ret_size,
+                            struct err *err) {
+    int64_t at = 0;
+    for (;;) {
+        ssize_t got = pread(descriptor, block, BLOCK, (off_t)at);
+        if (got < 0 && errno == EINTR) continue;
+        FAIL_IF(got < 0, err, status_of_reading(errno), "%s: cannot be read at byte %lld: %s", path, (long long)at,
+                strerror(errno));
+        if (got == 0) break;
+        XXH3_128bits_update(state, block, (size_t)got);
+        at += got;
+    }
+    *ret_size = at;
+    return STATUS_OK;
+}
+
+enum status digest_descriptor(int descriptor, const char *path, char ret_digest[DIGEST_SIZE], int64_t *ret_size,
+                              struct err *err) {
+    _cleanup_(mem_free) char *block = NULL;
+    int64_t size = 0;
+    TRY(mem_new_unset(BLOCK, 1, "the digest of a file", &block, err));
+    XXH3_state_t *state = XXH3_createState();
+    FAIL_IF(state == NULL, err, STATUS_NO_MEMORY, "no memory for the digest of a file");
+    XXH3_128bits_reset(state);
+    enum status status = read_all(state, block, descriptor, path, &size, err);
+    const XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    TRY(status);
+    snprintf(ret_digest, DIGEST_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
+             (unsigned long long)hash.low64);
+    if (ret_size != NULL) *ret_size = size;
+    return STATUS_OK;
+}
+
+enum status digest_file(const char *path, char ret_digest[DIGEST_SIZE], int64_t *ret_size, struct err *err) {
+    _cleanup_(file_close) int descriptor = -1;
+    TRY(file_open_read(path, &descriptor, NULL, err));
+    return digest_descriptor(descriptor, path, ret_digest, ret_size, err);
+}

@@ -1,0 +1,18 @@
+/* Digests of files: XXH3 with 128 bits, as `xxhsum -H2` prints it. It finds decay and mistakes, not forgery. */
+#ifndef ICESTREAM_COMMON_DIGEST_H
+#define ICESTREAM_COMMON_DIGEST_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+
+enum { DIGEST_SIZE = 33 }; /* 32 hexadecimal digits and a 0 */
+
+/* Reads an open file from its beginning to its end; the descriptor's own position stays. path: for the message.
+ * ret_size: bytes read; may be NULL. */
+enum status digest_descriptor(int descriptor, const char *path, char ret_digest[DIGEST_SIZE], int64_t *ret_size,
+                              struct err *err);
+/* Does the same with a file that it opens. Errors are those of file_open_read. */
+enum status digest_file(const char *path, char ret_digest[DIGEST_SIZE], int64_t *ret_size, struct err *err);
+
+#endif

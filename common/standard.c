@@ -1,0 +1,15 @@
+#include "common/standard.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+void standard_begin(void) {
+    int descriptor;
+    /* open returns the lowest free number. */
+    do
+        descriptor = open("/dev/null", O_RDWR);
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+    if (descriptor > STDERR_FILENO) close(descriptor);
+    signal(SIGXFSZ, SIG_IGN);
+}
