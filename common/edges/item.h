@@ -12,6 +12,7 @@
  *     "optics":  {"group": "opticsGroup1", "pixel_size", "original_pixel_size", "voltage", "spherical_aberration",
  *                 "amplitude_contrast"},
  *     "columns": {"rlnDefocusU": 15000, …},   numbers of the micrograph, by RELION's names; reject_if looks here
+ *     "ctf":       {"data", "picture"},       files of the fit whose values stand in `columns`
  *     "picks":     {"star", "count"},
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
  *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones

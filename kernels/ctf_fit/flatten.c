@@ -73,7 +73,7 @@ static void local_average(struct ctf_fit *fit, int half) {
 
 void ctf_flatten(struct ctf_fit *fit, const float *power, double low_radius) {
     size_t count = (size_t)fit->box * (size_t)(fit->box / 2 + 1);
-    int half = (int)(1.2 * low_radius);
+    int half = (int)(0.7 * low_radius);
     half = half < 8 ? 8 : half > fit->box / 4 ? fit->box / 4 : half;
     for (size_t i = 0; i < count; i++)
         fit->flat[i] = sqrtf(power[i]);
