@@ -223,7 +223,8 @@ enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const
  * as they are; ret_changed counts those that changed. */
 enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *ret_changed, struct err *err);
-/* Takes back the acknowledgement of an item on the edges that end in edge_suffix: the outbox sends it again. */
+/* Posts an item anew, and forgets its former parcels, on the edges that end in edge_suffix. The new parcels have other
+ * numbers: an answer to a former one may still be on its way, and must not count for them. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 
 /* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for
