@@ -45,6 +45,18 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
 /* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
+/* To whom a ledger belongs: stage, and the random id of the session; "" when the ledger does not say. */
+enum { LEDGER_OWNER_SIZE = 128 };
+struct ledger_owner {
+    char stage[LEDGER_OWNER_SIZE], session[LEDGER_OWNER_SIZE];
+};
+struct ledger_owner ledger_owner(struct ledger *ledger);
+/* Returns STATUS_BAD_ARGUMENT, with what is expected and what is there, when the ledger belongs to another stage or
+ * another session. session "": any. */
+enum status ledger_check_owner(struct ledger *ledger, const char *stage, const char *session, struct err *err);
+/* Does the same, and writes into a ledger that does not say it yet to whom it belongs. */
+enum status ledger_own(struct ledger *ledger, const char *stage, const char *session, struct err *err);
+
 struct ledger_counts {
     int64_t seen, done, rejected, failed, in_flight;
     int64_t outbox, outbox_unacknowledged;

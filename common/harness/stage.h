@@ -24,6 +24,7 @@
  *                                                     (.csv) whose first column names images
  *   icestream-NAME --instance FILE                    in a pipeline; the launcher writes FILE (JSON):
  *     { "v": 1, "name": "lowpass-picker", "instance": 0, "replicas": 2, "run": 3, "session": "/abs/SESSION",
+ *       "session_id": "5f0c…" (optional),
  *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
  *       "inputs":  [{"edge": "watcher.0>lowpass-picker", "data": "ipc://…", "ack": "ipc://…"}],
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],

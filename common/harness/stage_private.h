@@ -373,7 +373,8 @@ struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];
     int input_count, output_count;
     char *ledger, *log, *heartbeat, *current, *public_key, *secret_key;
-    int64_t log_size; /* bytes; 0: not set */
+    int64_t log_size;                   /* bytes; 0: not set */
+    char session_id[LEDGER_OWNER_SIZE]; /* "": not set */
 };
 
 /* instance.c: fills the stage's names, folders and parameters, and what else the pipeline needs. */
