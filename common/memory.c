@@ -2,6 +2,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -9,7 +10,18 @@ static void *allocate(size_t count, size_t size, size_t *ret_bytes) {
     if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size) return NULL;
     *ret_bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (*ret_bytes == 0) *ret_bytes = ALIGNMENT;
-    return aligned_alloc(ALIGNMENT, *ret_bytes);
+    void *memory = aligned_alloc(ALIGNMENT, *ret_bytes);
+    if (memory == NULL || *ret_bytes < MEM_LARGE || mem_would_fit(0)) return memory;
+    free(memory);
+    return NULL;
+}
+
+bool mem_would_fit(size_t bytes) {
+    if (bytes > PTRDIFF_MAX - MEM_HEADROOM) return false;
+    void *probe = mmap(NULL, bytes + MEM_HEADROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (probe == MAP_FAILED) return false;
+    munmap(probe, bytes + MEM_HEADROOM);
+    return true;
 }
 
 void *mem_aligned(size_t count, size_t size) {

@@ -3,13 +3,19 @@
 #ifndef ICESTREAM_COMMON_MEMORY_H
 #define ICESTREAM_COMMON_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "common/status.h"
 
 /* Frees a variable when its scope ends: `_cleanup_(mem_free) float *buffer = NULL;` */
 #define _cleanup_(function) __attribute__((cleanup(function)))
+
+/* Bytes that no large allocation below may take away: libraries such as FFTW and OpenBLAS end the process when a small
+ * one of theirs fails. */
+enum { MEM_HEADROOM = 32 << 20, MEM_LARGE = 1 << 20 };
 
 /* Allocates count × size bytes, zeroed, aligned to 64; free() frees them. Returns NULL on overflow or without
  * memory. */
@@ -19,6 +25,20 @@ void *mem_aligned(size_t count, size_t size);
 enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
 /* As mem_new, not zeroed: for memory that is written before it is read, such as an image from a file. */
 enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
+
+/* Returns whether the process can still get `bytes` and the headroom. Takes both for a moment, without touching them, so
+ * it notices RLIMIT_AS and strict overcommit, but neither a control group's limit nor the memory killer; and another
+ * thread may take them right after. */
+bool mem_would_fit(size_t bytes);
+
+/* Return count × size and a + b; SIZE_MAX when the result is larger. For estimates of what will be needed. */
+static inline size_t mem_bytes(size_t count, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
+}
+static inline size_t mem_sum(size_t a, size_t b) {
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
 
 /* Takes the address of a pointer, frees the pointer and nulls it. */
 static inline void mem_free(void *address_of_pointer) {

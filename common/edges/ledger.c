@@ -64,8 +64,9 @@ static const char *const sql[SQL_COUNT] = {
                         " AND acknowledged IS NULL",
     [SQL_ACKNOWLEDGED] = "SELECT 1 FROM outbox WHERE edge = ?1 AND seq = ?2 AND acknowledged IS NOT NULL",
     [SQL_UNACKNOWLEDGED] = "SELECT COUNT(*) FROM outbox WHERE edge = ?1 AND acknowledged IS NULL",
-    [SQL_WITHDRAW] =
-        "UPDATE outbox SET acknowledged = NULL, verdict = NULL WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
+    [SQL_POST_AGAIN] = "INSERT INTO outbox (edge, source, id, item, time_sent) SELECT edge, source, id, item, ?4"
+                       " FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
+    [SQL_WITHDRAW] = "DELETE FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND seq <= ?4",
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",

@@ -45,6 +45,18 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
 /* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
+/* To whom a ledger belongs: stage, and the random id of the session; "" when the ledger does not say. */
+enum { LEDGER_OWNER_SIZE = 128 };
+struct ledger_owner {
+    char stage[LEDGER_OWNER_SIZE], session[LEDGER_OWNER_SIZE];
+};
+struct ledger_owner ledger_owner(struct ledger *ledger);
+/* Returns STATUS_BAD_ARGUMENT, with what is expected and what is there, when the ledger belongs to another stage or
+ * another session. session "": any. */
+enum status ledger_check_owner(struct ledger *ledger, const char *stage, const char *session, struct err *err);
+/* Does the same, and writes into a ledger that does not say it yet to whom it belongs. */
+enum status ledger_own(struct ledger *ledger, const char *stage, const char *session, struct err *err);
+
 struct ledger_counts {
     int64_t seen, done, rejected, failed, in_flight;
     int64_t outbox, outbox_unacknowledged;
@@ -223,7 +235,8 @@ enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const
  * as they are; ret_changed counts those that changed. */
 enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *ret_changed, struct err *err);
-/* Takes back the acknowledgement of an item on the edges that end in edge_suffix: the outbox sends it again. */
+/* Posts an item anew, and forgets its former parcels, on the edges that end in edge_suffix. The new parcels have other
+ * numbers: an answer to a former one may still be on its way, and must not count for them. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 
 /* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for

@@ -180,16 +180,27 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
     return status;
 }
 
+/* The new rows have consecutive numbers: the connection that writes is the only one that does. */
+static enum status withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_POST_AGAIN, &statement, err));
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, edge_suffix);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    TRY(ledger_run(ledger, statement, err));
+    int64_t last_before = sqlite3_last_insert_rowid(ledger->db) - sqlite3_changes(ledger->db);
+    if (sqlite3_changes(ledger->db) == 0) return STATUS_OK;
+    TRY(ledger_prepare(ledger, SQL_WITHDRAW, &statement, err));
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, edge_suffix);
+    sqlite3_bind_int64(statement, 4, last_before);
+    return ledger_run(ledger, statement, err);
+}
+
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
-    enum status status = ledger_set_durable(ledger, true, err);
-    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_WITHDRAW, &statement, err);
-    if (status == STATUS_OK) {
-        ledger_bind_key(statement, key);
-        ledger_bind_text(statement, 3, edge_suffix);
-        status = ledger_run(ledger, statement, err);
-    }
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_end(ledger, withdraw(ledger, edge_suffix, key, err), err);
     ledger_let_go(ledger);
     return status;
 }

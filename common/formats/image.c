@@ -14,16 +14,20 @@ static enum status resize(struct image *image, int nx, int ny, int nz, memory_ma
     FAIL_IF(__builtin_mul_overflow((size_t)nx * (size_t)ny, (size_t)nz, &count), err, STATUS_NO_MEMORY,
             "no memory for an image of %d × %d × %d pixels", nx, ny, nz);
     if (count > image->capacity) {
-        float *data = NULL;
-        TRY(make(count, sizeof *data, "pixels", &data, err));
-        free(image->data);
-        image->data = data;
+        /* Nobody needs the old pixels: both at once could be too much. */
+        mem_free(&image->data);
+        image->capacity = 0;
+        TRY(make(count, sizeof *image->data, "pixels", &image->data, err));
         image->capacity = count;
     }
     image->nx = nx;
     image->ny = ny;
     image->nz = nz;
     return STATUS_OK;
+}
+
+size_t image_bytes(int nx, int ny, int nz) {
+    return mem_bytes(mem_bytes((size_t)nx * (size_t)ny, (size_t)nz), sizeof(float));
 }
 
 enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err) {

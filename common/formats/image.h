@@ -24,8 +24,11 @@ struct image_info {
     enum image_format format;
     int nx, ny, nz;
     float pixel_size; /* Å/px, 0 when the file does not say */
+    size_t bytes;     /* memory that image_read takes: the pixels as float32, and what decoding holds beside them */
 };
 
+/* Returns the bytes of nx × ny × nz pixels as float32; SIZE_MAX when they are more than can be counted. */
+size_t image_bytes(int nx, int ny, int nz);
 /* Gives `image` this shape. Keeps the memory when it is large enough (contents are undefined then), so that a lane
  * allocates its image once. An image starts as {0}. */
 enum status image_resize(struct image *image, int nx, int ny, int nz, struct err *err);

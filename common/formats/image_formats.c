@@ -40,8 +40,12 @@ struct format {
 static enum status probe_mrc(const char *path, struct image_info *ret_info, struct err *err) {
     struct mrc_header h = {0};
     TRY(mrc_read_header(path, &h, err));
-    *ret_info =
-        (struct image_info){.format = IMAGE_MRC, .nx = h.nx, .ny = h.ny, .nz = h.nz, .pixel_size = h.pixel_size};
+    *ret_info = (struct image_info){.format = IMAGE_MRC,
+                                    .nx = h.nx,
+                                    .ny = h.ny,
+                                    .nz = h.nz,
+                                    .pixel_size = h.pixel_size,
+                                    .bytes = image_bytes(h.nx, h.ny, h.nz)};
     return STATUS_OK;
 }
 

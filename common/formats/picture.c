@@ -15,9 +15,9 @@
 #include "common/files.h"
 #include "common/memory.h"
 
-/* Limits that keep a wrong header from allocating too much memory. No compression gives more than MOST_PER_BYTE pixels
- * per byte, but a small file may be a blank picture. */
-enum { LARGEST_SIDE = 1 << 16, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 2048 };
+/* Limits that keep a wrong header, or a few bytes that unpack to gigabytes, from allocating too much memory. A small
+ * file may be a blank picture; a large photograph has noise, and fewer than MOST_PER_BYTE pixels per byte. */
+enum { LARGEST_SIDE = 1 << 16, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 256, PNG_PIXEL_BYTES = 8 };
 
 struct source {
     const char *path;
@@ -35,6 +35,7 @@ struct source {
     struct jpeg_source_mgr jpeg_source;
     unsigned char buffer[16384];
     int nx, ny;
+    size_t beside; /* bytes that decoding holds beside the image */
     enum status status;
     struct err *err;
 };
@@ -149,6 +150,9 @@ static enum status read_png(struct source *s) {
     png_set_user_limits(s->png, LARGEST_SIDE, LARGEST_SIDE);
     png_read_info(s->png, s->info);
     TRY(check_shape(s, png_get_image_width(s->png, s->info), png_get_image_height(s->png, s->info)));
+    size_t row = mem_bytes(PNG_PIXEL_BYTES, (size_t)s->nx);
+    bool interlaced = png_get_interlace_type(s->png, s->info) != PNG_INTERLACE_NONE;
+    s->beside = interlaced ? mem_bytes(row, (size_t)s->ny) : row;
     if (s->image != NULL) png_pixels(s);
     return STATUS_OK;
 }
@@ -244,6 +248,9 @@ static enum status read_jpeg(struct source *s) {
     FAIL_IF(s->jpeg.num_components != 1 && s->jpeg.num_components != 3, s->err, STATUS_UNSUPPORTED,
             "%s: a JPEG with %d colour channels is not supported: convert it to grey or RGB", s->path,
             s->jpeg.num_components);
+    /* libjpeg holds all coefficients of a picture that comes in several scans. */
+    size_t row = mem_bytes((size_t)s->nx, (size_t)s->jpeg.num_components);
+    s->beside = jpeg_has_multiple_scans(&s->jpeg) ? mem_bytes(mem_bytes(row, (size_t)s->ny), sizeof(JCOEF)) : row;
     if (s->image != NULL) jpeg_pixels(s);
     return STATUS_OK;
 }
@@ -271,8 +278,12 @@ static enum status open_and_read(const char *path, struct image *image, struct i
     s->err = err;
     enum status status = read_either(s);
     if (status == STATUS_OK && ret_info != NULL)
-        *ret_info = (struct image_info){
-            .format = s->is_png ? IMAGE_PNG : IMAGE_JPEG, .nx = s->nx, .ny = s->ny, .nz = 1, .pixel_size = 0};
+        *ret_info = (struct image_info){.format = s->is_png ? IMAGE_PNG : IMAGE_JPEG,
+                                        .nx = s->nx,
+                                        .ny = s->ny,
+                                        .nz = 1,
+                                        .pixel_size = 0,
+                                        .bytes = mem_sum(image_bytes(s->nx, s->ny, 1), s->beside)};
     source_close(s);
     return status;
 }

@@ -11,9 +11,9 @@
 #include "common/formats/tiff_private.h"
 #include "common/memory.h"
 
-/* Limits that keep a wrong directory from allocating too much memory. A small file may be a blank image, but no
- * compression gives more than MOST_PER_BYTE pixels per byte. */
-enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 2048, MOST_SAMPLES = 16 };
+/* Limits that keep a wrong directory, or a few bytes that unpack to gigabytes, from allocating too much memory. A small
+ * file may be a blank image; a large image that was exposed has noise, and fewer than MOST_PER_BYTE pixels per byte. */
+enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 256, MOST_SAMPLES = 16 };
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 31;
 
 struct page {
@@ -325,14 +325,28 @@ static enum status read_pixels(struct reader *r, const struct page *p, struct bu
 
 /* ---- interface ---- */
 
+/* Returns what read_pages takes: the pixels, one decoded strip or tile with a row of it as floats, and what libtiff
+ * holds of the packed one. */
+static size_t bytes_to_read(const struct reader *r, const struct page *p, int pages) {
+    size_t row = mem_bytes(p->block_nx, p->samples);
+    size_t block = mem_bytes(mem_bytes(row, p->block_ny), (p->bits + 7u) / 8u);
+    size_t beside = mem_sum(block, mem_bytes(row, sizeof(float)));
+    if (p->compression != COMPRESSION_NONE) beside = mem_sum(beside, (size_t)r->size);
+    return mem_sum(image_bytes((int)p->nx, (int)p->ny, pages), beside);
+}
+
 enum status tiff_probe(const char *path, struct image_info *ret_info, struct err *err) {
     _cleanup_(reader_close) struct reader r;
     struct page first = {0};
     int count = 0;
     TRY(reader_open(&r, path, err));
     TRY(survey(&r, &first, &count));
-    *ret_info = (struct image_info){
-        .format = IMAGE_TIFF, .nx = (int)first.nx, .ny = (int)first.ny, .nz = count, .pixel_size = first.pixel_size};
+    *ret_info = (struct image_info){.format = IMAGE_TIFF,
+                                    .nx = (int)first.nx,
+                                    .ny = (int)first.ny,
+                                    .nz = count,
+                                    .pixel_size = first.pixel_size,
+                                    .bytes = bytes_to_read(&r, &first, count)};
     return STATUS_OK;
 }
 

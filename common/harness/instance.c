@@ -140,6 +140,8 @@ enum status instance_parse(struct stage *stage, const json_t *root, struct insta
     TRY(copy_text(root, "log", &instance->log, err));
     TRY(copy_text(root, "heartbeat", &instance->heartbeat, err));
     TRY(copy_text(root, "current", &instance->current, err));
+    const char *session_id = json_string_value(json_object_get(root, "session_id"));
+    snprintf(instance->session_id, sizeof instance->session_id, "%s", session_id != NULL ? session_id : "");
     instance->log_size = json_integer_value(json_object_get(root, "log_size"));
     if (!json_is_object(curve)) return STATUS_OK;
     TRY(copy_text(curve, "public", &instance->public_key, err));
@@ -189,6 +191,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
     TRY(ledger_open(instance->ledger, stage->name, false, &stage->ledger, err));
+    TRY(ledger_own(stage->ledger, stage->name, instance->session_id, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }
 

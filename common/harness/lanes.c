@@ -79,7 +79,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
         return;
     }
     struct slot *slot = &stage->slots[stage->next_ticket % (uint64_t)stage->slot_count];
-    stage->next_ticket++;
+    slot->ticket = stage->next_ticket++;
     slot->item = *item;
     *item = NULL;
     snprintf(slot->source, sizeof slot->source, "%s", item_source(slot->item));
@@ -93,6 +93,8 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     slot->status = STATUS_OK;
     slot->err.message[0] = '\0';
     slot->settled = false;
+    slot->admitted = false;
+    slot->need = (struct stage_need){0};
     slot->phase = SLOT_LOAD;
     atomic_fetch_add(&stage->metrics.in, 1);
     atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
@@ -114,6 +116,7 @@ struct slot *lanes_to_load(struct stage *stage) {
 }
 
 void lanes_let_go(struct stage *stage, struct slot *slot) {
+    admission_leave(stage, slot);
     slot->lane->item = NULL;
     stage->free_lanes[stage->free_lane_count++] = slot->lane;
     slot->lane = NULL;
@@ -152,6 +155,7 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     struct lane_plan plan = lanes_plan(stage->descriptor, &stage->device, wanted);
     stage->lane_count = plan.lanes;
     stage->slot_count = plan.lanes + SETTLING_MAX;
+    admission_begin(stage);
     TRY(settling_create(stage->output_count, &stage->settling, err));
     for (int i = 0; i < stage->lane_count; i++) {
         struct stage_lane *lane = &stage->lanes[i];

@@ -38,6 +38,14 @@ static const struct param common_table[] = {
      .minimum = 1,
      .maximum = LANES_MAX,
      .help = "How many items are on their way inside the stage at once."},
+    {.name = "memory_limit",
+     .type = PARAM_FLOAT,
+     .offset = COMMON(memory_limit),
+     .unit = "GB",
+     .minimum = 0.001,
+     .maximum = 1e9,
+     .help = "Memory that the items of the stage may use, all replicas together; by default what the machine has, less "
+             "min_free_memory. Items wait for each other; one that needs more fails."},
     {.name = "reject_if",
      .type = PARAM_STRING,
      .offset = COMMON(reject_if),
@@ -87,6 +95,13 @@ static const struct param session_table[] = {
      .offset = SESSION(amplitude_contrast),
      .maximum = 1,
      .help = "Fraction of amplitude contrast."},
+    {.name = "min_free_memory",
+     .type = PARAM_FLOAT,
+     .offset = SESSION(min_free_memory),
+     .unit = "GB",
+     .default_text = "0.5",
+     .maximum = 1e9,
+     .help = "Free memory of the machine below which an item waits until those before it are done; 0: none."},
 };
 #undef SESSION
 
@@ -160,7 +175,8 @@ static enum status make_lock(struct stage *stage, struct err *err) {
     bool failed = pthread_mutex_init(&stage->lock, NULL) != 0 || pthread_condattr_init(&attributes) != 0;
     if (!failed) {
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        failed = pthread_cond_init(&stage->changed, &attributes) != 0;
+        failed = pthread_cond_init(&stage->changed, &attributes) != 0 ||
+                 pthread_cond_init(&stage->admission.changed, &attributes) != 0;
         for (int i = 0; i < PART_COUNT; i++)
             failed = pthread_cond_init(&stage->wakes[i], &attributes) != 0 || failed;
         pthread_condattr_destroy(&attributes);
@@ -317,6 +333,7 @@ void stage_destroy(struct stage **stage_pointer) {
     mem_free(&stage->params);
     mem_free(&stage->state);
     pthread_cond_destroy(&stage->changed);
+    pthread_cond_destroy(&stage->admission.changed);
     for (int i = 0; i < PART_COUNT; i++)
         pthread_cond_destroy(&stage->wakes[i]);
     pthread_mutex_destroy(&stage->lock);

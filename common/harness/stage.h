@@ -24,6 +24,7 @@
  *                                                     (.csv) whose first column names images
  *   icestream-NAME --instance FILE                    in a pipeline; the launcher writes FILE (JSON):
  *     { "v": 1, "name": "lowpass-picker", "instance": 0, "replicas": 2, "run": 3, "session": "/abs/SESSION",
+ *       "session_id": "5f0c…" (optional),
  *       "session_params": {"pixel_size": 1.5, …}, "params": {…as in the graph, without from/replicas/program…},
  *       "inputs":  [{"edge": "watcher.0>lowpass-picker", "data": "ipc://…", "ack": "ipc://…"}],
  *       "outputs": [{"edge": "lowpass-picker.0>extractor", "data": "ipc://…", "ack": "ipc://…", "window": 8}],
@@ -56,6 +57,7 @@ struct stage; /* the harness, as callbacks see it */
 
 struct stage_session {
     double pixel_size, voltage, spherical_aberration, amplitude_contrast; /* NaN: not set */
+    double min_free_memory;                                               /* GB */
 };
 
 struct stage_lane {
@@ -63,6 +65,12 @@ struct stage_lane {
     struct item *item; /* the lane's item; process and store add to it what goes downstream */
     int shape[3];      /* load sets it; when it differs from the last item's, the harness calls reconfigure first */
     void *state;       /* lane_size bytes, zeroed at the start: buffers that the lane keeps from item to item */
+};
+
+/* The memory that one item needs, in bytes. */
+struct stage_need {
+    size_t lane;   /* held by its lane from load to the end of store */
+    size_t shared; /* for plans and buffers that reconfigure and process use for all items of this shape */
 };
 
 enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
@@ -115,6 +123,17 @@ struct stage_descriptor {
      * from that of the item before. May be slow and may allocate; after a failure it is called again for the next
      * item. */
     enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
+    /* Says what the item will need, from headers, parameters and the item, without reading pixels; also refuses sizes that
+     * the stage does not take. Called on an I/O thread before load, for several lanes at once; must not touch lane->state.
+     * The harness calls load when there is room (common/harness/admission.c): items wait for the items before them, and
+     * for the machine. An item that needs more than memory_limit fails. NULL: items need nothing worth counting. */
+    enum status (*need)(struct stage *stage, void *state, const struct stage_lane *lane, struct stage_need *ret_need,
+                        struct err *err);
+    /* Gives memory back because it is short. lane: one that holds no item now, whose buffers the next load can make anew;
+     * called on an I/O thread, with the harness's lock held, so it must be quick and must not call the harness. lane
+     * NULL: what state keeps for later items; called on the compute thread between two items, and reconfigure follows
+     * before the next item. For stages with need. */
+    void (*release)(struct stage *stage, void *state, struct stage_lane *lane);
     /* Reads the item's files into the lane and sets lane->shape. Called on an I/O thread, one OpenMP thread wide, for
      * several lanes at once. May block on the disk. Must not change `state` without a lock. */
     enum status (*load)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);

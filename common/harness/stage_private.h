@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "common/budget.h"
 #include "common/device.h"
 #include "common/edges/ledger.h"
 #include "common/files.h"
@@ -66,7 +67,10 @@ struct slot {
     double taken;       /* time of arrival, CLOCK_MONOTONIC */
     enum status status; /* the result so far */
     struct err err;
-    bool settled; /* the ledger holds the outcome, which is `state` */
+    uint64_t ticket;        /* its place in the order of arrival */
+    bool admitted;          /* it may hold memory: from before load to the end of store */
+    struct stage_need need; /* of an admitted item */
+    bool settled;           /* the ledger holds the outcome, which is `state` */
     enum ledger_state state;
     struct slot_files files; /* what load and store have read and written */
 };
@@ -81,6 +85,19 @@ struct stage_output {
 struct stage_common {
     int threads, lanes, replicas;
     char *device, *gpu, *reject_if, *from, *program;
+    double memory_limit; /* GB; NaN: not set */
+};
+
+/* Who holds how much memory (admission.c). */
+struct admission {
+    pthread_cond_t changed; /* an item has been admitted or has given back its lane */
+    struct budget budget;
+    size_t base;            /* resident memory of the process when it began */
+    size_t kept[LANES_MAX]; /* what the lanes' buffers take, also between items */
+    uint64_t turn;          /* the ticket that is admitted next */
+    int admitted;           /* items */
+    bool full_told, short_told;
+    bool release_wanted; /* the compute thread is to call release */
 };
 
 /* The outcome of an item, for stages that run in process. */
@@ -131,6 +148,7 @@ struct stage {
      * it concerns; the main thread waits for `changed`. */
     pthread_mutex_t lock;
     pthread_cond_t changed, wakes[PART_COUNT];
+    struct admission admission;
     struct stage_lane lanes[LANES_MAX], *free_lanes[LANES_MAX];
     int lane_count, free_lane_count;
     /* Tickets number the items in the order of arrival; items are processed and settled in that order. The next ticket
@@ -221,6 +239,18 @@ bool lanes_empty(const struct stage *stage);
 /* Ends the threads and waits for them; the lanes stay. */
 void lanes_stop(struct stage *stage);
 
+/* admission.c: lets items take memory. */
+/* Finds out how much the stage may use. */
+void admission_begin(struct stage *stage);
+/* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items are
+ * admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
+enum status admission_wait(struct stage *stage, struct slot *slot, enum status status);
+/* Notes that an item is about to give back its lane; needs the lock. */
+void admission_leave(struct stage *stage, struct slot *slot);
+/* Calls release on the compute thread if it is wanted; returns whether it was. Needs the lock, and lets go of it for
+ * the call. */
+bool admission_release(struct stage *stage);
+
 /* threads.c: the threads that run load; process (and reconfigure, idle, flush, produce); store; and the ledger's
  * commits. */
 void *thread_load(void *stage);
@@ -248,7 +278,9 @@ enum status stage_judge(struct stage *stage, const struct item *item, uint32_t *
 /* Checks that the item has what the descriptor's `in` asks for. */
 enum status stage_check_input(const struct stage *stage, const struct item *item, struct err *err);
 
-/* trouble.c: as stage_wait_out, for a caller that has other things to do until patience->until. */
+/* trouble.c: returns whether the stage is ending, so that nobody waits any longer. */
+bool stage_ending(const struct stage *stage);
+/* As stage_wait_out, for a caller that has other things to do until patience->until. */
 bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
 /* wake.c: the lock that the threads share, and how they wake each other. */
@@ -267,6 +299,7 @@ void stage_wake_all(struct stage *stage);
  * reached. */
 void stage_wait_until(struct stage *stage, double deadline);
 void stage_sleep(struct stage *stage, enum part part, double deadline);
+void stage_wait_on(struct stage *stage, pthread_cond_t *condition, double deadline);
 /* stage_fatal ends the stage with an error; stage_stop drains it or stops it. Both take the lock themselves. */
 void stage_fatal(struct stage *stage, enum status status, const struct err *err);
 void stage_stop(struct stage *stage, enum stage_stop how);
@@ -340,7 +373,8 @@ struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];
     int input_count, output_count;
     char *ledger, *log, *heartbeat, *current, *public_key, *secret_key;
-    int64_t log_size; /* bytes; 0: not set */
+    int64_t log_size;                   /* bytes; 0: not set */
+    char session_id[LEDGER_OWNER_SIZE]; /* "": not set */
 };
 
 /* instance.c: fills the stage's names, folders and parameters, and what else the pipeline needs. */

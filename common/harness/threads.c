@@ -53,6 +53,10 @@ static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
+    if (status == STATUS_OK && descriptor->need != NULL)
+        STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,
+                          descriptor->need(stage, stage->state, slot->lane, &slot->need, &slot->err));
+    status = admission_wait(stage, slot, status);
     if (status == STATUS_OK && descriptor->load != NULL)
         STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err, files_load(stage, slot, &slot->err));
     note_status(stage, slot, status);
@@ -190,6 +194,7 @@ void *thread_compute(void *argument) {
     }
     stage_lock(stage);
     while (!stage->threads_end && !stage->flushed) {
+        if (admission_release(stage)) memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
         struct slot *slot = lanes_at(stage, stage->process_ticket, SLOT_PROCESS);
         if (slot != NULL) {
             slot->phase = SLOT_PROCESSING;

@@ -46,7 +46,7 @@ static void trouble_over(struct stage *stage) {
                   trouble.message);
 }
 
-static bool ending(const struct stage *stage) {
+bool stage_ending(const struct stage *stage) {
     return atomic_load(&stage->stopping) == STOP_NOW || stage->threads_end || stage->fatal != STATUS_OK;
 }
 
@@ -72,9 +72,9 @@ bool stage_may_wait(struct stage *stage, enum status status, const struct err *e
 bool stage_wait_out(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience) {
     if (!stage_may_wait(stage, status, err, patience)) return false;
     stage_lock(stage);
-    while (!ending(stage) && clock_monotonic() < patience->until)
+    while (!stage_ending(stage) && clock_monotonic() < patience->until)
         stage_wait_until(stage, patience->until);
-    bool go_on = !ending(stage);
+    bool go_on = !stage_ending(stage);
     stage_unlock(stage);
     return go_on;
 }

@@ -34,10 +34,11 @@ void stage_event(struct stage *stage) {
 void stage_wake_all(struct stage *stage) {
     for (int i = 0; i < PART_COUNT; i++)
         pthread_cond_broadcast(&stage->wakes[i]);
+    pthread_cond_broadcast(&stage->admission.changed);
     stage_event(stage);
 }
 
-static void wait_on(struct stage *stage, pthread_cond_t *condition, double deadline) {
+void stage_wait_on(struct stage *stage, pthread_cond_t *condition, double deadline) {
     if (isinf(deadline)) {
         pthread_cond_wait(condition, &stage->lock);
         return;
@@ -48,11 +49,11 @@ static void wait_on(struct stage *stage, pthread_cond_t *condition, double deadl
 
 void stage_wait_until(struct stage *stage, double deadline) {
     stage->room_told = false;
-    wait_on(stage, &stage->changed, deadline);
+    stage_wait_on(stage, &stage->changed, deadline);
 }
 
 void stage_sleep(struct stage *stage, enum part part, double deadline) {
-    wait_on(stage, &stage->wakes[part], deadline);
+    stage_wait_on(stage, &stage->wakes[part], deadline);
 }
 
 static bool item_waits(struct stage *stage) {

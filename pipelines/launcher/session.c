@@ -63,6 +63,9 @@ enum status session_find(const char *path, struct session *ret_session, struct e
     char plan[PATH_SIZE];
     TRY(session_file(&session, "log", "plan.json", "", plan, err));
     FAIL_IF(!file_exists(plan), err, STATUS_NOT_FOUND, "%s is not a session: it has no log/plan.json", path);
+    json_t *known = NULL;
+    if (session_read_plan(&session, &known, NULL) == STATUS_OK) session_take_id(&session, known);
+    json_decref(known);
     *ret_session = session;
     return STATUS_OK;
 }
@@ -92,6 +95,11 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     }
     double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
     enum status status = ledger_open_patient(path, stage, read_only, patience, ret_ledger, err);
+    if (status == STATUS_OK) {
+        status = ledger_check_owner(*ret_ledger, stage, session->id, err);
+        if (status != STATUS_OK) ledger_close(ret_ledger);
+        return status;
+    }
     if (status != STATUS_NOT_FOUND) return status;
     if (err != NULL) *err = (struct err){0};
     *ret_ledger = NULL;
@@ -116,8 +124,8 @@ static enum status write_plan(const struct session *session, const struct plan *
     json_t *stages = json_array();
     for (size_t i = 0; i < plan->graph->stage_count; i++)
         json_array_append_new(stages, stage_plan(plan, i));
-    json_t *root = json_pack("{s:i, s:i, s:i, s:b, s:o}", "v", 1, "run", session->run, "pid", (int)getpid(), "separate",
-                             session->separate, "stages", stages);
+    json_t *root = json_pack("{s:i, s:s, s:i, s:i, s:b, s:o}", "v", 1, "id", session->id, "run", session->run, "pid",
+                             (int)getpid(), "separate", session->separate, "stages", stages);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
@@ -140,6 +148,7 @@ static enum status next_run(struct session *session, const struct graph *graph, 
     TRY(session_read_plan(session, &old, err));
     session->run = (int)json_integer_value(json_object_get(old, "run")) + 1;
     session->separate = json_is_true(json_object_get(old, "separate"));
+    session_take_id(session, old);
     json_decref(old);
     return STATUS_OK;
 }
@@ -193,6 +202,7 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     if (status == STATUS_OK) status = sync_folders(&session, err);
     if (status == STATUS_OK) status = next_run(&session, plan->graph, err);
     if (status == STATUS_OK) status = keep_graph(&session, plan->graph, err);
+    if (status == STATUS_OK) status = session_need_id(&session, plan->graph, err);
     if (status == STATUS_OK) status = write_plan(&session, plan, err);
     if (status != STATUS_OK) {
         session_end(&session);

@@ -14,12 +14,15 @@
 #include "common/files.h"
 #include "pipelines/launcher/plan.h"
 
+enum { SESSION_ID_SIZE = 33 };
+
 struct session {
-    char path[PATH_SIZE]; /* absolute */
-    int lock;             /* −1: none */
-    int run;              /* from 1; counts how often the session was started */
-    bool separate;        /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
-    double patience;      /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
+    char path[PATH_SIZE];     /* absolute */
+    int lock;                 /* −1: none */
+    char id[SESSION_ID_SIZE]; /* random text, the same in every run; "": of a version without ids */
+    int run;                  /* from 1; counts how often the session was started */
+    bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
+    double patience; /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
 };
 
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
@@ -35,11 +38,14 @@ bool session_is_running(const struct session *session);
 /* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
+/* session_id.c: take the session's id from a plan; make sure that there is one, and that all ledgers belong to it. */
+void session_take_id(struct session *session, const json_t *plan);
+enum status session_need_id(struct session *session, const struct graph *graph, struct err *err);
 /* Builds a path: "log", "watcher.0", ".log" → SESSION/log/watcher.0.log. */
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err);
 /* Opens the ledger of a stage; *ret_ledger is NULL when the stage keeps none. UNAVAILABLE: other processes held the
- * ledger for longer than the session's patience. */
+ * ledger for longer than the session's patience. BAD_ARGUMENT: it is the ledger of another stage or session. */
 enum status session_ledger(const struct session *session, const char *stage, bool read_only, struct ledger **ret_ledger,
                            struct err *err);
 

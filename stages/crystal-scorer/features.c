@@ -109,10 +109,14 @@ static enum status place(struct features *f, const char *path, const int centre[
     return STATUS_OK;
 }
 
+enum status features_check_one(const char *path, int nz, struct err *err) {
+    FAIL_IF(nz != 1, err, STATUS_BAD_FORMAT, "%s: holds %d images: a file of one drop has one", path, nz);
+    return STATUS_OK;
+}
+
 enum status features_load(struct features *f, const char *path, const int centre[2], struct err *err) {
     TRY(image_read(path, &f->image, err));
-    FAIL_IF(f->image.nz != 1, err, STATUS_BAD_FORMAT, "%s: holds %d images: a file of one drop has one", path,
-            f->image.nz);
+    TRY(features_check_one(path, f->image.nz, err));
     FAIL_IF(!image_values_fit(f->image.data, image_count(&f->image)), err, STATUS_BAD_FORMAT,
             "%s: has NaN or infinite pixels", path);
     TRY(place(f, path, centre, err));

@@ -59,6 +59,8 @@ enum status features_create(const struct features_options *options, bool with_te
                             const struct device *device, struct features **ret_features, struct err *err);
 void features_destroy(struct features **features);
 
+/* Checks that a file holds one image; path: for the message. */
+enum status features_check_one(const char *path, int nz, struct err *err);
 /* Reads the image and computes the simple features around `centre` (x, y in px). centre NULL: finds the drop, and moves
  * the drop's centre inwards as far as the circle would leave the image. STATUS_NOT_FOUND: no drop was found.
  * STATUS_BAD_FORMAT: the file is no image, or the image is smaller than the circle. */

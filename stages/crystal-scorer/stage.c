@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/harness/stage.h"
+#include "common/memory.h"
 #include "stages/crystal-scorer/crystal_scorer.h"
 #include "stages/crystal-scorer/features.h"
 #include "stages/crystal-scorer/kept.h"
@@ -38,6 +40,30 @@ static void fini(struct stage *stage, void *state) {
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
     (void)stage, (void)state;
     features_destroy(&((struct lane *)stage_lane->state)->features);
+}
+
+/* Finding the drop and its texture work on copies of the image. */
+static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
+                        struct stage_need *ret_need, struct err *err) {
+    (void)state;
+    const struct crystal_scorer_options *p = stage_params(stage);
+    const char *name;
+    char path[PATH_SIZE];
+    struct image_info info;
+    if (p->features_from != NULL) return STATUS_OK;
+    TRY(item_need_string(stage_lane->item, "micrograph.path", &name, err));
+    TRY(stage_resolve(stage, name, path, err));
+    TRY(image_probe(path, &info, err));
+    TRY(features_check_one(path, info.nz, err));
+    ret_need->lane = mem_sum(info.bytes, image_bytes(info.nx, info.ny, 2));
+    return STATUS_OK;
+}
+
+/* Nothing of an item without a lane is under way in features. */
+static void release(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    struct lane *lane = stage_lane != NULL ? stage_lane->state : NULL;
+    if (lane == NULL || lane->started) return;
+    lane_fini(stage, state, stage_lane);
 }
 
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -188,6 +214,8 @@ const struct stage_descriptor crystal_scorer_stage = {
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,
+    .need = need,
+    .release = release,
     .load = load,
     .process = process,
     .store = store,

@@ -40,6 +40,36 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     image_destroy(&lane->stack);
 }
 
+static enum status check_one(const char *path, int nz, struct err *err) {
+    FAIL_IF(nz != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images: a micrograph has one (is it a movie that has not been corrected?)", path, nz);
+    return STATUS_OK;
+}
+
+static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
+                        struct stage_need *ret_need, struct err *err) {
+    const struct extractor *extractor = state;
+    const struct item *item = stage_lane->item;
+    const char *micrograph;
+    char path[PATH_MAX];
+    struct image_info info;
+    double count = item_number(item, "picks.count", 0);
+    TRY(item_need_string(item, "micrograph.path", &micrograph, err));
+    if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
+    TRY(stage_resolve(stage, micrograph, path, err));
+    TRY(image_probe(path, &info, err));
+    TRY(check_one(path, info.nz, err));
+    /* On files the number of picks is not known yet; they rarely cover the micrograph more than once. */
+    size_t stack = image_bytes(info.nx, info.ny, 1);
+    if (count > 0 && count < 1e9) stack = image_bytes(extractor->options.size, extractor->options.size, (int)count);
+    ret_need->lane = mem_sum(info.bytes, stack);
+    return STATUS_OK;
+}
+
+static void release(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    if (stage_lane != NULL) lane_fini(stage, state, stage_lane);
+}
+
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     struct extractor_lane *lane = stage_lane->state;
@@ -56,9 +86,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read_micrograph(path, &lane->micrograph, err));
-    FAIL_IF(lane->micrograph.nz != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images: a micrograph has one (is it a movie that has not been corrected?)", path,
-            lane->micrograph.nz);
+    TRY(check_one(path, lane->micrograph.nz, err));
     TRY(stage_resolve(stage, picks, path, err));
     TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, lane->micrograph.nx, lane->micrograph.ny,
                              &lane->picks, err));
@@ -193,6 +221,8 @@ const struct stage_descriptor extractor_stage = {
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,
+    .need = need,
+    .release = release,
     .load = load,
     .process = process,
     .store = store,

@@ -13,6 +13,8 @@ enum picker_method { PICKER_TEMPLATE, PICKER_LOG };
 enum pick_size_rule { PICK_SIZES_SMOOTH, PICK_SIZES_RELION };
 /* Least size of micrographs and maps, px: fewer pixels hold no particle and its background. */
 enum { PICK_WORK_LEAST = 16 };
+/* Greatest side of micrographs, px. */
+enum { PICK_SIDE_MOST = 32000 };
 
 /* Where maps lie on their micrograph. With the maps, this is all that the choice needs. */
 struct pick_geometry {

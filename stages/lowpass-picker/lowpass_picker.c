@@ -73,15 +73,23 @@ static enum status create_round(struct lowpass_picker *p, const struct lowpass_p
     return STATUS_OK;
 }
 
-static enum status build(struct lowpass_picker *p, const struct lowpass_picker_task *task,
-                         const struct picker_templates *templates, struct err *err) {
+static enum status check_sides(int nx, int ny, struct err *err) {
+    FAIL_IF(nx < PICK_WORK_LEAST || ny < PICK_WORK_LEAST || nx > PICK_SIDE_MOST || ny > PICK_SIDE_MOST, err,
+            STATUS_UNSUPPORTED, "a micrograph of %d × %d px: from %d to %d can be picked", nx, ny, PICK_WORK_LEAST,
+            PICK_SIDE_MOST);
+    return STATUS_OK;
+}
+
+enum status lowpass_picker_check_size(const char *path, int nx, int ny, int nz, struct err *err) {
+    FAIL_IF(nz != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path, nz);
+    enum status status = check_sides(nx, ny, err);
+    return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);
+}
+
+static struct pick_geometry geometry_of(const struct lowpass_picker_task *task) {
     const struct lowpass_picker_options *o = task->options;
-    FAIL_IF(!(task->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "the micrographs' pixel size is %g Å: set pixel_size",
-            task->pixel_size);
-    FAIL_IF(task->nx < PICK_WORK_LEAST || task->ny < PICK_WORK_LEAST || task->nx > 32000 || task->ny > 32000, err,
-            STATUS_UNSUPPORTED, "a micrograph of %d × %d px: from %d to 32000 can be picked", task->nx, task->ny,
-            PICK_WORK_LEAST);
-    p->geometry = (struct pick_geometry){
+    struct pick_geometry geometry = {
         .method = task->method,
         .size_rule = o->size_rule,
         .nx = task->nx,
@@ -94,7 +102,37 @@ static enum status build(struct lowpass_picker *p, const struct lowpass_picker_t
         .whiten = task->whiten,
         .bright = task->method == PICKER_LOG && !o->invert,
     };
-    geometry_choose_sizes(&p->geometry);
+    geometry_choose_sizes(&geometry);
+    return geometry;
+}
+
+/* Bytes for each pixel, as counted in the sources and checked against the peak of runs from 2048² to 8192² px: of the
+ * square around the micrograph, of the maps for each micrograph, and of the maps for the search and each of its
+ * threads. Maps of single templates take 6 more. */
+enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6, ROUND_MOST = 16 };
+
+struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates) {
+    struct pick_geometry g = geometry_of(task);
+    size_t square = mem_bytes((size_t)g.size, (size_t)g.size), map = mem_bytes((size_t)g.work, (size_t)g.work);
+    size_t count = (size_t)(templates > 0 ? templates : ROUND_MOST);
+    struct lowpass_picker_bytes bytes = {
+        .maps = mem_bytes(map, MAP_BYTES + (task->per_template ? TEMPLATE_BYTES * count : 0))};
+    /* On a GPU the search lies in the device's memory. */
+    if (task->device.kind != DEVICE_CPU) return bytes;
+    size_t threads = (size_t)(task->threads > 0 ? task->threads : 1);
+    size_t rotated = mem_bytes(mem_bytes(map, sizeof(float)), count * (size_t)g.rotations);
+    bytes.search = mem_sum(mem_bytes(square, SQUARE_BYTES), mem_bytes(map, SEARCH_BYTES + THREAD_BYTES * threads));
+    bytes.search = mem_sum(bytes.search, rotated < ROTATED_LIMIT ? rotated : ROTATED_LIMIT);
+    return bytes;
+}
+
+static enum status build(struct lowpass_picker *p, const struct lowpass_picker_task *task,
+                         const struct picker_templates *templates, struct err *err) {
+    const struct lowpass_picker_options *o = task->options;
+    FAIL_IF(!(task->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "the micrographs' pixel size is %g Å: set pixel_size",
+            task->pixel_size);
+    TRY(check_sides(task->nx, task->ny, err));
+    p->geometry = geometry_of(task);
     if (task->method == PICKER_LOG) return create_round(p, task, err);
     return create_search(p, task, templates, o->diameter, err);
 }

@@ -51,6 +51,18 @@ struct lowpass_picker_task {
 
 struct lowpass_picker;
 
+/* Checks by the header alone that a micrograph can be picked: one image, with sides from PICK_WORK_LEAST to
+ * PICK_SIDE_MOST px. */
+enum status lowpass_picker_check_size(const char *path, int nx, int ny, int nz, struct err *err);
+
+/* Memory of the host that a micrograph takes beside its pixels, in bytes. */
+struct lowpass_picker_bytes {
+    size_t maps;   /* for each micrograph in hand: its maps, and what the choice of picks works with */
+    size_t search; /* for the search, once */
+};
+/* Estimates it, rather too much than too little. templates: their number; of round ones 0. */
+struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates);
+
 /* Creates a search. templates: used with PICKER_TEMPLATE only, and only during the call. PICKER_LOG searches with round
  * shapes (round_templates.h) instead. */
 enum status lowpass_picker_create(const struct lowpass_picker_task *task, const struct picker_templates *templates,

@@ -141,6 +141,68 @@ static enum status load_maps(struct stage *stage, struct stage_lane *stage_lane,
     return from_maps_read(folder, item_id(stage_lane->item), micrograph, p, &lane->maps, &lane->stack, err);
 }
 
+/* A user who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
+static bool whiten_suits(const struct lowpass_picker_options *p, enum picker_method method) {
+    return method == PICKER_TEMPLATE && p->rules.prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
+}
+
+static struct lowpass_picker_task task_of(const struct stage *stage, const struct state *s, int nx, int ny,
+                                          double pixel_size) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    return (struct lowpass_picker_task){
+        .options = p,
+        .method = s->method,
+        .whiten = p->whiten == WHITEN_ON || (p->whiten == WHITEN_AUTO && whiten_suits(p, s->method)),
+        .per_template = p->keep_maps || p->rules.prune == PICK_PRUNE_RELION,
+        .nx = nx,
+        .ny = ny,
+        .pixel_size = pixel_size,
+        .threads = stage_threads(stage),
+        .device = *stage_device(stage),
+    };
+}
+
+/* Finds the pixel size of an item in Å; header: that of its file, 0: none. */
+static enum status find_pixel_size(struct stage *stage, const struct item *item, const char *path, double header,
+                                   double *ret_pixel_size, struct err *err) {
+    double pixel_size = item_number(item, "optics.pixel_size", stage_session(stage)->pixel_size);
+    if (!(pixel_size > 0)) pixel_size = header;
+    FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
+            "%s: the pixel size is not known (%g Å/px): set session.pixel_size", path, pixel_size);
+    *ret_pixel_size = pixel_size;
+    return STATUS_OK;
+}
+
+/* Maps that an earlier run kept are small, and need no search. */
+static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
+                        struct stage_need *ret_need, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    const struct state *s = state;
+    const char *path = NULL;
+    char absolute[PATH_SIZE];
+    struct image_info info;
+    double pixel_size = 0;
+    if (p->from_maps) return STATUS_OK;
+    TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
+    TRY(stage_resolve(stage, path, absolute, err));
+    TRY(image_probe(absolute, &info, err));
+    TRY(lowpass_picker_check_size(path, info.nx, info.ny, info.nz, err));
+    TRY(find_pixel_size(stage, stage_lane->item, path, info.pixel_size, &pixel_size, err));
+    struct lowpass_picker_task task = task_of(stage, s, info.nx, info.ny, pixel_size);
+    struct lowpass_picker_bytes bytes = lowpass_picker_estimate(&task, s->templates.nz);
+    size_t kept = p->keep_maps ? bytes.maps : 0; /* as they go to a file */
+    *ret_need = (struct stage_need){.lane = mem_sum(info.bytes, mem_sum(bytes.maps, kept)), .shared = bytes.search};
+    return STATUS_OK;
+}
+
+/* Between two items a lane keeps its buffers, and the state the searches of a few shapes. */
+static void release(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    if (stage_lane != NULL)
+        lane_fini(stage, state, stage_lane);
+    else
+        forget_pickers(state);
+}
+
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     const struct lowpass_picker_options *p = stage_params(stage);
@@ -152,15 +214,11 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(read_micrograph(absolute, lane, err));
-    FAIL_IF(micrograph->nz != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path,
-            micrograph->nz);
+    TRY(lowpass_picker_check_size(path, micrograph->nx, micrograph->ny, micrograph->nz, err));
     lane->data = contamination_data_area(micrograph->data, micrograph->nx, micrograph->ny);
     TRY(pixels_check(path, micrograph, lane->data, err));
-    double pixel_size = item_number(stage_lane->item, "optics.pixel_size", stage_session(stage)->pixel_size);
-    if (!(pixel_size > 0)) pixel_size = micrograph->pixel_size;
-    FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
-            "%s: the pixel size is not known (%g Å/px): set session.pixel_size", path, pixel_size);
+    double pixel_size = 0;
+    TRY(find_pixel_size(stage, stage_lane->item, path, micrograph->pixel_size, &pixel_size, err));
     stage_lane->shape[0] = micrograph->nx;
     stage_lane->shape[1] = micrograph->ny;
     /* A change of pixel size is a change of shape too; µÅ. */
@@ -168,25 +226,9 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
 }
 
-/* A user who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
-static bool whiten_suits(const struct lowpass_picker_options *p, enum picker_method method) {
-    return method == PICKER_TEMPLATE && p->rules.prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
-}
-
 static enum status make_picker(struct stage *stage, const struct state *s, const int shape[3],
                                struct lowpass_picker **ret_picker, struct err *err) {
-    const struct lowpass_picker_options *p = stage_params(stage);
-    struct lowpass_picker_task task = {
-        .options = p,
-        .method = s->method,
-        .whiten = p->whiten == WHITEN_ON || (p->whiten == WHITEN_AUTO && whiten_suits(p, s->method)),
-        .per_template = p->keep_maps || p->rules.prune == PICK_PRUNE_RELION,
-        .nx = shape[0],
-        .ny = shape[1],
-        .pixel_size = shape[2] * 1e-6,
-        .threads = stage_threads(stage),
-        .device = *stage_device(stage),
-    };
+    struct lowpass_picker_task task = task_of(stage, s, shape[0], shape[1], shape[2] * 1e-6);
     struct picker_templates templates = {.data = s->templates.data,
                                          .box = s->templates.nx,
                                          .count = s->templates.nz,
@@ -349,6 +391,8 @@ const struct stage_descriptor lowpass_picker_stage = {
     .fini = fini,
     .lane_fini = lane_fini,
     .reconfigure = reconfigure,
+    .need = need,
+    .release = release,
     .load = load,
     .process = process,
     .store = store,

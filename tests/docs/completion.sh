@@ -37,7 +37,7 @@ expect '--describe --device --directory' icestream-watcher --d
 expect 'newest oldest' icestream-watcher --order ''
 expect 'newest' icestream-watcher --order = n
 expect 'newest oldest' icestream-watcher --order =
-expect '--min_free' icestream-watcher --settle 10 --min
+expect '--min_free --min_free_memory' icestream-watcher --settle 10 --min
 expect '' icestream-watcher --settle ''
 expect 'replay retry run' icestream r
 expect '--follow' icestream status --f

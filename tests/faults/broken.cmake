@@ -14,3 +14,7 @@ icestream_add_script_test(faults_series_names LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py names)
 icestream_add_script_test(faults_first_file LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py first)
+foreach(case huge waits)
+  icestream_add_script_test(faults_sizes_${case} LABELS faults pipeline
+    COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/sizes.py ${case})
+endforeach()

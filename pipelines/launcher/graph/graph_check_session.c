@@ -60,8 +60,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
         if (graph_find_param(described, entry->key) == NULL)
             graph_unknown_key(c, described, false, section, entry,
-                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, transport, "
-                              "listen and inputs");
+                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
+                              "min_free_memory, transport, listen and inputs");
         else
             graph_check_value(c, described, section, entry, text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;

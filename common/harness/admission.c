@@ -1,0 +1,196 @@
+/* Lets items take memory: a stage's lanes and replicas together stay below its limit, and leave the machine some. What
+ * does not fit waits for the items before it; what never can fails. Items are admitted in the order of arrival, for in
+ * this order they are processed: one that overtook another would hold memory that the other waits for. */
+#include <math.h>
+#include <stdint.h>
+
+#include "common/clock.h"
+#include "common/harness/stage_private.h"
+#include "common/machine_memory.h"
+#include "common/memory.h"
+
+static const double GIGABYTE = 1e9;
+/* Seconds: how often to look at the machine, and how long an item that is alone waits for it. After that it goes ahead:
+ * what holds the memory may itself wait for this item. */
+static const double look_pause = 1, alone_patience = 60;
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static size_t reserve_of(const struct stage *stage) {
+    return (size_t)(stage->session.min_free_memory * GIGABYTE);
+}
+
+void admission_begin(struct stage *stage) {
+    struct admission *a = &stage->admission;
+    if (stage->descriptor->need == NULL) return;
+    struct machine_memory m = machine_memory_read("");
+    size_t used = mem_sum(m.address_used, MEM_HEADROOM), address = SIZE_MAX;
+    if (m.address_limit != SIZE_MAX) address = m.address_limit > used ? m.address_limit - used : 0;
+    double wanted = stage->common.memory_limit;
+    a->budget = budget_divide(isnan(wanted) ? 0 : (size_t)(wanted * GIGABYTE), m.total, reserve_of(stage), address,
+                              stage->replicas);
+    a->base = m.resident;
+}
+
+/* Returns what all lanes hold, and what the plans of admitted items take, as if `slot` (may be NULL) were admitted. */
+static size_t all_held(const struct stage *stage, const struct slot *slot) {
+    const struct admission *a = &stage->admission;
+    size_t lanes = 0, shared = slot != NULL ? slot->need.shared : 0;
+    for (int i = 0; i < stage->lane_count; i++) {
+        bool own = slot != NULL && slot->lane->index == i;
+        lanes = mem_sum(lanes, own ? larger(a->kept[i], slot->need.lane) : a->kept[i]);
+    }
+    for (int i = 0; i < stage->slot_count; i++)
+        if (stage->slots[i].admitted) shared = larger(shared, stage->slots[i].need.shared);
+    return mem_sum(lanes, shared);
+}
+
+static enum budget_verdict judge(struct stage *stage, const struct slot *slot) {
+    const struct admission *a = &stage->admission;
+    struct machine_memory m = machine_memory_read("");
+    return budget_judge(&a->budget, &(struct budget_item){
+                                        .need = mem_sum(slot->need.lane, slot->need.shared),
+                                        .held = all_held(stage, NULL),
+                                        .after = all_held(stage, slot),
+                                        .touched = m.resident > a->base ? m.resident - a->base : 0,
+                                        .room = machine_memory_room(&m, reserve_of(stage)),
+                                        .alone = a->admitted == 0,
+                                    });
+}
+
+/* Gives back the buffers of the lanes without an item, except for those that the item can use. Returns whether there were any. */
+static bool release_lanes(struct stage *stage, struct slot *slot) {
+    struct admission *a = &stage->admission;
+    bool any = false;
+    if (stage->descriptor->release == NULL) return false;
+    for (int i = 0; i <= stage->free_lane_count; i++) {
+        struct stage_lane *lane = i < stage->free_lane_count ? stage->free_lanes[i] : slot->lane;
+        size_t kept = a->kept[lane->index];
+        if (kept == 0 || (lane == slot->lane && kept <= slot->need.lane)) continue;
+        stage->descriptor->release(stage, stage->state, lane);
+        a->kept[lane->index] = 0;
+        any = true;
+    }
+    return any;
+}
+
+/* Gives the item the lane with the largest buffers among those without an item, so that these need not be made anew. */
+static void take_fullest_lane(struct stage *stage, struct slot *slot) {
+    const size_t *kept = stage->admission.kept;
+    struct stage_lane **fullest = &slot->lane;
+    for (int i = 0; i < stage->free_lane_count; i++)
+        if (kept[stage->free_lanes[i]->index] > kept[(*fullest)->index]) fullest = &stage->free_lanes[i];
+    struct stage_lane *before = slot->lane;
+    slot->lane = *fullest;
+    *fullest = before;
+    before->item = NULL;
+    slot->lane->item = slot->item;
+}
+
+/* As judge, after memory that nobody needs now has been given back, if that is what is missing. */
+static enum budget_verdict judge_with_release(struct stage *stage, struct slot *slot) {
+    take_fullest_lane(stage, slot);
+    bool crowded = all_held(stage, slot) > stage->admission.budget.share;
+    if (crowded) release_lanes(stage, slot);
+    enum budget_verdict verdict = judge(stage, slot);
+    return verdict == BUDGET_SHORT && release_lanes(stage, slot) ? judge(stage, slot) : verdict;
+}
+
+static void tell(struct stage *stage, const struct slot *slot, enum budget_verdict verdict) {
+    struct admission *a = &stage->admission;
+    char text[400];
+    double need = (double)slot->need.lane + (double)slot->need.shared;
+    const char *why = verdict == BUDGET_FULL ? "items before it hold the memory of the stage"
+                                             : "the machine has less than that beside min_free_memory";
+    snprintf(text, sizeof text, "%.160s needs %.3g GB of memory, and %s", slot->id, need / GIGABYTE, why);
+    char note[sizeof text + 16];
+    snprintf(note, sizeof note, "waits: %s", text);
+    metrics_trouble(&stage->metrics, note);
+    bool *told = verdict == BUDGET_FULL ? &a->full_told : &a->short_told;
+    if (*told) return;
+    *told = true;
+    static const char rest[] = "it waits (items that wait later say so in the note of the heartbeat only)";
+    if (verdict == BUDGET_FULL)
+        log_write(stage->log, LOG_INFO, "memory", "%s: %s", text, rest);
+    else
+        log_write(stage->log, LOG_WARN, "memory", "%s: %s", text, rest);
+}
+
+static enum status refuse(struct stage *stage, struct slot *slot) {
+    const struct admission *a = &stage->admission;
+    double need = (double)slot->need.lane + (double)slot->need.shared;
+    FAIL(&slot->err, STATUS_UNSUPPORTED,
+         "it needs %.3g GB of memory, and %s may use %.3g GB (%s): is it what it should be? If so, give the stage more",
+         need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE,
+         isnan(stage->common.memory_limit) ? "what the machine has, less min_free_memory" : "memory_limit");
+}
+
+static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_verdict *verdict) {
+    struct admission *a = &stage->admission;
+    double alone_since = INFINITY;
+    while (!stage_ending(stage) && (*verdict == BUDGET_FULL || *verdict == BUDGET_SHORT)) {
+        if (a->admitted > 0) alone_since = INFINITY;
+        if (a->admitted == 0 && isinf(alone_since)) {
+            alone_since = clock_monotonic();
+            /* Nobody computes: what is kept for later items is in the way. */
+            a->release_wanted = stage->descriptor->release != NULL;
+            stage_wake(stage, PART_PROCESS);
+        }
+        if (clock_monotonic() - alone_since > alone_patience) {
+            *verdict = BUDGET_FITS;
+            break;
+        }
+        tell(stage, slot, *verdict);
+        stage_wait_on(stage, &a->changed, clock_monotonic() + look_pause);
+        *verdict = judge_with_release(stage, slot);
+    }
+    metrics_trouble(&stage->metrics, "");
+}
+
+/* With the lock. */
+static enum status admit(struct stage *stage, struct slot *slot) {
+    struct admission *a = &stage->admission;
+    enum budget_verdict verdict = judge_with_release(stage, slot);
+    if (verdict == BUDGET_FULL || verdict == BUDGET_SHORT) wait_for_room(stage, slot, &verdict);
+    if (verdict == BUDGET_NEVER) return refuse(stage, slot);
+    FAIL_IF(verdict != BUDGET_FITS, &slot->err, STATUS_CANCELLED, "the stage was asked to stop");
+    a->kept[slot->lane->index] = larger(a->kept[slot->lane->index], slot->need.lane);
+    slot->admitted = true;
+    a->admitted++;
+    return STATUS_OK;
+}
+
+enum status admission_wait(struct stage *stage, struct slot *slot, enum status status) {
+    struct admission *a = &stage->admission;
+    if (stage->descriptor->need == NULL) return status;
+    stage_lock(stage);
+    while (!stage_ending(stage) && a->turn != slot->ticket)
+        stage_wait_on(stage, &a->changed, INFINITY);
+    if (status == STATUS_OK) status = admit(stage, slot);
+    a->turn = slot->ticket + 1;
+    pthread_cond_broadcast(&a->changed);
+    stage_unlock(stage);
+    return status;
+}
+
+void admission_leave(struct stage *stage, struct slot *slot) {
+    struct admission *a = &stage->admission;
+    if (!slot->admitted) return;
+    slot->admitted = false;
+    a->admitted--;
+    if (stage->descriptor->release == NULL) a->kept[slot->lane->index] = 0;
+    pthread_cond_broadcast(&a->changed);
+}
+
+bool admission_release(struct stage *stage) {
+    struct admission *a = &stage->admission;
+    if (!a->release_wanted) return false;
+    a->release_wanted = false;
+    stage_unlock(stage);
+    stage->descriptor->release(stage, stage->state, NULL);
+    stage_lock(stage);
+    pthread_cond_broadcast(&a->changed);
+    return true;
+}
