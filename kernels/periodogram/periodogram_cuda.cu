@@ -9,7 +9,6 @@ enum { THREADS = 256 };
 struct periodogram_cuda {
     struct periodogram_task task;
     int columns, rows; /* tiles along x and y */
-    double window_power;
     cudaStream_t stream;
     cufftHandle plan;
     bool has_plan;
@@ -89,9 +88,8 @@ static enum status build(struct periodogram_cuda *p, const float *window, struct
     return STATUS_OK;
 }
 
-extern "C" void periodogram_cuda_destroy(struct periodogram_cuda **cuda) {
-    struct periodogram_cuda *p = *cuda;
-    if (p == NULL) return;
+static void destroy(void *state) {
+    struct periodogram_cuda *p = (struct periodogram_cuda *)state;
     (void)cudaSetDevice(p->task.device.index);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
     if (p->has_plan) (void)cufftDestroy(p->plan);
@@ -100,25 +98,21 @@ extern "C" void periodogram_cuda_destroy(struct periodogram_cuda **cuda) {
         (void)cudaFree(buffers[i]);
     if (p->stream) (void)cudaStreamDestroy(p->stream);
     free(p);
-    *cuda = NULL;
 }
 
-extern "C" enum status periodogram_cuda_create(const struct periodogram_task *task, const float *window,
-                                               double window_power, struct periodogram_cuda **ret_cuda,
-                                               struct err *err) {
+static enum status create(const struct periodogram_task *task, const struct periodogram_window *window,
+                          void **ret_state, struct err *err) {
     struct periodogram_cuda *p = (struct periodogram_cuda *)calloc(1, sizeof *p);
     FAIL_IF(p == NULL, err, STATUS_NO_MEMORY, "no memory for a periodogram");
     p->task = *task;
     p->columns = periodogram_tiles(task->nx, task->box);
     p->rows = periodogram_tiles(task->ny, task->box);
-    p->window_power = window_power;
-    enum status status = build(p, window, err);
-    if (status != STATUS_OK) {
-        periodogram_cuda_destroy(&p);
-        return status;
-    }
-    *ret_cuda = p;
-    return STATUS_OK;
+    enum status status = build(p, window->values, err);
+    if (status == STATUS_OK)
+        *ret_state = p;
+    else
+        destroy(p);
+    return status;
 }
 
 /* Queues one row of tiles. */
@@ -136,10 +130,10 @@ static enum status add_row(struct periodogram_cuda *p, const float *micrograph, 
     return STATUS_OK;
 }
 
-extern "C" enum status periodogram_cuda_run(struct periodogram_cuda *p, const float *micrograph, const void *on_device,
-                                            float *power, struct err *err) {
+static enum status run(void *state, const float *micrograph, const void *on_device, float *power, int *ret_used,
+                       struct err *err) {
+    struct periodogram_cuda *p = (struct periodogram_cuda *)state;
     size_t pixels = (size_t)p->task.nx * p->task.ny, half = (size_t)p->task.box * (p->task.box / 2 + 1);
-    int used = 0;
     CUDA_TRY(cudaSetDevice(p->task.device.index), err, "choosing it");
     if (on_device == NULL) {
         if (p->micrograph == NULL)
@@ -153,11 +147,10 @@ extern "C" enum status periodogram_cuda_run(struct periodogram_cuda *p, const fl
         TRY(add_row(p, (const float *)on_device, row, err));
     CUDA_TRY(cudaMemcpyAsync(power, p->power, half * sizeof(float), cudaMemcpyDefault, p->stream), err,
              "fetching a spectrum");
-    CUDA_TRY(cudaMemcpyAsync(&used, p->used, sizeof used, cudaMemcpyDefault, p->stream), err, "fetching a count");
+    CUDA_TRY(cudaMemcpyAsync(ret_used, p->used, sizeof *ret_used, cudaMemcpyDefault, p->stream), err,
+             "fetching a count");
     CUDA_TRY(cudaStreamSynchronize(p->stream), err, "averaging tiles");
-    FAIL_IF(used == 0, err, STATUS_BAD_FORMAT, "the micrograph has no variance: no part of it is an image");
-    float scale = (float)(1 / (p->window_power * used));
-    for (size_t i = 0; i < half; i++)
-        power[i] *= scale;
     return STATUS_OK;
 }
+
+const struct periodogram_work periodogram_cuda_work = {create, destroy, run};

@@ -8,12 +8,26 @@
 extern "C" {
 #endif
 
-struct periodogram_cuda;
-enum status periodogram_cuda_create(const struct periodogram_task *task, const float *window, double window_power,
-                                    struct periodogram_cuda **ret_cuda, struct err *err);
-void periodogram_cuda_destroy(struct periodogram_cuda **cuda);
-enum status periodogram_cuda_run(struct periodogram_cuda *cuda, const float *micrograph, const void *on_device,
-                                 float *power, struct err *err);
+/* The window of a tile. */
+struct periodogram_window {
+    float *values; /* [box] along a side */
+    double power;  /* sum of its squares over a tile */
+};
+
+/* What a device does. The window outlives the state. */
+struct periodogram_work {
+    enum status (*create)(const struct periodogram_task *task, const struct periodogram_window *window,
+                          void **ret_state, struct err *err);
+    void (*destroy)(void *state); /* also of a state that is half made; never NULL */
+    /* Fills power with the sum over tiles, and counts the tiles in it. */
+    enum status (*run)(void *state, const float *micrograph, const void *on_device, float *power, int *ret_used,
+                       struct err *err);
+};
+
+extern const struct periodogram_work periodogram_cpu_work;
+#ifdef ICESTREAM_HAVE_CUDA
+extern const struct periodogram_work periodogram_cuda_work;
+#endif
 
 #ifdef __cplusplus
 }

@@ -91,7 +91,7 @@ def mrc_images():
         'complex_integers.mrc': Image(mrc(words={12: 3}), 'UNSUPPORTED', 'mode 3 (complex int16; byte 12)'),
         'complex_floats.mrc': Image(mrc(words={12: 4}), 'UNSUPPORTED', 'mode 4 (complex float32; byte 12)'),
         'colours.mrc': Image(mrc(words={12: 16}), 'UNSUPPORTED', 'mode 16 (RGB bytes; byte 12)'),
-        'four_bits.mrc': Image(mrc(words={12: 101}), 'UNSUPPORTED', 'convert it to mode 0, 1, 2, 6 or 12'),
+        'four_bits.mrc': Image(mrc(words={8: 99, 12: 101}), 'TRUNCATED', 'mode 101'),
         'orders_mixed.mrc': Image(mrc(words={12: struct.pack('>i', 2)}), 'BAD_FORMAT', 'mode 33554432 (byte 12)'),
         'stamp_lies.mrc': Image(mrc(words={212: b'\x11\x11\0\0'}), 'OK', '', 'done'),
         'order_swapped.mrc': Image(mrc(order='>'), 'OK', '', 'done'),
