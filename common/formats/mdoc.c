@@ -65,6 +65,12 @@ static bool whole_number_of(struct span text, double *ret_value) {
     return true;
 }
 
+/* As whole_number_of, for a value that may be missing: NaN and infinity are no values. */
+static void take_finite(struct span text, double *value) {
+    double number;
+    if (whole_number_of(text, &number) && isfinite(number)) *value = number;
+}
+
 static enum status need_number(const struct parser *parser, const char *key, struct span text, double *ret_value,
                                struct err *err) {
     double value;
@@ -161,11 +167,11 @@ static enum status take_tilt_value(struct parser *parser, struct span key, struc
                 parser->name, parser->line, angle);
         tilt->angle = angle;
     } else if (is(key, "ExposureDose"))
-        (void)whole_number_of(value, &tilt->dose);
+        take_finite(value, &tilt->dose);
     else if (is(key, "DateTime"))
         tilt->time = time_of(value);
     else if (is(key, "PixelSpacing") && isnan(parser->mdoc.pixel_size))
-        (void)whole_number_of(value, &parser->mdoc.pixel_size);
+        take_finite(value, &parser->mdoc.pixel_size);
     else if (is(key, "SubFramePath") && value.length > 0)
         return keep_text(value, &tilt->file, err);
     else if (is(key, "PieceCoordinates"))

@@ -220,17 +220,23 @@ static enum status find_group(struct particle_table *t, size_t row, int *ret_gro
          row + 1, number);
 }
 
-static enum status number_or(const struct star_table *table, size_t row, int column, double fallback, double *ret_value,
+/* Reads a number; NaN stands for a missing one, as in joined tables. */
+static enum status number_or(const struct particle_table *t, size_t row, int column, double fallback, double *ret_value,
                              struct err *err) {
     *ret_value = fallback;
-    return column >= 0 ? star_get_number(table, row, column, ret_value, err) : STATUS_OK;
+    if (column < 0) return STATUS_OK;
+    TRY(star_get_number(t->rows, row, column, ret_value, err));
+    FAIL_IF(isinf(*ret_value), err, STATUS_BAD_FORMAT,
+            "%s: table data_%s, row %zu: %s is \"%.100s\"; a number is expected", t->path, star_table_name(t->rows),
+            row + 1, star_column_name(t->rows, (size_t)column), star_get(t->rows, row, column));
+    return STATUS_OK;
 }
 
 static enum status detector_pixel_size(const struct particle_table *t, size_t row, double *ret_pixel_size,
                                        struct err *err) {
     double detector, magnification;
-    TRY(number_or(t->rows, row, t->columns.detector, NAN, &detector, err));
-    TRY(number_or(t->rows, row, t->columns.magnification, NAN, &magnification, err));
+    TRY(number_or(t, row, t->columns.detector, NAN, &detector, err));
+    TRY(number_or(t, row, t->columns.magnification, NAN, &magnification, err));
     *ret_pixel_size = optics_pixel_size_of_detector(detector, magnification);
     return STATUS_OK;
 }
@@ -271,15 +277,19 @@ static enum status read_optics(struct particle_table *t, size_t row, struct part
 enum status particle_table_row(struct particle_table *t, size_t row, struct particle_row *r, struct err *err) {
     const struct columns *c = &t->columns;
     TRY(read_optics(t, row, r, err));
-    TRY(number_or(t->rows, row, c->defocus_u, 0, &r->defocus_u, err));
-    TRY(number_or(t->rows, row, c->defocus_v, r->defocus_u, &r->defocus_v, err));
-    TRY(number_or(t->rows, row, c->defocus_angle, 0, &r->defocus_angle, err));
-    TRY(number_or(t->rows, row, c->phase_shift, 0, &r->phase_shift, err));
-    TRY(number_or(t->rows, row, c->b_factor, 0, &r->b_factor, err));
-    TRY(number_or(t->rows, row, c->scale, 1, &r->scale, err));
-    /* Tables that were joined hold 0 in columns that only some of them had. */
+    TRY(number_or(t, row, c->defocus_u, 0, &r->defocus_u, err));
+    TRY(number_or(t, row, c->defocus_v, r->defocus_u, &r->defocus_v, err));
+    TRY(number_or(t, row, c->defocus_angle, 0, &r->defocus_angle, err));
+    TRY(number_or(t, row, c->phase_shift, 0, &r->phase_shift, err));
+    TRY(number_or(t, row, c->b_factor, 0, &r->b_factor, err));
+    TRY(number_or(t, row, c->scale, 1, &r->scale, err));
+    /* Tables that were joined hold NaN in columns that only some of them had, or 0, as older versions wrote it. */
     if (r->scale == 0) r->scale = 1;
-    r->has_ctf = r->defocus_u != 0;
+    bool known = !isnan(r->defocus_u) && !isnan(r->defocus_v) && !isnan(r->defocus_angle) && !isnan(r->phase_shift) &&
+                 !isnan(r->b_factor) && !isnan(r->scale);
+    r->has_ctf = known && r->defocus_u != 0;
+    if (!known) r->defocus_u = r->defocus_v = r->defocus_angle = r->phase_shift = r->b_factor = 0;
+    if (!known) r->scale = 1;
     return STATUS_OK;
 }
 

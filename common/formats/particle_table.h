@@ -4,7 +4,8 @@
  *  - Pixel size and optics come from the optics group, else from columns of the row, else as optics.h says for
  *    particles. The header is that of the first stack.
  *  - Pixel sizes must be the same (optics_same_pixel_size).
- *  - A defocus of 0 stands for an unknown CTF: tables that were joined hold 0 where one of them had no such column.
+ *  - A defocus of 0, and "nan" in any column of the CTF, stand for an unknown CTF: tables that were joined hold "nan",
+ *    or 0 of older versions, where one of them had no such column. "inf" and other texts are refused.
  *  - Boxes are even, and from 16 to 2048 px.
  *  - Particles that are multiplied by their CTF are refused, as are rows whose images a stack does not hold.
  * Column indices are looked up once. Reading a row allocates nothing. */

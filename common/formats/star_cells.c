@@ -2,26 +2,28 @@
 
 #include <math.h>
 
+#include "common/formats/star_numbers.h"
+
 enum status star_put_text(struct star_table *t, size_t row, const char *column, const char *text, struct err *err) {
     int index;
-    TRY(star_column_add(t, column, "0", &index, err));
+    TRY(star_column_add(t, column, star_missing(column), &index, err));
     return star_set(t, row, index, text, err);
 }
 
 enum status star_put_number(struct star_table *t, size_t row, const char *column, double value, struct err *err) {
     int index;
-    TRY(star_column_add(t, column, "0", &index, err));
+    TRY(star_column_add(t, column, star_missing(column), &index, err));
     return star_set_number(t, row, index, value, err);
 }
 
 enum status star_put_integer(struct star_table *t, size_t row, const char *column, long value, struct err *err) {
     int index;
-    TRY(star_column_add(t, column, "0", &index, err));
+    TRY(star_column_add(t, column, star_missing(column), &index, err));
     return star_set_integer(t, row, index, value, err);
 }
 
 enum status star_row_begin(struct star_table *t, const char *first_column, size_t *ret_row, struct err *err) {
-    TRY(star_column_add(t, first_column, "0", NULL, err));
+    TRY(star_column_add(t, first_column, star_missing(first_column), NULL, err));
     return star_row_add(t, ret_row, err);
 }
 
@@ -34,7 +36,7 @@ enum status star_row_copy(const struct star_table *from, size_t from_row, struct
 
 enum status star_row_fill(struct star_table *t, size_t row, struct err *err) {
     for (size_t c = 0; c < star_column_count(t); c++)
-        if (*star_get(t, row, (int)c) == '\0') TRY(star_set(t, row, (int)c, "0", err));
+        if (*star_get(t, row, (int)c) == '\0') TRY(star_set(t, row, (int)c, star_missing(star_column_name(t, c)), err));
     return STATUS_OK;
 }
 
@@ -46,7 +48,7 @@ enum status star_cell_set(struct star_table *t, size_t row, int index, const str
 
 static enum status put_cell(struct star_table *t, size_t row, const struct star_cell *c, struct err *err) {
     int index;
-    TRY(star_column_add(t, c->column, "0", &index, err));
+    TRY(star_column_add(t, c->column, star_missing(c->column), &index, err));
     return star_cell_set(t, row, index, c, err);
 }
 

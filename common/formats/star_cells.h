@@ -1,5 +1,5 @@
-/* Writes cells and rows of STAR tables by the names of their columns. A column that a table lacks is added; the new
- * column is "0" in the rows before. */
+/* Writes cells and rows of STAR tables by the names of their columns. A column that a table lacks is added; the rows
+ * before hold star_missing() in it. */
 #ifndef ICESTREAM_COMMON_FORMATS_STAR_CELLS_H
 #define ICESTREAM_COMMON_FORMATS_STAR_CELLS_H
 
@@ -15,7 +15,7 @@ enum status star_row_begin(struct star_table *table, const char *first_column, s
 /* Copies all columns of a row into a row of another table. */
 enum status star_row_copy(const struct star_table *from, size_t from_row, struct star_table *to, size_t to_row,
                           struct err *err);
-/* Writes "0" into the empty cells of a row: RELION wants a value in each column. */
+/* Writes star_missing() into the empty cells of a row: RELION wants a value in each column. */
 enum status star_row_fill(struct star_table *table, size_t row, struct err *err);
 
 /* One cell of a row, with its column's name and its value. */

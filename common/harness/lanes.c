@@ -55,7 +55,7 @@ bool lanes_empty(const struct stage *stage) {
 
 int lanes_room(const struct stage *stage) {
     int in_hand = lanes_in_hand(stage), waiting = (int)(stage->next_ticket - stage->load_ticket);
-    if (stage->flush_wanted) return 0;
+    if (stage->flush_wanted || (stage->one_by_one > 0 && in_hand > 0)) return 0;
     int room = stage->free_lane_count + stage->ahead - waiting;
     if (room > stage->slot_count - in_hand) room = stage->slot_count - in_hand;
     /* A cumulative stage may always send: no item of its input waits for the output. */
@@ -63,6 +63,7 @@ int lanes_room(const struct stage *stage) {
         int64_t left = stage->outputs[i].window - stage->outputs[i].unacknowledged - in_hand;
         if (room > left) room = (int)left;
     }
+    if (stage->one_by_one > 0 && room > 1) return 1;
     return room > 0 ? room : 0;
 }
 
@@ -137,6 +138,7 @@ void lanes_free(struct stage *stage, struct slot *slot) {
     item_destroy(&slot->item);
     slot->phase = SLOT_FREE;
     stage->done_ticket++;
+    if (stage->one_by_one > 0) stage->one_by_one--;
     atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/formats/star.h"
 #include "common/formats/star_cells.h"
+#include "common/formats/star_numbers.h"
 #include "common/memory.h"
 
 struct micrograph_table {
@@ -96,7 +97,7 @@ enum status micrograph_table_note(struct micrograph_table *table, const struct i
     const char *name;
     const json_t *value;
     json_object_foreach(json_object_get(item_json(item), "columns"), name, value) if (json_is_number(value))
-        TRY(star_column_add(table->micrographs, name, "0", NULL, err));
+        TRY(star_column_add(table->micrographs, name, NULL, NULL, err));
     return STATUS_OK;
 }
 
@@ -105,7 +106,7 @@ static enum status begin_piece(struct micrograph_table *table, struct err *err) 
     TRY(star_create(&table->piece, err));
     TRY(star_table_add(table->piece, "micrographs", true, &table->rows, err));
     for (size_t i = 0; i < star_column_count(table->micrographs); i++)
-        TRY(star_column_add(table->rows, star_column_name(table->micrographs, i), "0", NULL, err));
+        TRY(star_column_add(table->rows, star_column_name(table->micrographs, i), NULL, NULL, err));
     return STATUS_OK;
 }
 
@@ -130,9 +131,10 @@ enum status micrograph_table_add(struct micrograph_table *table, const struct it
     TRY(star_row_add(table->rows, &row, err));
     const json_t *columns = json_object_get(item_json(item), "columns");
     for (size_t i = 0; i < star_column_count(table->rows); i++) {
-        const json_t *value = json_object_get(columns, star_column_name(table->rows, i));
+        const char *name = star_column_name(table->rows, i);
+        const json_t *value = json_object_get(columns, name);
         TRY(json_is_number(value) ? star_set_number(table->rows, row, (int)i, json_number_value(value), err)
-                                  : star_set(table->rows, row, (int)i, "0", err));
+                                  : star_set(table->rows, row, (int)i, star_missing(name), err));
     }
     TRY(star_put_text(table->rows, row, "rlnMicrographName", path, err));
     return star_put_integer(table->rows, row, "rlnOpticsGroup", (long)group + 1, err);

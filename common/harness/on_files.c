@@ -11,6 +11,7 @@
 
 #include "common/formats/image_formats.h"
 #include "common/formats/star.h"
+#include "common/formats/star_numbers.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -148,13 +149,30 @@ static enum status set_micrograph(const struct stage *stage, struct item *item, 
     return STATUS_OK;
 }
 
-static enum status set_columns(struct item *item, const struct star_table *table, size_t row, struct err *err) {
+/* Tells which cells of a row are no numbers. Returns whether one of them is part of the CTF. */
+static bool warn_of_cells(const struct stage *stage, const char *path, const struct star_table *table, size_t row) {
+    char problem[STAR_CELL_PROBLEM];
+    bool of_ctf = false;
+    double value;
+    for (size_t column = 0; column < star_column_count(table); column++) {
+        if (star_cell_read(table, row, (int)column, &value) != STAR_CELL_BROKEN) continue;
+        bool ctf = star_column_is_ctf(star_column_name(table, column));
+        star_cell_problem(table, row, (int)column, problem);
+        log_write(stage->log, LOG_WARN, "cell", "%s: %s: a finite number is expected: it counts as missing%s", path,
+                  problem, ctf ? ", and so does the whole CTF of this row" : "");
+        of_ctf = of_ctf || ctf;
+    }
+    return of_ctf;
+}
+
+static enum status set_columns(struct item *item, const struct star_table *table, size_t row, bool without_ctf,
+                               struct err *err) {
     for (size_t column = 0; column < star_column_count(table); column++) {
         const char *name = star_column_name(table, column);
-        char *end;
-        const char *text = star_get(table, row, (int)column);
-        double value = strtod(text, &end);
-        if (strcmp(name, "rlnOpticsGroup") == 0 || end == text || *end != '\0' || !isfinite(value)) continue;
+        double value;
+        if (strcmp(name, "rlnOpticsGroup") == 0 || (without_ctf && star_column_is_ctf(name)) ||
+            star_cell_read(table, row, (int)column, &value) != STAR_CELL_NUMBER)
+            continue;
         TRY(item_set_column(item, name, value, err));
     }
     return STATUS_OK;
@@ -188,7 +206,8 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
     TRY(stage_files_path(input->stage, name, input->folder, path, err));
     double pixel_size = 0;
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
-    TRY(set_columns(item, table, row, err));
+    bool without_ctf = warn_of_cells(input->stage, input->path, table, row);
+    TRY(set_columns(item, table, row, without_ctf, err));
     struct table_row optics = find_optics(input->file, table, row), own = {table, row};
     return set_optics(input->stage, item, optics, own, pixel_size, err);
 }
@@ -197,6 +216,9 @@ static enum status add_micrographs(const struct star_input *input, struct star_t
                                    struct item_list *list, struct err *err) {
     FAIL_IF(star_row_count(table) == 0, err, STATUS_NOT_FOUND, "%s: data_%s has no rows: there is no micrograph in it",
             input->path, star_table_name(table));
+    const struct star_table *optics = star_table_find(input->file, "optics");
+    for (size_t row = 0; optics != NULL && row < star_row_count(optics); row++)
+        (void)warn_of_cells(input->stage, input->path, optics, row);
     for (size_t row = 0; row < star_row_count(table); row++) {
         enum status status = add_micrograph(input, table, name_column, row, list, err);
         if (status != STATUS_OK)
@@ -262,6 +284,9 @@ static enum status add_particles(const struct star_input *input, const struct st
     const char *kind = selection ? "selection" : "particles";
     char id[PATH_SIZE], path[PATH_SIZE], member[32];
     struct item *item;
+    FAIL_IF(star_row_count(table) == 0, err, STATUS_NOT_FOUND,
+            "%s: data_%s has no rows: there is no particle in it: is the file cut?", input->path,
+            star_table_name(table));
     TRY(stage_files_id(path_name(input->path), id, err));
     TRY(list_need(list, id, kind, &item, err));
     TRY(stage_files_path(input->stage, path_name(input->path), input->folder, path, err));

@@ -246,6 +246,12 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     TRY(open_edges(pipeline, err));
     log_write(stage->log, LOG_INFO, "start", "run %d, process %d, %d lanes, %d threads", stage->run, (int)getpid(),
               stage->lane_count, stage->threads);
+    if (stage->one_by_one > 0)
+        log_write(
+            stage->log, LOG_WARN, "one-by-one",
+            "the stage died several times with nothing finished between: the next %d items go through one by one, "
+            "to find the one that ends it",
+            stage->one_by_one);
     pipeline->phase = stage->descriptor->produce != NULL ? PHASE_FLUSH : PHASE_RUN;
     while (pipeline->phase != PHASE_OVER && atomic_load(&stage->stopping) != STOP_NOW)
         TRY(run_once(pipeline, err));

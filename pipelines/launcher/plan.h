@@ -27,7 +27,8 @@ struct plan_instance {
     char *name; /* "lowpass-picker.0" */
     size_t stage;
     int replica, threads, flush_threads;
-    int *gpus; /* the future content of CUDA_VISIBLE_DEVICES; points into gpu_list */
+    int one_by_one; /* so many items at first are taken one by one; 0: as many as fit. Set after deaths */
+    int *gpus;      /* the future content of CUDA_VISIBLE_DEVICES; points into gpu_list */
     size_t gpu_count;
     const char *device; /* auto, cpu, cuda:N */
 };

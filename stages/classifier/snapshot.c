@@ -12,12 +12,13 @@
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star_cells.h"
+#include "common/formats/star_numbers.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
-/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. */
-static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row, long *ret_group,
-                                struct err *err) {
+/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. p: a particle of the group. */
+static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row,
+                                const struct dataset_particle *p, long *ret_group, struct err *err) {
     size_t groups = star_row_count(joined);
     for (size_t g = 0; g < groups; g++) {
         bool same = true;
@@ -36,6 +37,15 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     TRY(star_row_begin(joined, star_column_name(from, 0), &added, err));
     TRY(star_row_fill(joined, added, err)); /* columns that only other tables have */
     TRY(star_row_copy(from, row, joined, added, err));
+    /* A group that lacks one of these had the session's value or the default. */
+    const struct star_cell known[] = {
+        {.column = "rlnVoltage", .value = p->ctf.voltage},
+        {.column = "rlnSphericalAberration", .value = p->ctf.spherical_aberration},
+        {.column = "rlnAmplitudeContrast", .value = p->ctf.amplitude_contrast},
+        {.column = "rlnImagePixelSize", .value = p->pixel_size},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (star_column_find(from, known[i].column) < 0) TRY(star_cells_put(joined, added, &known[i], 1, err));
     TRY(star_put_integer(joined, added, "rlnOpticsGroup", (long)added + 1, err));
     *ret_group = (long)added + 1;
     return STATUS_OK;
@@ -89,7 +99,7 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
         map->capacity = count;
     }
     for (size_t c = 0; c < count; c++)
-        TRY(star_column_add(to, star_column_name(from, c), "0", &map->to[c], err));
+        TRY(star_column_add(to, star_column_name(from, c), star_missing(star_column_name(from, c)), &map->to[c], err));
     list_results(&NONE, 0, results);
     for (int i = 0; i < RESULTS; i++)
         TRY(star_column_add(to, results[i].column, "0", &map->results[i], err));
@@ -118,7 +128,7 @@ static enum status own_group(const struct classifier *c, const struct dataset_pa
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
         };
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
-        TRY(optics_group(joined, t, row, &map->own_group, err));
+        TRY(optics_group(joined, t, row, p, &map->own_group, err));
         memcpy(map->own, own, sizeof own);
     }
     map->optics = NULL;
@@ -137,7 +147,7 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     if (from != map->table) TRY(map_columns(map, from, table, err));
     if (own_optics == NULL) TRY(own_group(c, p, map, optics, err));
     if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
-        TRY(optics_group(optics, own_optics, optics_row, &map->group, err));
+        TRY(optics_group(optics, own_optics, optics_row, p, &map->group, err));
         map->optics = own_optics;
         map->optics_row = optics_row;
     }

@@ -106,6 +106,10 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
                 "%s: row %zu: the coordinates %g, %g are not finite", path, row + 1, x, y);
         if (column_fom >= 0 && !isnan(minimum_fom)) {
             TRY(star_get_number(table, row, column_fom, &fom, err));
+            FAIL_IF(
+                isnan(fom), err, STATUS_BAD_FORMAT,
+                "%s: row %zu: rlnAutopickFigureOfMerit is NaN: a number is expected, to compare it with minimum_fom",
+                path, row + 1);
             if (!(fom > minimum_fom)) continue;
         }
         if (!extract_inside(nx, ny, x, y)) {

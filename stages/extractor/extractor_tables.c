@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/formats/star_cells.h"
+#include "common/formats/star_numbers.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
 
@@ -43,7 +44,7 @@ static enum status carried_columns(struct star_table *table, const struct item *
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)columns, name, value) {
         if (!json_is_number(value) || strncmp(name, "rln", 3) != 0 || star_column_find(table, name) >= 0) continue;
-        TRY(star_column_add(table, name, "0", &carried[count].column, err));
+        TRY(star_column_add(table, name, star_missing(name), &carried[count].column, err));
         carried[count++].value = json_number_value(value);
     }
     /* RELION takes a file with a CTF but without these columns for an old one. */
@@ -78,7 +79,7 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
     size_t carried_count = 0;
     TRY(mem_new(picked_columns + 1, sizeof *to, "columns", &to, err));
     for (size_t c = 0; c < picked_columns; c++)
-        TRY(star_column_add(table, star_column_name(picks->table, c), "0", &to[c], err));
+        TRY(star_column_add(table, star_column_name(picks->table, c), NULL, &to[c], err));
     int image, micrograph, group;
     TRY(star_column_add(table, "rlnImageName", "", &image, err));
     TRY(star_column_add(table, "rlnMicrographName", "", &micrograph, err));
@@ -199,7 +200,7 @@ enum status extractor_join_note(struct extractor_join *join, const char *path, s
     TRY(read_particles(path, &file, &optics, &particles, err));
     if (star_row_count(particles) == 0) return STATUS_OK;
     for (size_t c = 0; c < star_column_count(particles); c++)
-        TRY(star_column_add(join->particles, star_column_name(particles, c), "0", NULL, err));
+        TRY(star_column_add(join->particles, star_column_name(particles, c), NULL, NULL, err));
     return find_optics(join, optics) > 0 ? STATUS_OK : add_joined_optics(join, optics, err);
 }
 
@@ -209,18 +210,19 @@ enum status extractor_join_begin(struct extractor_join *join, const char *path, 
     return star_writer_table(join->writer, join->particles, err);
 }
 
-/* Copies the particles of a file into rows with the joined columns. Columns that the file lacks become 0. */
+/* Copies the particles of a file into rows with the joined columns. Columns that the file lacks hold no value (star_missing). */
 static enum status rearrange(const struct extractor_join *join, const struct star_table *particles, long group,
                              struct star_table *rows, struct err *err) {
     size_t columns = star_column_count(join->particles);
     for (size_t c = 0; c < columns; c++)
-        TRY(star_column_add(rows, star_column_name(join->particles, c), "0", NULL, err));
+        TRY(star_column_add(rows, star_column_name(join->particles, c), NULL, NULL, err));
     for (size_t i = 0; i < star_row_count(particles); i++) {
         size_t row;
         TRY(star_row_add(rows, &row, err));
         for (size_t c = 0; c < columns; c++) {
-            int from = star_column_find(particles, star_column_name(join->particles, c));
-            TRY(star_set(rows, row, (int)c, from >= 0 ? star_get(particles, i, from) : "0", err));
+            const char *name = star_column_name(join->particles, c);
+            int from = star_column_find(particles, name);
+            TRY(star_set(rows, row, (int)c, from >= 0 ? star_get(particles, i, from) : star_missing(name), err));
         }
         TRY(star_put_integer(rows, row, "rlnOpticsGroup", group, err));
     }

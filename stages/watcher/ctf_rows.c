@@ -11,6 +11,7 @@
 #include "common/files.h"
 #include "common/formats/optics.h"
 #include "common/formats/star.h"
+#include "common/formats/star_numbers.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -196,34 +197,52 @@ static int common_parts(const char *a, const char *b, bool *ret_whole) {
     return parts;
 }
 
-long ctf_rows_find(const struct ctf_rows *rows, const char *path) {
+int ctf_rows_fit(const struct ctf_rows *rows, long row, const char *path) {
+    bool whole;
+    int parts = common_parts(path, ctf_rows_name(rows, row), &whole);
+    return parts == 0 ? 0 : 2 * parts + whole;
+}
+
+bool ctf_rows_fits_whole(int fit) {
+    return fit % 2 != 0;
+}
+
+const char *ctf_rows_name(const struct ctf_rows *rows, long row) {
+    return star_get(rows->table, (size_t)row, rows->name_column);
+}
+
+const char *ctf_rows_path(const struct ctf_rows *rows) {
+    return rows->path;
+}
+
+long ctf_rows_find(const struct ctf_rows *rows, const char *path, bool *ret_several) {
     long best = -1;
-    int best_parts = 0;
-    bool tie = false;
+    int best_fit = 0;
+    *ret_several = false;
     if (rows->table == NULL) return -1;
     for (long row = rows->buckets[hash_stem(path) & (rows->bucket_count - 1)]; row >= 0; row = rows->next[row]) {
-        bool whole;
-        int parts = 2 * common_parts(path, star_get(rows->table, (size_t)row, rows->name_column), &whole);
-        if (parts == 0) continue;
-        parts += whole;
+        int fit = ctf_rows_fit(rows, row, path);
+        if (fit == 0 || fit < best_fit) continue;
         /* Chains run from the last row to the first: among rows of one name the latest wins. */
-        bool same = best >= 0 && strcmp(star_get(rows->table, (size_t)row, rows->name_column),
-                                        star_get(rows->table, (size_t)best, rows->name_column)) == 0;
-        tie = parts > best_parts ? false : parts == best_parts && !same ? true : tie;
-        if (parts > best_parts) {
-            best_parts = parts;
-            best = row;
-        }
+        bool same = best >= 0 && strcmp(ctf_rows_name(rows, row), ctf_rows_name(rows, best)) == 0;
+        *ret_several = fit > best_fit ? false : *ret_several || !same;
+        if (fit > best_fit) best = row;
+        best_fit = fit;
     }
-    return tie ? -1 : best;
+    return *ret_several ? -1 : best;
+}
+
+long ctf_rows_earlier(const struct ctf_rows *rows, long row) {
+    for (long other = rows->next[row]; other >= 0; other = rows->next[other])
+        if (strcmp(ctf_rows_name(rows, other), ctf_rows_name(rows, row)) == 0) return other;
+    return -1;
 }
 
 /* Returns a finite number of the row, or NaN. */
 static double number(const struct star_table *table, size_t row, const char *name) {
     int column = star_column_find(table, name);
     double value;
-    if (column < 0 || star_get_number(table, row, column, &value, NULL) != STATUS_OK) return NAN;
-    return isfinite(value) ? value : NAN;
+    return column >= 0 && star_cell_read(table, row, column, &value) == STAR_CELL_NUMBER ? value : NAN;
 }
 
 static void read_optics(const struct star_table *table, size_t row, struct ctf_optics *optics) {
@@ -259,19 +278,51 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
     *ret_optics = optics;
 }
 
-enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err) {
-    /* Values of the optics table have their own place in an item. */
-    static const char *const elsewhere[] = {
+/* Values of the optics table have their own place in an item. */
+static bool is_optics(const char *name) {
+    static const char *const NAMES[] = {
         "rlnOpticsGroup",   "rlnVoltage",           "rlnSphericalAberration", "rlnAmplitudeContrast",
         "rlnMagnification", "rlnDetectorPixelSize", "rlnMicrographPixelSize", "rlnMicrographOriginalPixelSize"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (strcmp(name, NAMES[i]) == 0) return true;
+    return false;
+}
+
+/* Adds the broken cells of a row to a text, as long as there is room. Returns whether one of them is of the CTF. */
+static bool list_broken(const struct star_table *table, size_t row, char *text, size_t size) {
+    bool of_ctf = false;
+    double value;
+    for (size_t column = 0; column < star_column_count(table); column++) {
+        if (star_cell_read(table, row, (int)column, &value) != STAR_CELL_BROKEN) continue;
+        char problem[STAR_CELL_PROBLEM];
+        size_t length = strlen(text);
+        star_cell_problem(table, row, (int)column, problem);
+        if (length + strlen(problem) + 3 < size)
+            snprintf(text + length, size - length, "%s%s", length > 0 ? ", " : "", problem);
+        of_ctf = of_ctf || star_column_is_ctf(star_column_name(table, column));
+    }
+    return of_ctf;
+}
+
+bool ctf_rows_broken(const struct ctf_rows *rows, long row, char *ret_text, size_t size) {
+    ret_text[0] = '\0';
+    return list_broken(rows->table, (size_t)row, ret_text, size);
+}
+
+void ctf_rows_broken_optics(const struct ctf_rows *rows, char *ret_text, size_t size) {
+    ret_text[0] = '\0';
+    for (size_t row = 0; rows->optics != NULL && row < star_row_count(rows->optics); row++)
+        (void)list_broken(rows->optics, row, ret_text, size);
+}
+
+enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err) {
+    char broken[STAR_CELL_PROBLEM];
+    bool without_ctf = ctf_rows_broken(rows, row, broken, sizeof broken);
     for (size_t column = 0; column < star_column_count(rows->table); column++) {
         const char *name = star_column_name(rows->table, column);
-        bool skip = false;
-        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-            skip = skip || strcmp(name, elsewhere[i]) == 0;
         double value;
-        if (skip || star_get_number(rows->table, (size_t)row, (int)column, &value, NULL) != STATUS_OK ||
-            !isfinite(value))
+        if (is_optics(name) || (without_ctf && star_column_is_ctf(name)) ||
+            star_cell_read(rows->table, (size_t)row, (int)column, &value) != STAR_CELL_NUMBER)
             continue;
         TRY(item_set_column(item, name, value, err));
     }

@@ -25,9 +25,25 @@ void ctf_rows_close(struct ctf_rows **rows);
  * is left out until a later call: digits of its last number may still be missing. */
 enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct err *err);
 
-/* Returns the row of a micrograph: the one whose path agrees with `path` in the most parts from the end, without
- * endings. The base name alone is enough when only one row has it. -1: no row, or several rows fit equally well. */
-long ctf_rows_find(const struct ctf_rows *rows, const char *path);
+/* Returns the row whose path agrees with `path` in the most parts from the end, without endings; the latest of rows of
+ * one name. -1: no row has the base name, or several rows of different names fit equally well (*ret_several).
+ * ctf_match.h decides whether the row belongs to the file. */
+long ctf_rows_find(const struct ctf_rows *rows, const char *path, bool *ret_several);
+/* Returns how well a row fits a path: the greater, the more parts agree. 0: another base name. */
+int ctf_rows_fit(const struct ctf_rows *rows, long row, const char *path);
+/* Returns whether all parts of the row's path, or of the file's, agree. */
+bool ctf_rows_fits_whole(int fit);
+/* Returns an earlier row of the same name, or -1. */
+long ctf_rows_earlier(const struct ctf_rows *rows, long row);
+/* Returns the name of the micrograph of a row. */
+const char *ctf_rows_name(const struct ctf_rows *rows, long row);
+/* Returns the path of the file. */
+const char *ctf_rows_path(const struct ctf_rows *rows);
+
+/* List the broken cells ("nan", a text where a number belongs) of a row, or of the optics table, for a message; "" if
+ * there are none. Returns whether one of the row's is part of its CTF. */
+bool ctf_rows_broken(const struct ctf_rows *rows, long row, char *ret_text, size_t size);
+void ctf_rows_broken_optics(const struct ctf_rows *rows, char *ret_text, size_t size);
 
 /* Optics of a row's group (row -1: of the first group), or of the row's own columns in older files; NaN: not given. */
 struct ctf_optics {
@@ -36,7 +52,8 @@ struct ctf_optics {
 };
 /* Reads the optics of a row. */
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics);
-/* Copies each number of the row into the item, as "columns.NAME" with its RELION name. */
+/* Copies each number of the row into the item, as "columns.NAME" with its RELION name. Broken cells are left out; with a
+ * broken cell in it the whole CTF is. */
 enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err);
 
 #endif

@@ -321,6 +321,35 @@ enum status folder_next(struct folder *folder, double now, struct folder_find *r
     return STATUS_OK;
 }
 
+void folder_each_folder(const struct folder *folder, bool (*see)(void *context, const char *path), void *context) {
+    char path[PATH_SIZE];
+    for (size_t i = 0; i < folder->known.folder_count; i++) {
+        const char *relative = folder->known.folders[i];
+        bool top = *relative == '\0';
+        if (path_join(top ? "" : folder->directory, top ? folder->directory : relative, path, sizeof path, NULL) ==
+                STATUS_OK &&
+            !see(context, path))
+            return;
+    }
+}
+
+void folder_each_namesake(const struct folder *folder, const char *relative,
+                          bool (*see)(void *context, const char *path), void *context) {
+    char id[PATH_SIZE], path[PATH_SIZE];
+    const struct known *known = &folder->known;
+    long own = known_find_path(known, relative), other;
+    if (own == KNOWN_NONE || path_without_ending(relative, id, sizeof id, NULL) != STATUS_OK) return;
+    const struct known_file *file = &known->files[own];
+    for (size_t position = 0; (other = known_next_namesake(known, relative, &position)) != KNOWN_NONE;) {
+        const struct known_file *rival = &known->files[other];
+        bool same = other == own || (rival->device == file->device && rival->inode == file->inode) ||
+                    (path_without_ending(rival->path, path, sizeof path, NULL) == STATUS_OK && strcmp(path, id) == 0);
+        if (same || rival->state == KNOWN_GONE) continue;
+        if (path_join(folder->directory, rival->path, path, sizeof path, NULL) == STATUS_OK && !see(context, path))
+            return;
+    }
+}
+
 size_t folder_pending(const struct folder *folder) {
     size_t pending = folder->waiting.count - folder->waiting_reported;
     for (size_t i = 0; i < folder->growing_count; i++)

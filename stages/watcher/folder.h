@@ -78,6 +78,13 @@ enum status folder_notice(struct folder *folder, const char *path, double now, s
 enum status folder_next(struct folder *folder, double now, struct folder_find *ret_find, bool *ret_found,
                         struct err *err);
 
+/* Calls `see` with the absolute path of each folder that holds or held a known file, until it returns false. */
+void folder_each_folder(const struct folder *folder, bool (*see)(void *context, const char *path), void *context);
+/* Calls `see` with the absolute path of each other known file of the same base name without ending, until it returns
+ * false. Leaves out files that are gone, those of the same id, and other names of the same file. */
+void folder_each_namesake(const struct folder *folder, const char *relative,
+                          bool (*see)(void *context, const char *path), void *context);
+
 /* Returns how many files may still become ready by themselves: new and incomplete ones, without reported ones. */
 size_t folder_pending(const struct folder *folder);
 /* Returns when a file last appeared, grew or was handed out. */

@@ -43,6 +43,8 @@ static enum status see_file(struct folder *folder, const char *relative, bool no
     file->state = KNOWN_WAITING;
     file->time = (double)information.st_mtim.tv_sec + 1e-9 * (double)information.st_mtim.tv_nsec;
     file->size = information.st_size;
+    file->device = information.st_dev;
+    file->inode = information.st_ino;
     file->changed_at = now;
     folder->last_change = now;
     return queue_push(folder, index, err);

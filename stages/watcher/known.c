@@ -13,6 +13,19 @@ struct known_slot {
     uint32_t file; /* index + 1; 0: free */
 };
 
+/* Returns where the base name begins, and its length without ending. */
+static const char *stem(const char *path, size_t *ret_length) {
+    const char *name = path_name(path), *dot = strrchr(name, '.');
+    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
+static uint64_t hash_stem(const char *path) {
+    size_t length;
+    const char *name = stem(path, &length);
+    return text_hash_bytes(name, length);
+}
+
 static uint64_t hash_inode(dev_t device, ino_t inode) {
     const uint64_t both[2] = {(uint64_t)device, (uint64_t)inode};
     return text_hash_bytes(both, sizeof both);
@@ -61,6 +74,11 @@ void known_destroy(struct known *known) {
     free(known->by_path.slots);
     free(known->by_id.slots);
     free(known->by_inode.slots);
+    free(known->by_stem.slots);
+    for (size_t i = 0; i < known->folder_count; i++)
+        free(known->folders[i]);
+    free(known->folders);
+    free(known->by_folder.slots);
     *known = (struct known){0};
 }
 
@@ -98,6 +116,42 @@ long known_find_inode(const struct known *known, dev_t device, ino_t inode) {
     return latest;
 }
 
+long known_next_namesake(const struct known *known, const char *path, size_t *position) {
+    uint64_t hash = hash_stem(path);
+    size_t length, other_length, at = (size_t)hash + *position;
+    const char *name = stem(path, &length);
+    uint32_t file;
+    while ((file = next_match(&known->by_stem, hash, &at)) != 0) {
+        const char *other = stem(known->files[file - 1].path, &other_length);
+        *position = at - (size_t)hash;
+        if (other_length == length && memcmp(name, other, length) == 0) return (long)file - 1;
+    }
+    return KNOWN_NONE;
+}
+
+/* Notes the folder of a file. */
+static enum status note_folder(struct known *known, const char *path, struct err *err) {
+    const char *name = path_name(path);
+    size_t length = name > path ? (size_t)(name - path) - 1 : 0;
+    uint64_t hash = text_hash_bytes(path, length);
+    size_t position = (size_t)hash;
+    uint32_t folder;
+    while ((folder = next_match(&known->by_folder, hash, &position)) != 0)
+        if (strlen(known->folders[folder - 1]) == length && memcmp(known->folders[folder - 1], path, length) == 0)
+            return STATUS_OK;
+    if (known->folder_count == known->folder_capacity) {
+        size_t capacity = known->folder_capacity > 0 ? 2 * known->folder_capacity : 16;
+        char **folders = realloc(known->folders, capacity * sizeof *folders);
+        FAIL_IF(folders == NULL, err, STATUS_NO_MEMORY, "no memory for the names of %zu folders", capacity);
+        known->folders = folders;
+        known->folder_capacity = capacity;
+    }
+    char *copy = strndup(path, length);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a folder");
+    known->folders[known->folder_count++] = copy;
+    return insert(&known->by_folder, hash, (long)known->folder_count - 1, err);
+}
+
 enum status known_add(struct known *known, const char *path, long *ret_index, struct err *err) {
     FAIL_IF(known->count >= INT_MAX, err, STATUS_UNSUPPORTED, "more than %d files in the watched folder", INT_MAX);
     if (known->count == known->capacity) {
@@ -107,14 +161,13 @@ enum status known_add(struct known *known, const char *path, long *ret_index, st
         known->files = files;
         known->capacity = capacity;
     }
+    TRY(note_folder(known, path, err));
     char *copy = strdup(path);
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a file");
     long index = (long)known->count;
-    if (insert(&known->by_path, text_hash(path), index, err) != STATUS_OK) {
-        free(copy);
-        return STATUS_NO_MEMORY;
-    }
     known->files[known->count++] = (struct known_file){.path = copy};
+    TRY(insert(&known->by_path, text_hash(path), index, err));
+    TRY(insert(&known->by_stem, hash_stem(path), index, err));
     *ret_index = index;
     return STATUS_OK;
 }

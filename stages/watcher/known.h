@@ -40,7 +40,10 @@ struct known_table {
 struct known {
     struct known_file *files;
     size_t count, capacity;
-    struct known_table by_path, by_id, by_inode;
+    struct known_table by_path, by_id, by_inode, by_stem;
+    char **folders; /* [folder_count] that hold or held a file, relative to the watched folder; "" is that one */
+    size_t folder_count, folder_capacity;
+    struct known_table by_folder;
 };
 
 /* Frees the memory. */
@@ -49,6 +52,9 @@ void known_destroy(struct known *known);
 long known_find_path(const struct known *known, const char *path);
 long known_find_id(const struct known *known, const char *id);
 long known_find_inode(const struct known *known, dev_t device, ino_t inode);
+/* Finds the files whose base name without ending is that of `path`, one with each call. *position is 0 before the first
+ * call. Returns KNOWN_NONE after the last. */
+long known_next_namesake(const struct known *known, const char *path, size_t *position);
 /* Adds a file whose path is not known yet. Copies the path. */
 enum status known_add(struct known *known, const char *path, long *ret_index, struct err *err);
 /* Marks a file as taken: from now on it is found by this id and by its present inode too. */

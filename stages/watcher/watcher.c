@@ -51,6 +51,17 @@ static enum status stop_at_first(const struct item *item, void *context, struct 
     FAIL(err, STATUS_CANCELLED, "one is enough");
 }
 
+/* Tells which values of the optics table are no numbers. The session, the image's header or the defaults give them. */
+static void warn_of_optics(struct watcher *watcher) {
+    char broken[768];
+    ctf_rows_broken_optics(watcher->rows, broken, sizeof broken);
+    if (broken[0] != '\0')
+        stage_log(watcher->stage, LOG_WARN, "ctf-cell",
+                  "%s: %s: a finite number is expected: the session's value counts, else that of the image's header or "
+                  "the default (300 kV, 2.7 mm, 0.1)",
+                  watcher->options->ctf, broken);
+}
+
 /* Opens the CTF file. In a new session an unreadable file is a wrong setting and an error. Once micrographs have gone
  * through, it is a file that is just being written or broken for a while: micrographs wait for it as for their rows. */
 static enum status open_rows(struct watcher *watcher, struct err *err) {
@@ -60,11 +71,15 @@ static enum status open_rows(struct watcher *watcher, struct err *err) {
     enum status status = stage_each_done(watcher->stage, stop_at_first, &resumed, &own);
     if (!resumed) {
         FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
-        return ctf_rows_open(path, &watcher->rows, err);
+        TRY(ctf_rows_open(path, &watcher->rows, err));
+        warn_of_optics(watcher);
+        return STATUS_OK;
     }
     TRY(ctf_rows_await(path, &watcher->rows, &own, err));
     if (!ctf_rows_are_read(watcher->rows))
         stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; micrographs wait for it", own.message);
+    else
+        warn_of_optics(watcher);
     return STATUS_OK;
 }
 
@@ -144,6 +159,7 @@ static enum status refresh_ctf(struct watcher *watcher, double now, struct err *
     if (status_is_of_file(status))
         stage_log(watcher->stage, LOG_WARN, "ctf-file", "%s; %s", own.message,
                   was_read ? "the rows read before stay in use" : "micrographs wait for it");
+    if (changed && !was_read) warn_of_optics(watcher);
     if (changed && !was_read)
         stage_log(watcher->stage, LOG_INFO, "ctf-file", "%s can be read now", watcher->options->ctf);
     bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;

@@ -13,7 +13,7 @@
 struct metadata {
     bool is_tilt, has_angle; /* series are set and the image is a tilt; its series and angle were found */
     struct tilt_place tilt;
-    long row; /* in the CTF file, or -1 */
+    struct ctf_match match; /* the row in the CTF file */
 };
 
 void held_clear(struct held *held) {
@@ -65,6 +65,21 @@ static enum status send_structure(struct watcher *watcher, const struct folder_f
     return emit(watcher, find->id, find->path, item, err);
 }
 
+/* Tells that a row is there twice, and which of its cells are no numbers. */
+static void warn_of_row(struct watcher *watcher, const char *id, long row) {
+    char broken[768];
+    if (watcher->rows == NULL || row < 0) return;
+    long earlier = ctf_rows_earlier(watcher->rows, row);
+    if (earlier >= 0)
+        stage_log(watcher->stage, LOG_WARN, "ctf-twice",
+                  "%s has two rows of one name in %s, rows %ld and %ld: the later one counts", id,
+                  watcher->options->ctf, earlier + 1, row + 1);
+    bool of_ctf = ctf_rows_broken(watcher->rows, row, broken, sizeof broken);
+    if (broken[0] != '\0')
+        stage_log(watcher->stage, LOG_WARN, "ctf-cell", "%s: %s: a finite number is expected: %s goes on without %s",
+                  watcher->options->ctf, broken, id, of_ctf ? "CTF values" : "this value");
+}
+
 /* Sends an image with all its metadata. An image that makes no item is set aside with the reason, be it the first or
  * not: no single file ends the stage. */
 static enum status send_image(struct watcher *watcher, const char *id, const char *path, const struct image_info *image,
@@ -76,13 +91,14 @@ static enum status send_image(struct watcher *watcher, const char *id, const cha
                                    *image,
                                    stage_session(watcher->stage),
                                    watcher->rows,
-                                   metadata->row,
+                                   metadata->match.row,
                                    metadata->has_angle ? &metadata->tilt : NULL,
                                    !watcher->options->scaled};
     struct err own = {0};
     enum status status = record_make(&record, &item, &own);
     if (is_of_one(status)) return set_aside(watcher, id, path, own.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    warn_of_row(watcher, id, metadata->match.row);
     compare_pixel_size(watcher, path, (double)image->pixel_size);
     return emit(watcher, id, path, item, err);
 }
@@ -95,8 +111,8 @@ static enum status stop_waiting(struct watcher *watcher, const struct held *held
                          "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
                          "angle are unknown: put the .mdoc there and start again",
                          err);
-    stage_log(watcher->stage, LOG_WARN, "no-ctf", "%s has no row in %s: it goes on without CTF values", held->id,
-              watcher->options->ctf);
+    stage_log(watcher->stage, LOG_WARN, "no-ctf", "%s %s: it goes on without CTF values", held->id,
+              metadata->match.why);
     return send_image(watcher, held->id, held->path, &held->image, metadata, err);
 }
 
@@ -125,12 +141,13 @@ static struct metadata find_metadata(const struct watcher *watcher, const char *
                                      const struct image_info *image) {
     struct metadata metadata = {.is_tilt = watcher->tilts != NULL && image->nz <= 1};
     metadata.has_angle = metadata.is_tilt && tilt_names_find(watcher->tilts, relative, &metadata.tilt);
-    metadata.row = watcher->rows != NULL ? ctf_rows_find(watcher->rows, path) : -1;
+    metadata.match.row = -1;
+    if (watcher->rows != NULL) ctf_match_find(watcher->rows, watcher->folder, path, relative, &metadata.match);
     return metadata;
 }
 
 static bool is_complete(const struct watcher *watcher, const struct metadata *metadata) {
-    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || metadata->row >= 0);
+    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || metadata->match.row >= 0);
 }
 
 bool watcher_may_go_without_ctf(const struct watcher *watcher) {
@@ -145,7 +162,7 @@ enum status watcher_release_held(struct watcher *watcher, double now, struct err
     for (size_t i = 0; i < watcher->held_count; i++) {
         struct held *held = &watcher->held[i];
         bool go_on = status == STATUS_OK && !watcher->is_paused && !stage_stopping(watcher->stage);
-        struct metadata metadata = {.row = -1};
+        struct metadata metadata = {.match = {.row = -1}};
         if (go_on) metadata = find_metadata(watcher, held->path, held->relative, &held->image);
         if (go_on && is_complete(watcher, &metadata))
             status = send_image(watcher, held->id, held->path, &held->image, &metadata, err);

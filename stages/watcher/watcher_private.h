@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/harness/stage.h"
+#include "stages/watcher/ctf_match.h"
 #include "stages/watcher/ctf_rows.h"
 #include "stages/watcher/folder.h"
 #include "stages/watcher/notices.h"

@@ -177,6 +177,19 @@ static void a_defocus_of_zero_is_no_ctf(void **state) {
     assert_false(read_row(0).has_ctf);
 }
 
+static void a_broken_number_is_no_ctf(void **state) {
+    (void)state;
+    assert_int_equal(open_rows("", "_rlnDefocusU\n_rlnDefocusV\n_rlnPhaseShift\n",
+                               "1@a nan nan 0\n2@a 1e4 nan 0\n3@a 1e4 1e4 nan\n4@a 1e4 1e4 0\n5@a 1e4 inf 0"),
+                     STATUS_OK);
+    for (size_t row = 0; row < 3; row++) {
+        const struct particle_row values = read_row(row);
+        assert_true(!values.has_ctf && values.defocus_u == 0 && values.defocus_v == 0 && values.phase_shift == 0);
+    }
+    assert_true(read_row(3).has_ctf);
+    expect_row_refused(4, "row 5: rlnDefocusV is \"inf\"");
+}
+
 static void a_scale_of_zero_is_none(void **state) {
     (void)state;
     assert_int_equal(open_rows("", "_rlnDefocusU\n_rlnCtfScalefactor\n", "1@a 1e4 0\n2@a 1e4 0.5"), STATUS_OK);
@@ -265,6 +278,7 @@ int main(void) {
         TEST(premultiplied_particles_are_refused),
         TEST(images_are_numbered_from_one),
         TEST(a_defocus_of_zero_is_no_ctf),
+        TEST(a_broken_number_is_no_ctf),
         TEST(a_scale_of_zero_is_none),
         TEST(an_image_may_be_a_hundred_times_as_strong_as_the_median),
         TEST(a_stack_is_looked_for_beside_the_table_then_below_the_root),

@@ -515,7 +515,7 @@ static void relion_reads_what_we_write(void **state) {
     star_destroy(&again);
 }
 
-/* A cell that is left out adds no column, wherever it stands in the list; a row without a value gets "0". */
+/* A cell that is left out adds no column, wherever it stands in the list; a row without a value gets "nan". */
 static void cells_are_left_out_on_a_condition(void **state) {
     (void)state;
     struct star_file *file = NULL;
@@ -535,14 +535,14 @@ static void cells_are_left_out_on_a_condition(void **state) {
         assert_int_equal(star_column_count(table), i == 0 ? 2 : 3);
     }
     assert_cell(table, 0, "a", "0.500000");
-    assert_cell(table, 0, "b", "0");
+    assert_cell(table, 0, "b", "nan");
     assert_cell(table, 1, "b", "8");
     assert_cell(table, 1, "c", "text");
     assert_int_equal(star_column_find(table, "d"), -1);
     assert_ok(star_row_begin(table, "a", &row, &err));
     assert_ok(star_put_integer(table, row, "b", -2, &err));
     assert_ok(star_row_fill(table, row, &err));
-    assert_cell(table, row, "a", "0");
+    assert_cell(table, row, "a", "nan");
     assert_cell(table, row, "b", "-2");
     assert_ok(star_row_copy(table, 1, table, row, &err));
     assert_cell(table, row, "b", "8");

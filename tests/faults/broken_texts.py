@@ -194,7 +194,7 @@ def stars():
             False,
         ),
         'particles_no_rows.star': text(
-            optics() + star(particle, table='particles'), 'particles', 0, 'the stream ended without a particle', False
+            optics() + star(particle, table='particles'), 'particles', 1, 'data_particles has no rows'
         ),
         'refined_no_stack.star': text(
             optics() + star(particle, '000001@nowhere.mrcs 1 good.mrc', table='particles'),
@@ -237,7 +237,7 @@ def stars():
             ).encode('latin-1'),
             'ctf',
             0,
-            'watcher 1/1',
+            'watcher                     1        1        0        0',
             False,
         ),
         'ctf_voltage.star': text(

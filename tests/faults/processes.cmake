@@ -12,6 +12,9 @@ add_library(preload_poison MODULE preload_poison.c)
 target_link_libraries(preload_poison PRIVATE icestream-options ${CMAKE_DL_LIBS})
 set_target_properties(preload_poison PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 icestream_add_fault_test(poison poison.py)
+icestream_add_fault_test(memory_killer memory_killer.py one)
+icestream_add_fault_test(memory_killer_lanes memory_killer.py lanes)
+icestream_add_fault_test(memory_killer_person memory_killer.py person)
 
 # Two sources with equal names of micrographs.
 foreach(case join kills classifier)

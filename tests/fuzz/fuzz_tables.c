@@ -72,7 +72,8 @@ static void try_ctf(const char *path) {
         return;
     }
     struct item *item = NULL;
-    long row = ctf_rows_find(rows, "/data/grid/mic_001.mrc");
+    bool several;
+    long row = ctf_rows_find(rows, "/data/grid/mic_001.mrc", &several);
     struct record_source source = {.path = "/data/grid/mic_001.mrc",
                                    .id = "mic_001",
                                    .root = "/data",
@@ -80,6 +81,10 @@ static void try_ctf(const char *path) {
                                    .image = {.nx = 8, .ny = 8, .nz = 1, .pixel_size = 1.5f},
                                    .rows = rows,
                                    .row = row};
+    char broken[400];
+    ctf_rows_broken_optics(rows, broken, sizeof broken);
+    if (row >= 0) (void)ctf_rows_broken(rows, row, broken, sizeof broken);
+    FUZZ_CHECK(strlen(broken) < sizeof broken);
     /* Whatever the CTF table holds, the micrograph continues with all values that can be read. */
     if (record_make(&source, &item, &err) == STATUS_OK) {
         check_item(item);

@@ -36,15 +36,24 @@ static struct ctf_rows *both(const char *name) {
     return open_rows(name, text);
 }
 
+static long find(const struct ctf_rows *rows, const char *path) {
+    bool several;
+    return ctf_rows_find(rows, path, &several);
+}
+
 static void rows_match_by_path_else_by_name(void **state) {
     (void)state;
     struct ctf_rows *rows = both("match.star");
-    assert_int_equal(ctf_rows_find(rows, "/data/grid1/mic_1.mrc"), 0);
-    assert_int_equal(ctf_rows_find(rows, "/data/grid2/mic_1.tif"), 1);
-    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_1.mrc"), -1); /* both fit equally well */
-    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_2.mrc"), 2);
-    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_22.mrc"), -1);
-    assert_int_equal(ctf_rows_find(rows, "/data/grid3/xmic_2.mrc"), -1);
+    bool several;
+    assert_int_equal(ctf_rows_find(rows, "/data/grid1/mic_1.mrc", &several), 0);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid2/mic_1.tif", &several), 1);
+    assert_false(several);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_1.mrc", &several), -1);
+    assert_true(several);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_2.mrc", &several), 2);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/mic_22.mrc", &several), -1);
+    assert_int_equal(ctf_rows_find(rows, "/data/grid3/xmic_2.mrc", &several), -1);
+    assert_false(several);
     ctf_rows_close(&rows);
     ctf_rows_close(&rows);
 }
@@ -103,7 +112,7 @@ static void older_files_carry_optics_in_each_row(void **state) {
                               "_rlnMagnification #4\n_rlnDetectorPixelSize #5\n"
                               "Micrographs/a.mrc 12345.6 200 50000 7.0\n");
     struct ctf_optics optics;
-    ctf_rows_optics(rows, ctf_rows_find(rows, "/x/a.mrc"), &optics);
+    ctf_rows_optics(rows, find(rows, "/x/a.mrc"), &optics);
     assert_float_equal(optics.pixel_size, 1.4, 1e-9);
     assert_float_equal(optics.voltage, 200, 1e-9);
     assert_true(isnan(optics.amplitude_contrast));
@@ -120,17 +129,17 @@ static void file_that_grows_is_read_again(void **state) {
     assert_true(changed);
     assert_ok(ctf_rows_refresh(rows, &changed, &err));
     assert_false(changed);
-    assert_int_equal(ctf_rows_find(rows, "b.mrc"), -1);
+    assert_int_equal(find(rows, "b.mrc"), -1);
     /* A half-written file is reported once; the rows read before stay. */
     watched_put_text("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc");
     assert_int_not_equal(ctf_rows_refresh(rows, &changed, &err), STATUS_OK);
     assert_false(changed);
     assert_ok(ctf_rows_refresh(rows, &changed, &err));
-    assert_int_equal(ctf_rows_find(rows, "a.mrc"), 0);
+    assert_int_equal(find(rows, "a.mrc"), 0);
     watched_put_text("grows.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\na.mrc 1\nb.mrc 2\n");
     assert_ok(ctf_rows_refresh(rows, &changed, &err));
     assert_true(changed);
-    assert_int_equal(ctf_rows_find(rows, "b.mrc"), 1);
+    assert_int_equal(find(rows, "b.mrc"), 1);
     ctf_rows_close(&rows);
     char path[PATH_SIZE];
     watched_put_text("nothing.star", "data_\nloop_\n_rlnDefocusU\n1\n");
@@ -140,10 +149,68 @@ static void file_that_grows_is_read_again(void **state) {
     assert_int_equal(ctf_rows_open(path, &rows, &err), STATUS_NOT_FOUND);
 }
 
+/* Returns the item of a row with these values of DefocusU, V, angle and figure of merit. */
+static struct item *item_of(const char *values, char broken[512], bool *ret_of_ctf) {
+    struct err err = {0};
+    struct item *item = NULL;
+    char text[512];
+    snprintf(text, sizeof text,
+             "data_m\nloop_\n_rlnMicrographName\n_rlnCtfImage\n_rlnDefocusU\n_rlnDefocusV\n_rlnDefocusAngle\n"
+             "_rlnCtfFigureOfMerit\n_note\na.mrc nan %s some\n",
+             values);
+    struct ctf_rows *rows = open_rows("cells.star", text);
+    *ret_of_ctf = ctf_rows_broken(rows, 0, broken, 512);
+    assert_ok(item_create("a", "micrograph", &item, &err));
+    assert_ok(ctf_rows_columns(rows, 0, item, &err));
+    ctf_rows_close(&rows);
+    return item;
+}
+
+static void cells_that_are_no_numbers_are_no_values(void **state) {
+    (void)state;
+    static const char *const BAD[] = {"nan", "-nan", "inf", "-inf", "abc", "''", "1e999", "15000A", "1,5"};
+    char broken[512], values[128];
+    bool of_ctf;
+    struct item *item = item_of("15000 14000 30 0.2", broken, &of_ctf);
+    assert_string_equal(broken, "");
+    assert_true(!of_ctf && item_number(item, "columns.rlnDefocusU", 0) == 15000);
+    item_destroy(&item);
+    for (size_t i = 0; i < 4 * sizeof BAD / sizeof *BAD; i++) {
+        const char *cells[4] = {"15000", "14000", "30", "0.2"};
+        cells[i % 4] = BAD[i / 4];
+        snprintf(values, sizeof values, "%s %s %s %s", cells[0], cells[1], cells[2], cells[3]);
+        item = item_of(values, broken, &of_ctf);
+        assert_non_null(strstr(broken, "row 1 of data_m: rln"));
+        assert_int_equal(of_ctf, i % 4 < 3);
+        assert_int_equal(item_has(item, "columns.rlnDefocusU"), i % 4 == 3);
+        assert_int_equal(item_has(item, "columns.rlnDefocusV"), i % 4 == 3);
+        assert_int_equal(item_has(item, "columns.rlnCtfFigureOfMerit"), i % 4 != 3);
+        assert_false(item_has(item, "columns.rlnCtfImage"));
+        item_destroy(&item);
+    }
+    item = item_of("nan abc inf ''", broken, &of_ctf);
+    assert_non_null(strstr(broken, "rlnDefocusU is \"nan\", row 1 of data_m: rlnDefocusV is \"abc\""));
+    item_destroy(&item);
+}
+
+static void broken_optics_are_named(void **state) {
+    (void)state;
+    char broken[512];
+    struct ctf_optics optics;
+    struct ctf_rows *rows = open_rows("broken-optics.star", "data_optics\nloop_\n_rlnOpticsGroup\n_rlnVoltage\n"
+                                                            "_rlnOpticsGroupName\n1 nan nan\n\ndata_micrographs\n"
+                                                            "loop_\n_rlnMicrographName\na.mrc\n");
+    ctf_rows_broken_optics(rows, broken, sizeof broken);
+    assert_string_equal(broken, "row 1 of data_optics: rlnVoltage is \"nan\"");
+    ctf_rows_optics(rows, 0, &optics);
+    assert_true(isnan(optics.voltage));
+    ctf_rows_close(&rows);
+}
+
 static double defocus_of(const struct ctf_rows *rows, const char *name) {
     struct err err = {0};
     struct item *item = NULL;
-    long row = ctf_rows_find(rows, name);
+    long row = find(rows, name);
     if (row < 0) return 0;
     assert_ok(item_create("x", "micrograph", &item, &err));
     assert_ok(ctf_rows_columns(rows, row, item, &err));
@@ -227,13 +294,12 @@ static void table_of_micrographs_reads_back(void **state) {
     const struct star_table *written = star_table_find(file, "micrographs");
     assert_int_equal(star_row_count(written), 3 * ROUNDS);
     for (size_t i = 0; i < 3 * ROUNDS; i++) {
-        double only = NAN;
-        assert_ok(star_get_number(written, i, star_column_find(written, "onlyHere"), &only, &err));
-        assert_true(only == (i % 3 == 1 ? 7 : 0));
+        const char *only = star_get(written, i, star_column_find(written, "onlyHere"));
+        assert_string_equal(only, i % 3 == 1 ? "7.000000" : "nan");
     }
     star_destroy(&file);
     assert_ok(ctf_rows_open(path, &again, &err));
-    long row = ctf_rows_find(again, "/session/raw/grid2/mic_1.mrc");
+    long row = find(again, "/session/raw/grid2/mic_1.mrc");
     struct ctf_optics optics;
     ctf_rows_optics(again, row, &optics);
     assert_int_equal(row % 3, 1);
@@ -252,6 +318,8 @@ int main(void) {
         cmocka_unit_test(older_files_carry_optics_in_each_row),
         cmocka_unit_test(file_that_grows_is_read_again),
         cmocka_unit_test(half_a_file_is_waited_for),
+        cmocka_unit_test(cells_that_are_no_numbers_are_no_values),
+        cmocka_unit_test(broken_optics_are_named),
         cmocka_unit_test(table_of_micrographs_reads_back),
     };
     return scratch_run("ctf-rows", tests, sizeof tests / sizeof *tests);

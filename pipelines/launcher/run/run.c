@@ -97,6 +97,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
     run_sockets_tend(run, supervisor);
+    memory_kills_look(&run->memory);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -185,6 +186,8 @@ static void run_clear(struct run *run) {
     free(run->children);
     free(run->released);
     free(run->bindings);
+    free(run->deaths);
+    free(run->judged);
     hung_destroy(&run->hung);
     tally_clear(&run->tally);
     log_close(&run->log);

@@ -9,8 +9,8 @@
 enum { CRASH_LIMIT = 3 };
 static const double STUCK = 3; /* s of silence before a stopped process that holds a ledger's lock is killed */
 
-/* Finds the mark of the item that killed the child; "": none. If the stage could tell, it is the item of the thread that got the
- * signal; otherwise it is the item that was in process. */
+/* Finds the mark of the item that killed the child; "": none. If the stage could tell, it is the item of the thread that
+ * got the signal; otherwise it is the item that was in process. */
 static void take_current(const struct child_texts *texts, char *mark, size_t size) {
     static const off_t places[] = {PATH_SIZE, 0};
     int file = open(texts->current, O_RDONLY | O_CLOEXEC);
@@ -23,8 +23,8 @@ static void take_current(const struct child_texts *texts, char *mark, size_t siz
     mark[strcspn(mark, "\n")] = '\0';
 }
 
-/* Returns whether a death speaks against the item. SIGKILL comes from outside (the kernel's memory killer, too), and an
- * exit for SIGTERM was asked for. */
+/* Returns whether a death speaks against the item by itself. SIGKILL comes from outside, and an exit for SIGTERM was
+ * asked for: judge() has a rule for these. */
 static bool is_crash(int wait_status) {
     if (WIFEXITED(wait_status))
         return WEXITSTATUS(wait_status) != 128 + SIGTERM && WEXITSTATUS(wait_status) != EXIT_UNAVAILABLE;
@@ -51,19 +51,122 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
     return STATUS_OK;
 }
 
+/* Returns whether the process was killed, or told to end, while the launcher wanted it to go on. Nothing but the item it
+ * had begun may be to blame for that: it may have needed more memory than there is, or have written too large a file. */
+static bool is_kill(const struct run *run, int wait_status) {
+    if (run->supervisor != NULL && supervisor_stopping(run->supervisor)) return false;
+    return WIFSIGNALED(wait_status) ? !is_crash(wait_status) : WEXITSTATUS(wait_status) == 128 + SIGTERM;
+}
+
+/* The items that an instance had begun and not finished. */
+struct begun {
+    int replica;
+    size_t count;
+    char mark[ITEM_MARK_SIZE]; /* the first one */
+};
+
+static enum status note_begun(const struct ledger_row *row, void *context, struct err *err) {
+    (void)err;
+    struct begun *begun = context;
+    if (row->instance != begun->replica) return STATUS_OK;
+    if (begun->count++ == 0) item_mark((struct ledger_key){row->source, row->id}, begun->mark);
+    return STATUS_OK;
+}
+
+static enum status count_finished(struct ledger *ledger, int64_t *ret_finished, struct err *err) {
+    struct ledger_counts counts;
+    TRY(ledger_counts(ledger, &counts, err));
+    *ret_finished = counts.done + counts.rejected + counts.failed;
+    return STATUS_OK;
+}
+
+static enum status set_aside(struct run *run, struct ledger *ledger, size_t child, int wait_status,
+                             struct ledger_key key, bool memory, struct err *err) {
+    char reason[512];
+    bool aside = false;
+    snprintf(
+        reason, sizeof reason,
+        "%s died %d times while it worked on this item alone, with nothing finished between, the last time of %s: %s",
+        run->children[child].name, DEATHS_ALONE,
+        WIFSIGNALED(wait_status) ? strsignal(WTERMSIG(wait_status)) : "SIGTERM",
+        memory ? "the machine's memory was short, and the kernel's memory killer ended it; give the stage more "
+                 "memory, then `icestream retry`"
+               : "if nobody did so on purpose, the item needs more of the machine than there is (memory? earlyoom "
+                 "and systemd-oomd kill, too); then `icestream retry`");
+    /* The deaths were counted; one crash in the ledger is enough. */
+    return ledger_crashed(ledger, key, 1, reason, &aside, err);
+}
+
+static void say_verdict(struct run *run, size_t child, enum deaths_verdict verdict, const char *id) {
+    char text[ITEM_ID_MAX + 256];
+    const char *name = run->children[child].name;
+    if (verdict == DEATHS_NONE) return;
+    if (verdict == DEATHS_ONE_BY_ONE)
+        snprintf(
+            text, sizeof text,
+            "%s: died %d times with nothing finished between; its stage now takes items one by one, to find the one "
+            "that ends it",
+            name, DEATHS_IN_A_ROW);
+    else if (verdict == DEATHS_SUSPECT)
+        snprintf(text, sizeof text, "%s: died while it worked on %s alone", name, id);
+    else
+        snprintf(text, sizeof text, "%s: %s is set aside: the stage died %d times while it worked on it alone", name,
+                 id, DEATHS_ALONE);
+    progress_say(&run->progress, text);
+}
+
+/* Tells the stage's instances how to take their items after the next start. */
+static enum status order_one_by_one(struct run *run, size_t stage, int one_by_one, struct err *err) {
+    for (size_t i = 0; i < run->plan->instance_count; i++) {
+        struct plan_instance *instance = &run->plan->instances[i];
+        if (instance->stage != stage || instance->one_by_one == one_by_one) continue;
+        int before = instance->one_by_one;
+        instance->one_by_one = one_by_one;
+        struct err own = {0};
+        if (instance_write(&run->session, run->plan, i, &run->orders, &own) == STATUS_OK) continue;
+        instance->one_by_one = before;
+        FAIL(err, STATUS_UNAVAILABLE, "%s", own.message);
+    }
+    return STATUS_OK;
+}
+
+/* Judges a death from outside by what the instance had begun, and by what the stage has finished since the last one. */
+static enum status judge(struct run *run, struct ledger *ledger, size_t child, int wait_status, struct err *err) {
+    const struct plan_instance *instance = &run->plan->instances[child];
+    struct deaths next = run->deaths[instance->stage];
+    struct begun begun = {.replica = instance->replica};
+    struct death death = {.memory = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
+                                    memory_kills_grew(&run->memory)};
+    TRY(count_finished(ledger, &death.finished, err));
+    TRY(ledger_each(ledger, LEDGER_IN_FLIGHT, note_begun, &begun, err));
+    death.begun = begun.count;
+    death.alone = begun.mark;
+    enum deaths_verdict verdict = deaths_count(&next, &death);
+    const struct ledger_key key = item_key_of_mark(begun.mark);
+    if (verdict == DEATHS_SET_ASIDE) TRY(set_aside(run, ledger, child, wait_status, key, death.memory, err));
+    run->deaths[instance->stage] = next;
+    run->judged[child] = true;
+    say_verdict(run, child, verdict, key.id);
+    return STATUS_OK;
+}
+
 static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t child, int wait_status,
                                   int64_t *ret_finished, struct err *err) {
     const struct plan_instance *instance = &run->plan->instances[child];
+    const struct deaths *deaths = &run->deaths[instance->stage];
     char mark[ITEM_MARK_SIZE];
-    struct ledger_counts counts;
     take_current(&run->texts[child], mark, sizeof mark);
     if (mark[0] != '\0' && is_crash(wait_status))
         TRY(count_crash(run, ledger, child, item_key_of_mark(mark), wait_status, err));
     /* A crash counts once, even if the rest must be tried again. */
     unlink(run->texts[child].current);
+    if (is_kill(run, wait_status) && !run->judged[child]) TRY(judge(run, ledger, child, wait_status, err));
+    TRY(order_one_by_one(run, instance->stage, deaths->one_by_one, err));
     TRY(ledger_release_instance(ledger, instance->replica, err));
-    TRY(ledger_counts(ledger, &counts, err));
-    *ret_finished = counts.done + counts.rejected + counts.failed;
+    TRY(count_finished(ledger, ret_finished, err));
+    /* To find the item that ends the stage is work, too. */
+    *ret_finished += deaths->steps;
+    run->judged[child] = false;
     return STATUS_OK;
 }
 

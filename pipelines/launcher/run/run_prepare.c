@@ -96,8 +96,12 @@ enum status run_prepare(struct run *run, struct err *err) {
     run->texts = calloc(count, sizeof *run->texts);
     run->released = calloc(count, sizeof *run->released);
     run->bindings = calloc(count, sizeof *run->bindings);
-    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL || run->bindings == NULL, err,
-            STATUS_NO_MEMORY, "no memory for the processes");
+    run->judged = calloc(count, sizeof *run->judged);
+    run->deaths = calloc(run->graph->stage_count, sizeof *run->deaths);
+    FAIL_IF(run->children == NULL || run->texts == NULL || run->released == NULL || run->bindings == NULL ||
+                run->judged == NULL || run->deaths == NULL,
+            err, STATUS_NO_MEMORY, "no memory for the processes");
+    memory_kills_open(&run->memory, NULL);
     if (!run->graph->tcp) TRY(run_sockets_make(run, err));
     TRY(plan_endpoints(run->plan, run->sockets, err));
     TRY(release_claims(run, err));

@@ -10,8 +10,10 @@
 #include "pipelines/launcher/options.h"
 #include "pipelines/launcher/progress.h"
 #include "pipelines/launcher/replay.h"
+#include "pipelines/launcher/run/deaths.h"
 #include "pipelines/launcher/run/hung.h"
 #include "pipelines/launcher/run/instance.h"
+#include "pipelines/launcher/run/memory_kills.h"
 #include "pipelines/launcher/run/supervisor.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/tally.h"
@@ -49,6 +51,9 @@ struct run {
     struct supervisor *supervisor; /* set once the supervisor runs */
     struct child_texts *texts;
     struct hung *hung;
+    struct deaths *deaths; /* of each stage of the graph */
+    bool *judged;          /* instances whose last death is in `deaths`, but not yet buried */
+    struct memory_kills memory;
     struct tally tally;
     double tally_at, tally_cost;
     struct log *log; /* the launcher's own log */

@@ -70,6 +70,10 @@ pid_t supervisor_pid(const struct supervisor *supervisor, size_t child) {
     return supervisor->children[child].state == CHILD_RUNNING ? supervisor->children[child].pid : 0;
 }
 
+bool supervisor_stopping(const struct supervisor *supervisor) {
+    return supervisor->stopping;
+}
+
 double supervisor_silence(const struct supervisor *supervisor, size_t index) {
     const struct supervisor_child *spec = &supervisor->specs[index];
     const struct child *child = &supervisor->children[index];

@@ -74,6 +74,8 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
 /* For hooks. */
 enum child_state supervisor_state(const struct supervisor *supervisor, size_t child);
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
+/* Returns whether the children were told to stop, so that their deaths say nothing about them. */
+bool supervisor_stopping(const struct supervisor *supervisor);
 /* Returns the seconds since the last sign of life of a child that runs and is watched; else 0. */
 double supervisor_silence(const struct supervisor *supervisor, size_t child);
 /* For tests: returns how often a child was started again. */

@@ -1,0 +1,4 @@
+# Tables with broken cells, names that fit several files, and watched folders full of links, holes and namesakes.
+icestream_add_script_test(faults_ctf_paths LABELS faults pipeline
+  COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/ctf_paths.py)
+icestream_add_fault_test(cells cells.py)
