@@ -24,10 +24,7 @@ struct periodogram_work {
                        struct err *err);
 };
 
-extern const struct periodogram_work periodogram_cpu_work;
-#ifdef ICESTREAM_HAVE_CUDA
-extern const struct periodogram_work periodogram_cuda_work;
-#endif
+extern const struct periodogram_work periodogram_cpu_work, periodogram_cuda_work; /* cuda: in builds with CUDA */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 #include "stages/ctf-estimator/ctf_estimator.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "common/memory.h"
@@ -19,6 +20,14 @@ void ctf_estimator_destroy(struct ctf_estimator **estimator) {
     ctf_fit_destroy(&(*estimator)->fit);
     free((*estimator)->power);
     mem_free(estimator);
+}
+
+size_t ctf_estimator_bytes(int ny, int box, int threads) {
+    size_t plane = (size_t)box * (size_t)(box / 2 + 1) * sizeof(float);
+    size_t rows = box > 0 && ny >= box ? (size_t)periodogram_tiles(ny, box) : 1;
+    /* A tile and its transform for each thread; a sum for each row of tiles; power, spectrum, average and seven values
+     * of each pixel in the fit. */
+    return plane * (4 * (size_t)(threads > 0 ? threads : 1) + rows + 10);
 }
 
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,

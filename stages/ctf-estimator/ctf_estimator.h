@@ -37,6 +37,9 @@ struct ctf_estimator_task {
     struct device device;
 };
 
+/* Returns the bytes of an estimator on the CPU for micrographs of ny rows. */
+size_t ctf_estimator_bytes(int ny, int box, int threads);
+
 /* STATUS_BAD_ARGUMENT: a value of the options fits no micrograph, or not this one. */
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,
                                  struct err *err);

@@ -77,22 +77,62 @@ static enum status read_micrograph(const char *path, struct lane *lane, struct e
     return image_read_micrograph(path, &lane->micrograph, err);
 }
 
-static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+static bool is_known(struct stage *stage, const struct item *item) {
+    const struct ctf_estimator_options *o = stage_params(stage);
+    return !o->again && item_has(item, DEFOCUS);
+}
+
+static enum status check_one(const char *path, int count, struct err *err) {
+    FAIL_IF(count != 1, err, STATUS_BAD_FORMAT,
+            "%s holds %d images; expected one micrograph (is it a movie that has not been corrected?)", path, count);
+    return STATUS_OK;
+}
+
+static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
+                        struct stage_need *ret_need, struct err *err) {
     (void)state;
     const struct ctf_estimator_options *o = stage_params(stage);
+    const char *path = NULL;
+    char absolute[PATH_MAX];
+    struct image_info info;
+    if (is_known(stage, stage_lane->item)) return STATUS_OK;
+    TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
+    TRY(stage_resolve(stage, path, absolute, err));
+    TRY(image_probe(absolute, &info, err));
+    TRY(check_one(path, info.nz, err));
+    double pixel_size = item_optics(stage_lane->item, stage_session(stage)).pixel_size;
+    if (!(pixel_size > 0)) pixel_size = (double)info.pixel_size;
+    int box = o->box != INT_MIN ? o->box : ctf_fit_box(info.nx, info.ny, pixel_size > 0 ? pixel_size : 1);
+    ret_need->lane = info.bytes;
+    ret_need->shared = ctf_estimator_bytes(info.ny, box, stage_threads(stage));
+    return STATUS_OK;
+}
+
+static void release(struct stage *stage, void *state, struct stage_lane *stage_lane) {
+    (void)stage;
+    struct state *s = state;
+    if (stage_lane == NULL) {
+        ctf_estimator_destroy(&s->estimator);
+        return;
+    }
+    struct lane *lane = stage_lane->state;
+    device_copy_destroy(&lane->uploaded);
+    image_destroy(&lane->micrograph);
+}
+
+static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    (void)state;
     struct lane *lane = stage_lane->state;
     const struct image *micrograph = &lane->micrograph;
     const struct item *item = stage_lane->item;
     const char *path = NULL;
     char absolute[PATH_MAX];
-    lane->known = !o->again && item_has(item, DEFOCUS);
+    lane->known = is_known(stage, item);
     if (lane->known) return STATUS_OK;
     TRY(item_need_string(item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(read_micrograph(absolute, lane, err));
-    FAIL_IF(micrograph->nz != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images; expected one micrograph (is it a movie that has not been corrected?)", path,
-            micrograph->nz);
+    TRY(check_one(path, micrograph->nz, err));
     size_t broken = first_broken(micrograph);
     FAIL_IF(broken < image_count(micrograph), err, STATUS_BAD_FORMAT,
             "%s: pixel (%zu, %zu) is NaN or infinite: a spectrum needs all pixels", path,
@@ -229,6 +269,8 @@ const struct stage_descriptor ctf_estimator_stage = {
     .fini = fini,
     .lane_fini = lane_fini,
     .reconfigure = reconfigure,
+    .need = need,
+    .release = release,
     .load = load,
     .process = process,
     .store = store,
