@@ -156,11 +156,15 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
     log_write(run->log, LOG_INFO, "end", "%s",
               outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
     status_table(&run->session, &tally, stdout);
+    status_inputs(&tally, stdout);
     status_reasons(&tally, 10, stdout);
     char reason[256];
     int code = EXIT_OK;
     if (outcome != SUPERVISOR_ENDED || run->failed) {
         code = EXIT_ERROR;
+    } else if (!tally_reconciles(&tally, reason, sizeof reason)) {
+        status_miscount(&run->session, reason, stderr);
+        code = EXIT_COUNTS;
     } else if (!tally_adds_up(&tally, reason, sizeof reason)) {
         fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n",
                 reason, run->session.path);
