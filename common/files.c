@@ -297,7 +297,8 @@ enum status file_place(struct file_output **output, struct err *err) {
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
         err_set(err, failed, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
-                reason != 0 ? status_reason(reason) : "a write failed (is the disk full?)");
+                reason != 0 ? status_reason(reason)
+                            : "a write failed (is the disk full, or the limit `ulimit -f` reached?)");
         file_discard(output);
         return failed;
     }

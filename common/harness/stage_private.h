@@ -369,6 +369,8 @@ struct stage_edge {
 };
 
 enum { CURRENT_SIZE = 2 * PATH_SIZE };
+/* Exit code of a stage for which the machine lacks something that may come back. */
+enum { EXIT_UNAVAILABLE = 75 };
 
 struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];

@@ -194,6 +194,9 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     char folder[PATH_SIZE];
     TRY(file_make_folders(path, 0755, err));
     TRY(absolute(path, session.path, err));
+    FAIL_IF(!item_text_fits(session.path), err, STATUS_BAD_ARGUMENT,
+            "the path of the session holds bytes that are not UTF-8, which its tables and orders cannot hold; choose "
+            "another folder");
     TRY(session_file(&session, "log", "", "", folder, err));
     TRY(file_make_folders(folder, 0755, err));
     TRY(session_file(&session, "ledger", "", "", folder, err));

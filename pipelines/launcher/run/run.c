@@ -262,6 +262,7 @@ int run_graph(const struct options *options, const struct graph *graph, struct p
     if (status == STATUS_OK) code = conclude(&run, outcome, &err);
     if (err.message[0] != '\0') fprintf(stderr, "icestream: %s\n", err.message);
     if (!begun && status == STATUS_BAD_ARGUMENT) code = EXIT_USAGE;
+    if (begun && status == STATUS_UNAVAILABLE) code = EXIT_UNAVAILABLE;
     run_clear(&run);
     return code;
 }
