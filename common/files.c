@@ -236,6 +236,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
         } else if (fstat(descriptor, &output->opened) == 0 && is_named(output)) {
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
+                unlink(output->partial);
                 close(descriptor);
                 FAIL(err, status_of_writing(reason), "%s: cannot be written: %s", output->path, status_reason(reason));
             }
