@@ -17,7 +17,7 @@
 #include "tests/common/scratch.h"
 #include "tests/faults/nth_call.h"
 
-enum { DENSE = 12, MOST = 60, ROWS_SIZE = 8192 };
+enum { DENSE = 12, MOST = 40, ROWS_SIZE = 8192 };
 static const double patience = 0.05; /* s */
 static bool whole;
 
