@@ -40,8 +40,13 @@ static const char *const sql[SQL_COUNT] = {
                       " ORDER BY source = ?1 DESC, number LIMIT 1",
     [SQL_INSERT_ITEM] = "INSERT INTO items (source, id, state, reason, attempts, crashes, instance, token, item,"
                         " time_seen, time_changed, revision) VALUES (?1, ?2, ?3, ?4, 1, 0, ?5, ?6, ?7, ?8, ?8, ?9)",
-    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = attempts + 1, instance = ?2, token = ?3, item = ?4,"
-                       " time_changed = ?5, source = ?6 WHERE number = ?1",
+    /* A later revision has no attempts and no crashes behind it. */
+    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = CASE WHEN revision < ?7 THEN 1 ELSE attempts + 1 END,"
+                       " crashes = CASE WHEN revision < ?7 THEN 0 ELSE crashes END, revision = ?7, state = 0,"
+                       " reason = NULL, instance = ?2, token = ?3, item = ?4, time_changed = ?5, source = ?6"
+                       " WHERE number = ?1",
+    [SQL_REPLACE_ITEM] = "UPDATE items SET state = ?2, reason = ?3, item = ?4, revision = ?5, time_changed = ?6"
+                         " WHERE number = ?1",
     [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
     [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
@@ -56,7 +61,8 @@ static const char *const sql[SQL_COUNT] = {
     /* The index of states finds the failed items without reading all the others. */
     [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
     [SQL_POST] = "INSERT INTO outbox (edge, source, id, item, time_sent) VALUES (?1, ?2, ?3, ?4, ?5)",
-    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE " THE_ITEM " LIMIT 1",
+    [SQL_POSTED] =
+        "SELECT 1 FROM outbox WHERE " THE_ITEM " AND COALESCE(json_extract(item, '$.revision'), 0) >= ?3 LIMIT 1",
     [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
                         " ORDER BY seq LIMIT 1",
     [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"

@@ -22,6 +22,7 @@ enum ledger_statement {
     SQL_FIND_ITEM,
     SQL_INSERT_ITEM,
     SQL_CLAIM_ITEM,
+    SQL_REPLACE_ITEM,
     SQL_NAME_SOURCE,
     SQL_RELEASE,
     SQL_FINISH_ITEM,

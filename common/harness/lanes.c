@@ -71,7 +71,7 @@ struct ledger_key slot_key(const struct slot *slot) {
     return (struct ledger_key){slot->source, slot->id};
 }
 
-void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces) {
     stage_lock(stage);
     if (lanes_in_hand(stage) == stage->slot_count) {
         /* The caller asked for room before. Without room the item is dropped here, and its sender sends it again. */
@@ -94,6 +94,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     slot->status = STATUS_OK;
     slot->err.message[0] = '\0';
     slot->settled = false;
+    slot->replaces = replaces;
     slot->admitted = false;
     slot->need = (struct stage_need){0};
     slot->phase = SLOT_LOAD;

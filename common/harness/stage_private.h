@@ -71,6 +71,7 @@ struct slot {
     bool admitted;          /* it may hold memory: from before load to the end of store */
     struct stage_need need; /* of an admitted item */
     bool settled;           /* the ledger holds the outcome, which is `state` */
+    bool replaces;          /* an earlier revision of the item was done */
     enum ledger_state state;
     struct slot_files files; /* what load and store have read and written */
 };
@@ -168,7 +169,10 @@ struct stage {
     bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
     uint64_t stored;   /* items since the last summary */
     double summary_at; /* earliest time of the next summary */
-    int troubles;      /* threads that wait for the machine */
+    /* A cumulative stage has counted an earlier revision of an item: it writes and sends nothing more, and begins again
+     * once the ledger holds the later one. idling: idle is running. */
+    bool stale, idling;
+    int troubles; /* threads that wait for the machine */
     double trouble_since;
     struct err trouble; /* the first one */
     enum status fatal;
@@ -225,8 +229,8 @@ int lanes_room(const struct stage *stage);
 int lanes_in_hand(const struct stage *stage);
 /* Returns source and id of the item in a slot. */
 struct ledger_key slot_key(const struct slot *slot);
-/* Takes an item in and consumes it; needs room. Takes the lock itself. */
-void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
+/* Takes an item in and consumes it; needs room. replaces: an earlier revision of it was done. Takes the lock itself. */
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces);
 /* Returns the earliest slot that waits to be loaded, with a lane for it; NULL when there is none. */
 struct slot *lanes_to_load(struct stage *stage);
 /* Frees the lane of an item after store: what is left to do needs no lane. */
@@ -283,6 +287,16 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
 bool stage_ending(const struct stage *stage);
 /* As stage_wait_out, for a caller that has other things to do until patience->until. */
 bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
+
+/* revisions.c: Returns whether an item is a later revision of what a source has emitted. */
+enum status revision_is_later(struct stage *stage, const struct item *item, bool *ret_later, struct err *err);
+/* Returns whether the state of the stage holds an earlier revision of the item in a slot. */
+bool revision_counts_twice(const struct stage *stage, const struct slot *slot);
+/* Makes the stage stale before `store` adds the item to the state, and waits, with the lock held, until idle has ended.
+ * No result then holds the item in two revisions. */
+void revision_begin(struct stage *stage);
+/* Ends the process after the later revision was committed; the launcher starts it again, and it resumes. */
+void revision_end(struct stage *stage, const char *id);
 
 /* wake.c: the lock that the threads share, and how they wake each other. */
 /* Takes the lock. */

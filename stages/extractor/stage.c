@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/image_formats.h"
@@ -126,6 +127,18 @@ static enum status write_stack(const struct extractor_lane *lane, const char *pa
     return mrc_writer_finish(&writer, err);
 }
 
+/* An earlier revision of the micrograph may have had picks. */
+static enum status drop_earlier(struct stage *stage, const struct item *item, struct err *err) {
+    static const char *const endings[] = {"_extract.star", ".mrcs"};
+    char relative[PATH_MAX], path[PATH_MAX];
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        TRY(stage_product(stage, item, endings[i], relative, path, err));
+        FAIL_IF(unlink(path) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", path,
+                strerror(errno));
+    }
+    return STATUS_OK;
+}
+
 static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     struct extractor *extractor = state;
     struct extractor_lane *lane = stage_lane->state;
@@ -135,7 +148,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
     if (count == 0) {
         stage_log(stage, LOG_INFO, "no-picks", "%s: no picks, so there is nothing to cut out", item_id(item));
-        return STATUS_OK;
+        return drop_earlier(stage, item, err);
     }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));

@@ -20,3 +20,7 @@ icestream_add_fault_test(memory_killer_person memory_killer.py person)
 foreach(case join kills classifier)
   icestream_add_fault_test(sources_${case} sources.py ${case})
 endforeach()
+
+# Items that come again in a later revision.
+icestream_add_fault_test(revisions revisions.py calm)
+icestream_add_fault_test(revisions_kills revisions.py kills)
