@@ -151,9 +151,7 @@ enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
          sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? status_reason(reason) : "",
          reason != 0 ? ")" : "",
-         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
-                  "another folder"
-                : "");
+         broken ? ": its disk has lost data; `icestream repair --session DIR` rebuilds it" : "");
 }
 
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
@@ -233,6 +231,7 @@ enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err) {
     if (status == STATUS_OK) status = run_simple(ledger, SQL_COMMIT, err);
     if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db)) run_simple(ledger, SQL_ROLLBACK, NULL);
+    ledger_copy_end(ledger, status == STATUS_OK);
     return status;
 }
 
@@ -271,7 +270,9 @@ static enum status set_up(struct ledger *ledger, const char *stage, bool read_on
     TRY(use_wal(ledger, err));
     /* Several replicas may open a new ledger at once: the first one makes the tables. */
     TRY(ledger_begin(ledger, false, err));
-    return ledger_end(ledger, ledger_schema_write(ledger, stage, err), err);
+    enum status status = ledger_schema_write(ledger, stage, err);
+    if (status == STATUS_OK) status = ledger_copy_open(ledger, err);
+    return ledger_end(ledger, status, err);
 }
 
 enum status ledger_open_patient(const char *path, const char *stage, bool read_only, double patience,
@@ -285,6 +286,7 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
     pthread_mutexattr_destroy(&attributes);
     ledger->path = strdup(path);
     ledger->read_only = read_only;
+    ledger->copy.descriptor = -1;
     ledger->patience = patience;
     int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     enum status status = STATUS_OK;
@@ -325,6 +327,7 @@ void ledger_close(struct ledger **ledger) {
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize((*ledger)->statements[i]);
     sqlite3_close((*ledger)->db);
+    ledger_copy_close(*ledger);
     pthread_mutex_destroy(&(*ledger)->lock);
     free((*ledger)->path);
     mem_free(ledger);

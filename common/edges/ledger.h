@@ -13,6 +13,8 @@
  * (source, id) is the key of an item. Items of a ledger of version 1, which had no sources, keep the source "" until
  * their sender tells it: wherever a function takes a key, an empty source in the key or in the ledger matches any.
  *
+ * STAGE.jsonl beside it is a second copy of what happened, for ledger_restore (ledger_copy.c).
+ *
  * Several threads of a process may call these functions; one `struct ledger` locks inside. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_H
@@ -258,6 +260,29 @@ struct ledger_file_row {
 };
 typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
 enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
+
+/* What a repair has put back: items, what was sent, rows about files; what goes through again; lines of the copy that
+ * could not be read. */
+struct ledger_mended {
+    int64_t items, parcels, files, again, bad_lines;
+};
+/* Puts back what the ledger's second copy (STAGE.jsonl) knows and the ledger does not. owner: as expected; a copy of
+ * another stage or session is refused (STATUS_BAD_ARGUMENT). Adds to *mended. Nothing may use the ledger meanwhile. */
+enum status ledger_restore(struct ledger *ledger, const struct ledger_owner *owner, struct ledger_mended *mended,
+                           struct err *err);
+/* Compares with the ledger of a receiver, and mends this one. BACK: adds what the receiver has and this ledger does not
+ * know. AGAIN: takes back acknowledgements of what the receiver has not finished, so that it is sent again; settles
+ * what it has. */
+struct ledger_edge {
+    const char *name, *from, *to, *to_path; /* "watcher.0>picker", "watcher", "picker", its ledger */
+    bool passes_on;                         /* what is sent are the items that came in, not new ones */
+    bool settle;                            /* this ledger was mended: what is finished there is acknowledged */
+};
+enum ledger_reconcile { LEDGER_BACK, LEDGER_AGAIN };
+enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
+                             struct ledger_mended *mended, struct err *err);
+/* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */
+enum status ledger_integrity(struct ledger *ledger, struct err *err);
 
 /* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };

@@ -23,8 +23,8 @@ struct option_row {
 enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
-    {"session", "DIR", "The folder that holds all of a run.", RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY,
-     OPTION_TEXT, AT(session), 0},
+    {"session", "DIR", "The folder that holds all of a run.",
+     RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR, OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
@@ -66,6 +66,7 @@ static const struct {
      SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
+    {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
 };
 static const char exit_codes[] =

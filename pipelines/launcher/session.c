@@ -46,6 +46,12 @@ static enum status take_lock(struct session *session, struct err *err) {
     FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(errno));
 }
 
+enum status session_hold(struct session *session, struct err *err) {
+    enum status status = take_lock(session, err);
+    if (status != STATUS_OK) session_end(session);
+    return status;
+}
+
 bool session_is_running(const struct session *session) {
     char path[PATH_SIZE];
     if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK) return false;
