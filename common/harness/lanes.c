@@ -158,7 +158,7 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     struct lane_plan plan = lanes_plan(stage->descriptor, &stage->device, wanted);
     stage->lane_count = plan.lanes;
     stage->slot_count = plan.lanes + SETTLING_MAX;
-    admission_begin(stage);
+    admission_prepare(stage);
     TRY(settling_create(stage->output_count, &stage->settling, err));
     for (int i = 0; i < stage->lane_count; i++) {
         struct stage_lane *lane = &stage->lanes[i];
@@ -177,7 +177,9 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     TRY(start_threads(stage, 1, thread_compute, err));
     TRY(start_threads(stage, 1, thread_ledger, err));
     TRY(start_threads(stage, plan.store_threads, thread_store, err));
-    return start_threads(stage, plan.load_threads, thread_load, err);
+    TRY(start_threads(stage, plan.load_threads, thread_load, err));
+    admission_begin(stage);
+    return STATUS_OK;
 }
 
 void lanes_stop(struct stage *stage) {

@@ -93,6 +93,7 @@ struct stage_common {
 struct admission {
     pthread_cond_t changed; /* an item has been admitted or has given back its lane */
     struct budget budget;
+    const char *limited_by; /* what the budget's limit comes from, for messages */
     size_t base;            /* resident memory of the process when it began */
     size_t kept[LANES_MAX]; /* what the lanes' buffers take, also between items */
     uint64_t turn;          /* the ticket that is admitted next */
@@ -245,7 +246,9 @@ bool lanes_empty(const struct stage *stage);
 void lanes_stop(struct stage *stage);
 
 /* admission.c: lets items take memory. */
-/* Finds out how much the stage may use. */
+/* Call before threads are started: keeps their address space small where that is limited. */
+void admission_prepare(const struct stage *stage);
+/* Finds out how much the stage may use; the threads are there, and no item yet. */
 void admission_begin(struct stage *stage);
 /* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items are
  * admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
