@@ -180,7 +180,8 @@ static enum status visit(const struct item *item, void *context, struct err *err
     if (!file_exists(path)) return STATUS_OK; /* the micrograph had no picks */
     struct err own = {0};
     enum status status = walk->add(walk->join, path, &own);
-    if (status_is_of_file(status)) { /* one lost table must not stop the others */
+    /* One lost table must not stop the others of a session. On files this run has just written all of them. */
+    if (status_is_of_file(status) && stage_in_pipeline(walk->stage)) {
         if (walk->unreadable++ == 0) walk->first = own;
         return STATUS_OK;
     }
@@ -205,8 +206,11 @@ static enum status join_into(struct stage *stage, struct extractor *extractor, s
     TRY(stage_each_done(stage, visit, &walk, err));
     warn_of_unreadable(stage, extractor, &walk);
     TRY(extractor_join_begin(join, path, err));
+    size_t noted = walk.unreadable;
     walk.add = extractor_join_rows;
+    walk.unreadable = 0;
     TRY(stage_each_done(stage, visit, &walk, err));
+    if (walk.unreadable > noted) warn_of_unreadable(stage, extractor, &walk);
     return extractor_join_commit(join, err);
 }
 

@@ -42,7 +42,11 @@ def products(session, folder):
     folder = os.path.realpath(folder)
     return [
         read_products(session, stage, ending, folder)
-        for stage, ending in (("lowpass-picker", "_autopick.star"), ("extractor", "_extract.star"), ("extractor", ".mrcs"))
+        for stage, ending in (
+            ("lowpass-picker", "_autopick.star"),
+            ("extractor", "_extract.star"),
+            ("extractor", ".mrcs"),
+        )
     ]
 
 
@@ -126,7 +130,10 @@ def files():
             text=True,
             preexec_fn=limited(resource.RLIMIT_NOFILE, 10),
         )
-        check(said.returncode == 75 and "ulimit -n" in said.stderr, f"the launcher: {said.returncode}, {said.stderr[-160:]}")
+        check(
+            said.returncode == 75 and "ulimit -n" in said.stderr,
+            f"the launcher: {said.returncode}, {said.stderr[-160:]}",
+        )
         accepted(work, folder)
         finish()
 
@@ -144,7 +151,9 @@ def accepted(work, folder):
         room = len(os.listdir(f"/proc/{picker}/fd")) - 4
         resource.prlimit(picker, kind, (room, resource.prlimit(picker, kind)[1]))
         os.kill(before["extractor.0"], signal.SIGKILL)
-        wait_until(lambda: pids(session).get("lowpass-picker.0", picker) != picker, 120, "the sender starts again", live)
+        wait_until(
+            lambda: pids(session).get("lowpass-picker.0", picker) != picker, 120, "the sender starts again", live
+        )
         arrive(SMALL[COUNT // 2 :], more)
         wait_until(lambda: done(session, "extractor") == COUNT, 120, "all is done", live)
         output = live.drain()
