@@ -40,6 +40,21 @@ static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real,
     return fftwf_plan_many_dft_c2r(o->rank, o->shape, batch, spectrum, NULL, 1, cd, real, NULL, 1, rd, flags);
 }
 
+/* FFTW ends the process when one of its own allocations fails: of twiddle factors and lists of plans while it plans, of
+ * buffers while a transform runs. Nobody can pass it another allocator, so the room is looked for beforehand: for each
+ * side of the shape some values a point (Bluestein's method, for large primes, takes the most), for each thread and for
+ * the planner's tables a fixed sum. */
+enum { PLANNER_BYTES = 8 << 20, THREAD_BYTES = 1 << 20, POINT_BYTES = 128 };
+
+static enum status look_for_room(const struct fft_options *o, struct err *err) {
+    size_t threads = o->threads > 0 ? (size_t)o->threads : 1, bytes = PLANNER_BYTES + threads * THREAD_BYTES;
+    for (int d = 0; d < o->rank; d++)
+        bytes = mem_sum(bytes, mem_bytes((size_t)o->shape[d], POINT_BYTES));
+    FAIL_IF(!mem_would_fit(bytes), err, STATUS_NO_MEMORY, "no memory for a Fourier plan: %zu MiB were asked for",
+            bytes >> 20);
+    return STATUS_OK;
+}
+
 enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err) {
     FAIL_IF(options->rank < 1 || options->rank > 3, err, STATUS_BAD_ARGUMENT,
             "a transform has 1 to 3 dimensions, not %d", options->rank);
@@ -65,10 +80,12 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
     plan->real_count = real_count;
     plan->complex_floats = 2 * complex_count;
     pthread_mutex_lock(&planner_lock);
-    plan->plan = make_plan(options, batch, real, spectrum, real_count, complex_count);
+    enum status status = look_for_room(options, err);
+    if (status == STATUS_OK) plan->plan = make_plan(options, batch, real, spectrum, real_count, complex_count);
     pthread_mutex_unlock(&planner_lock);
     if (plan->plan == NULL) {
         free(plan);
+        TRY(status);
         FAIL(err, STATUS_NO_MEMORY, "FFTW made no plan for a transform of %zu values × %d", real_count, batch);
     }
     *ret_plan = plan;

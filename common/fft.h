@@ -3,7 +3,11 @@
  * Shapes are given slowest first: {ny, nx} or {nz, ny, nx}. The complex side is [..][nx/2+1], re and im interleaved.
  * Neither direction applies a factor: fft_run(forward), then fft_run(inverse), multiplies by the number of real values.
  * Buffers come from mem_aligned. The inverse destroys its input. Several threads may run one plan at once, each on its
- * own buffers. Creating and destroying plans locks inside, because FFTW has one planner per process. */
+ * own buffers. Creating and destroying plans locks inside, because FFTW has one planner per process.
+ *
+ * FFTW ends the process when an allocation of its own fails. fft_create therefore looks for room first, and mem_new leaves
+ * MEM_HEADROOM of address space untouched, which is for FFTW's small buffers while plans run. Two gaps stay: memory that
+ * other threads take with malloc between the look and FFTW's allocations, and the memory killer, which does not ask. */
 #ifndef ICESTREAM_COMMON_FFT_H
 #define ICESTREAM_COMMON_FFT_H
 
@@ -29,7 +33,7 @@ struct fft_options {
 
 struct fft_plan;
 
-/* Makes a plan. */
+/* Makes a plan. STATUS_NO_MEMORY when there is no room for it, and for what it takes while it runs. */
 enum status fft_create(const struct fft_options *options, struct fft_plan **ret_plan, struct err *err);
 /* Frees a plan. */
 void fft_destroy(struct fft_plan **plan);

@@ -236,6 +236,7 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
         } else if (fstat(descriptor, &output->opened) == 0 && is_named(output)) {
             if (ftruncate(descriptor, 0) != 0) {
                 int reason = errno;
+                unlink(output->partial);
                 close(descriptor);
                 FAIL(err, status_of_writing(reason), "%s: cannot be written: %s", output->path, status_reason(reason));
             }
@@ -297,7 +298,8 @@ enum status file_place(struct file_output **output, struct err *err) {
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
         err_set(err, failed, __FILE__, __LINE__, "%s: cannot be written: %s", o->path,
-                reason != 0 ? status_reason(reason) : "a write failed (is the disk full?)");
+                reason != 0 ? status_reason(reason)
+                            : "a write failed (is the disk full, or the limit `ulimit -f` reached?)");
         file_discard(output);
         return failed;
     }

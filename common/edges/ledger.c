@@ -1,5 +1,6 @@
 #include "common/edges/ledger.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -39,8 +40,13 @@ static const char *const sql[SQL_COUNT] = {
                       " ORDER BY source = ?1 DESC, number LIMIT 1",
     [SQL_INSERT_ITEM] = "INSERT INTO items (source, id, state, reason, attempts, crashes, instance, token, item,"
                         " time_seen, time_changed, revision) VALUES (?1, ?2, ?3, ?4, 1, 0, ?5, ?6, ?7, ?8, ?8, ?9)",
-    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = attempts + 1, instance = ?2, token = ?3, item = ?4,"
-                       " time_changed = ?5, source = ?6 WHERE number = ?1",
+    /* A later revision has no attempts and no crashes behind it. */
+    [SQL_CLAIM_ITEM] = "UPDATE items SET attempts = CASE WHEN revision < ?7 THEN 1 ELSE attempts + 1 END,"
+                       " crashes = CASE WHEN revision < ?7 THEN 0 ELSE crashes END, revision = ?7, state = 0,"
+                       " reason = NULL, instance = ?2, token = ?3, item = ?4, time_changed = ?5, source = ?6"
+                       " WHERE number = ?1",
+    [SQL_REPLACE_ITEM] = "UPDATE items SET state = ?2, reason = ?3, item = ?4, revision = ?5, time_changed = ?6"
+                         " WHERE number = ?1",
     [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
     [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
@@ -55,7 +61,8 @@ static const char *const sql[SQL_COUNT] = {
     /* The index of states finds the failed items without reading all the others. */
     [SQL_NEXT_IN_STATE] = SELECT_ROW " WHERE state = ?2 AND number > ?1 ORDER BY number LIMIT 1",
     [SQL_POST] = "INSERT INTO outbox (edge, source, id, item, time_sent) VALUES (?1, ?2, ?3, ?4, ?5)",
-    [SQL_POSTED] = "SELECT 1 FROM outbox WHERE " THE_ITEM " LIMIT 1",
+    [SQL_POSTED] =
+        "SELECT 1 FROM outbox WHERE " THE_ITEM " AND COALESCE(json_extract(item, '$.revision'), 0) >= ?3 LIMIT 1",
     [SQL_NEXT_PARCEL] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
                         " ORDER BY seq LIMIT 1",
     [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
@@ -138,13 +145,13 @@ static enum status status_of_sqlite(int code) {
 
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
     int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
+    /* SQLite does not keep the reason of each failed write; with a limit on the size of files, that is the likely one. */
+    if (reason == 0 && (code & 0xff) == SQLITE_IOERR && status_of_writing(EFBIG) == STATUS_UNAVAILABLE) reason = EFBIG;
     bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,
          sqlite3_errmsg(ledger->db), reason != 0 ? " (" : "", reason != 0 ? status_reason(reason) : "",
          reason != 0 ? ")" : "",
-         broken ? ": its disk has lost data; put back a copy of the session's ledger folder, or begin a session in "
-                  "another folder"
-                : "");
+         broken ? ": its disk has lost data; `icestream repair --session DIR` rebuilds it" : "");
 }
 
 enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
@@ -224,6 +231,7 @@ enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err) {
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err) {
     if (status == STATUS_OK) status = run_simple(ledger, SQL_COMMIT, err);
     if (status != STATUS_OK && !sqlite3_get_autocommit(ledger->db)) run_simple(ledger, SQL_ROLLBACK, NULL);
+    ledger_copy_end(ledger, status == STATUS_OK);
     return status;
 }
 
@@ -262,7 +270,9 @@ static enum status set_up(struct ledger *ledger, const char *stage, bool read_on
     TRY(use_wal(ledger, err));
     /* Several replicas may open a new ledger at once: the first one makes the tables. */
     TRY(ledger_begin(ledger, false, err));
-    return ledger_end(ledger, ledger_schema_write(ledger, stage, err), err);
+    enum status status = ledger_schema_write(ledger, stage, err);
+    if (status == STATUS_OK) status = ledger_copy_open(ledger, err);
+    return ledger_end(ledger, status, err);
 }
 
 enum status ledger_open_patient(const char *path, const char *stage, bool read_only, double patience,
@@ -276,6 +286,7 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
     pthread_mutexattr_destroy(&attributes);
     ledger->path = strdup(path);
     ledger->read_only = read_only;
+    ledger->copy.descriptor = -1;
     ledger->patience = patience;
     int flags = SQLITE_OPEN_NOMUTEX | (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     enum status status = STATUS_OK;
@@ -316,6 +327,7 @@ void ledger_close(struct ledger **ledger) {
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize((*ledger)->statements[i]);
     sqlite3_close((*ledger)->db);
+    ledger_copy_close(*ledger);
     pthread_mutex_destroy(&(*ledger)->lock);
     free((*ledger)->path);
     mem_free(ledger);

@@ -13,6 +13,8 @@
  * (source, id) is the key of an item. Items of a ledger of version 1, which had no sources, keep the source "" until
  * their sender tells it: wherever a function takes a key, an empty source in the key or in the ledger matches any.
  *
+ * STAGE.jsonl beside it is a second copy of what happened, for ledger_restore (ledger_copy.c).
+ *
  * Several threads of a process may call these functions; one `struct ledger` locks inside. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_H
@@ -65,7 +67,10 @@ struct ledger_counts {
 enum status ledger_counts(struct ledger *ledger, struct ledger_counts *ret_counts, struct err *err);
 
 /* The ledger's answer to an item that has arrived: process it (NEW, AGAIN); acknowledge and forget it (FINISHED); this
- * very incarnation has it (HERE); another live instance has it (ELSEWHERE). */
+ * very incarnation has it (HERE); another live instance has it (ELSEWHERE).
+ *
+ * A later revision of an item that is finished is processed anew (AGAIN). While the earlier revision is in work, the
+ * later one is not answered (ELSEWHERE), and so comes again. An earlier revision than the ledger's is FINISHED. */
 enum ledger_claim { CLAIM_NEW, CLAIM_AGAIN, CLAIM_FINISHED, CLAIM_HERE, CLAIM_ELSEWHERE };
 /* Records one item as in flight at `instance`; `run_token` identifies the instance's incarnation. Takes over the claims
  * of dead instances (ledger_release_instance). One-item form of ledger_claim_items. */
@@ -76,6 +81,7 @@ struct ledger_arrival {
     const struct item *item; /* borrowed */
     enum ledger_claim claim;
     enum ledger_state state;       /* the state that the ledger held; for FINISHED it tells how the item ended */
+    bool replaces;                 /* an earlier revision of the item was done */
     char source[ITEM_SOURCE_SIZE]; /* the item's, or the ledger's where the item does not know it */
 };
 /* Claims several items in one transaction. */
@@ -121,7 +127,7 @@ struct ledger_finish {
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err);
 /* For sources: records `item` in `state`, if its key is not known yet, and the sends. ret_new is false, and nothing is
- * written, when the key is known. Exception: an item that the source itself had set aside as failed may still go on.
+ * written, when the key is known in this revision or a later one. Exception: an item that the source itself had set aside as failed may still go on.
  * One-item form of ledger_originate_items. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
@@ -138,12 +144,16 @@ struct ledger_origin {
 enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
                                    struct err *err);
 /* Records what a stage sends of its own accord: only the sends, so that `items` counts what came in. ret_new is false,
- * and nothing is written, when something with that key was sent before. */
+ * and nothing is written, when something with that key was sent before, in this revision or a later one. */
 enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const struct ledger_send *sends,
                              size_t send_count, bool *ret_new, struct err *err);
 /* Looks up an item; ret_state stays untouched when the item is not known. */
 enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err);
+
+/* Looks up the revision of an item; ret_revision stays untouched when the item is not known. */
+enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *ret_known, int64_t *ret_revision,
+                            struct err *err);
 
 /* The outbox. */
 struct ledger_parcel {
@@ -250,6 +260,29 @@ struct ledger_file_row {
 };
 typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
 enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
+
+/* What a repair has put back: items, what was sent, rows about files; what goes through again; lines of the copy that
+ * could not be read. */
+struct ledger_mended {
+    int64_t items, parcels, files, again, bad_lines;
+};
+/* Puts back what the ledger's second copy (STAGE.jsonl) knows and the ledger does not. owner: as expected; a copy of
+ * another stage or session is refused (STATUS_BAD_ARGUMENT). Adds to *mended. Nothing may use the ledger meanwhile. */
+enum status ledger_restore(struct ledger *ledger, const struct ledger_owner *owner, struct ledger_mended *mended,
+                           struct err *err);
+/* Compares with the ledger of a receiver, and mends this one. BACK: adds what the receiver has and this ledger does not
+ * know. AGAIN: takes back acknowledgements of what the receiver has not finished, so that it is sent again; settles
+ * what it has. */
+struct ledger_edge {
+    const char *name, *from, *to, *to_path; /* "watcher.0>picker", "watcher", "picker", its ledger */
+    bool passes_on;                         /* what is sent are the items that came in, not new ones */
+    bool settle;                            /* this ledger was mended: what is finished there is acknowledged */
+};
+enum ledger_reconcile { LEDGER_BACK, LEDGER_AGAIN };
+enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
+                             struct ledger_mended *mended, struct err *err);
+/* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */
+enum status ledger_integrity(struct ledger *ledger, struct err *err);
 
 /* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };

@@ -58,9 +58,13 @@ enum status ledger_own(struct ledger *ledger, const char *stage, const char *ses
     ledger_hold(ledger);
     enum status status = ledger_check_owner(ledger, stage, session, err);
     struct ledger_owner owner = ledger_owner(ledger);
-    if (status == STATUS_OK && owner.stage[0] == '\0') status = write_value(ledger, "stage", stage, err);
-    if (status == STATUS_OK && owner.session[0] == '\0' && session[0] != '\0')
-        status = write_value(ledger, "session", session, err);
+    if (status == STATUS_OK) status = ledger_begin(ledger, false, err);
+    if (status == STATUS_OK) {
+        if (owner.stage[0] == '\0') status = write_value(ledger, "stage", stage, err);
+        if (status == STATUS_OK && owner.session[0] == '\0' && session[0] != '\0')
+            status = write_value(ledger, "session", session, err);
+        status = ledger_end(ledger, status, err);
+    }
     ledger_let_go(ledger);
     return status;
 }

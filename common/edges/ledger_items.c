@@ -37,6 +37,19 @@ static enum status insert_item(struct ledger *ledger, const struct insertion *wh
     return ledger_run(ledger, statement, err);
 }
 
+/* Puts a later revision of an item in the place of the earlier one. */
+static enum status replace_item(struct ledger *ledger, int64_t number, const struct insertion *what, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_REPLACE_ITEM, &statement, err));
+    sqlite3_bind_int64(statement, 1, number);
+    sqlite3_bind_int(statement, 2, (int)what->state);
+    ledger_bind_text(statement, 3, what->reason);
+    ledger_bind_text(statement, 4, what->text);
+    sqlite3_bind_int64(statement, 5, item_revision(what->item));
+    sqlite3_bind_double(statement, 6, clock_realtime());
+    return ledger_run(ledger, statement, err);
+}
+
 struct found {
     bool known, same_token;
     enum ledger_state state;
@@ -86,19 +99,24 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     struct found found;
     TRY(find(ledger, item_key(arrival->item), token, &found, err));
     TRY(settle_source(ledger, arrival, &found, err));
+    const int64_t revision = item_revision(arrival->item);
+    const bool later = found.known && revision > found.revision, earlier = found.known && revision < found.revision;
     arrival->state = found.known ? found.state : LEDGER_IN_FLIGHT;
-    if (arrival->state != LEDGER_IN_FLIGHT) {
+    if (earlier || (arrival->state != LEDGER_IN_FLIGHT && !later)) {
+        if (arrival->state == LEDGER_IN_FLIGHT) arrival->state = LEDGER_DONE;
         arrival->claim = CLAIM_FINISHED;
         return STATUS_OK;
     }
     /* If the claim is of an earlier incarnation of this instance, that incarnation is dead; otherwise this one would
      * not live. */
     bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
-    if (found.known && !abandoned) {
-        arrival->claim = found.instance == instance ? CLAIM_HERE : CLAIM_ELSEWHERE;
+    if (found.known && arrival->state == LEDGER_IN_FLIGHT && !abandoned) {
+        /* A later revision waits until the earlier one is finished: two at once would write the same products. */
+        arrival->claim = found.instance == instance && !later ? CLAIM_HERE : CLAIM_ELSEWHERE;
         return STATUS_OK;
     }
     arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;
+    arrival->replaces = later && (arrival->state == LEDGER_DONE || found.instance == LEDGER_TOGETHER);
     _cleanup_(mem_free) char *text = NULL;
     TRY(print_item(arrival->item, &text, err));
     const struct insertion first = {arrival->item, text, LEDGER_IN_FLIGHT, NULL, instance, token};
@@ -111,6 +129,7 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     ledger_bind_text(statement, 4, text);
     sqlite3_bind_double(statement, 5, clock_realtime());
     ledger_bind_text(statement, 6, arrival->source);
+    sqlite3_bind_int64(statement, 7, revision);
     return ledger_run(ledger, statement, err);
 }
 
@@ -180,10 +199,13 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
     return status;
 }
 
-static enum status posted(struct ledger *ledger, struct ledger_key key, bool *ret_posted, struct err *err) {
+/* Finds out whether this revision or a later one was sent before. */
+static enum status posted(struct ledger *ledger, struct ledger_key key, int64_t revision, bool *ret_posted,
+                          struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
     ledger_bind_key(statement, key);
+    sqlite3_bind_int64(statement, 3, revision);
     TRY(ledger_step(ledger, statement, ret_posted, err));
     sqlite3_reset(statement);
     return STATUS_OK;
@@ -201,13 +223,14 @@ static enum status originate(struct ledger *ledger, const struct ledger_origin *
     TRY(find(ledger, item_key(what->item), NULL, &found, err));
     bool tried_again = found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
                        what->state != LEDGER_FAILED;
-    *is_new = !found.known || tried_again;
+    bool replaced = found.known && found.instance == INSTANCE_ORIGIN && item_revision(what->item) > found.revision;
+    *is_new = !found.known || tried_again || replaced;
     if (!*is_new) return STATUS_OK;
-    if (tried_again) TRY(forget(ledger, item_key(what->item), err));
+    if (tried_again && !replaced) TRY(forget(ledger, item_key(what->item), err));
     _cleanup_(mem_free) char *text = NULL;
     TRY(print_item(what->item, &text, err));
     const struct insertion own = {what->item, text, what->state, what->reason, INSTANCE_ORIGIN, NULL};
-    TRY(insert_item(ledger, &own, err));
+    TRY(replaced ? replace_item(ledger, found.number, &own, err) : insert_item(ledger, &own, err));
     return ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 
@@ -240,7 +263,7 @@ enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const
     bool known = false;
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK) {
-        status = posted(ledger, key, &known, err);
+        status = posted(ledger, key, send_count > 0 ? item_revision(sends[0].item) : 0, &known, err);
         if (status == STATUS_OK && !known) status = ledger_post(ledger, sends, send_count, NULL, NULL, err);
         status = ledger_end(ledger, status, err);
     }
@@ -259,6 +282,19 @@ enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *re
     TRY(status);
     *ret_known = found.known;
     if (found.known && ret_state != NULL) *ret_state = found.state;
+    return STATUS_OK;
+}
+
+enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *ret_known, int64_t *ret_revision,
+                            struct err *err) {
+    struct found found;
+    ledger = ledger_reading(ledger);
+    ledger_hold(ledger);
+    enum status status = find(ledger, key, NULL, &found, err);
+    ledger_let_go(ledger);
+    TRY(status);
+    *ret_known = found.known;
+    if (found.known) *ret_revision = found.revision;
     return STATUS_OK;
 }
 

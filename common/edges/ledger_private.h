@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include "common/edges/ledger.h"
+#include "common/files.h"
 
 /* Values of `instance` in the ledger beside the numbers of real instances, which begin at 0. */
 enum {
@@ -22,6 +23,7 @@ enum ledger_statement {
     SQL_FIND_ITEM,
     SQL_INSERT_ITEM,
     SQL_CLAIM_ITEM,
+    SQL_REPLACE_ITEM,
     SQL_NAME_SOURCE,
     SQL_RELEASE,
     SQL_FINISH_ITEM,
@@ -61,6 +63,16 @@ enum ledger_statement {
     SQL_COUNT
 };
 
+/* Lines for the second copy (ledger_copy.c). */
+struct ledger_copy {
+    int descriptor; /* −1: none */
+    char *buffer;
+    size_t used, room;
+    size_t kept;                 /* bytes of earlier transactions that wait for the disk */
+    size_t item_at, item_length; /* the last item in the buffer */
+    bool dumping, lost;          /* all tables are being copied; a line could not be kept */
+};
+
 struct ledger {
     pthread_mutex_t lock; /* recursive: a visitor may use the ledger */
     sqlite3 *db;
@@ -71,6 +83,7 @@ struct ledger {
     double patience, busy_at; /* s to wait for another process, and the time since which this one waits */
     /* A second connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
     _Atomic(struct ledger *) reader;
+    struct ledger_copy copy;
 };
 
 /* Fills err with the reason of SQLite and returns the status that fits the reason; what: what was being done. */
@@ -110,6 +123,12 @@ enum status ledger_schema_write(struct ledger *ledger, const char *stage, struct
 /* Makes the view `compared` of the items in the ledger that is attached as `other`, and removes it. */
 enum status ledger_schema_compare(struct ledger *ledger, struct err *err);
 void ledger_schema_part(struct ledger *ledger);
+/* ledger_copy.c: opens the second copy and writes all into a new one, inside a transaction; names it. */
+enum status ledger_copy_open(struct ledger *ledger, struct err *err);
+enum status ledger_copy_path(const char *ledger_path, char path[PATH_SIZE], struct err *err);
+/* Ends a transaction: appends its lines to the copy, or drops them. */
+void ledger_copy_end(struct ledger *ledger, bool committed);
+void ledger_copy_close(struct ledger *ledger);
 /* ledger_files.c: replaces the files of an item, inside a transaction; none leaves those that are there. */
 enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
                              const struct ledger_file *files, size_t count, struct err *err);

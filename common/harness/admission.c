@@ -1,8 +1,10 @@
 /* Lets items take memory: a stage's lanes and replicas together stay below its limit, and leave the machine some. What
  * does not fit waits for the items before it; what never can fails. Items are admitted in the order of arrival, for in
  * this order they are processed: one that overtook another would hold memory that the other waits for. */
+#include <malloc.h>
 #include <math.h>
 #include <stdint.h>
+#include <sys/resource.h>
 
 #include "common/clock.h"
 #include "common/harness/stage_private.h"
@@ -13,6 +15,8 @@ static const double GIGABYTE = 1e9;
 /* Seconds: how often to look at the machine, and how long an item that is alone waits for it. After that it goes ahead:
  * what holds the memory may itself wait for this item. */
 static const double look_pause = 1, alone_patience = 60;
+/* Nobody but this process can make room in its address space, and it has given back what it can within this time. */
+static const double address_patience = 3;
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
@@ -22,16 +26,32 @@ static size_t reserve_of(const struct stage *stage) {
     return (size_t)(stage->session.min_free_memory * GIGABYTE);
 }
 
+void admission_prepare(const struct stage *stage) {
+    struct rlimit limit;
+    if (stage->descriptor->need == NULL || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    /* Each thread would reserve 64 MiB of addresses for small allocations, and large ones that are freed would leave holes
+     * among them. */
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
+}
+
+static size_t address_left(const struct machine_memory *m) {
+    size_t used = mem_sum(m->address_used, MEM_HEADROOM);
+    if (m->address_limit == SIZE_MAX) return SIZE_MAX;
+    return m->address_limit > used ? m->address_limit - used : 0;
+}
+
 void admission_begin(struct stage *stage) {
     struct admission *a = &stage->admission;
     if (stage->descriptor->need == NULL) return;
     struct machine_memory m = machine_memory_read("");
-    size_t used = mem_sum(m.address_used, MEM_HEADROOM), address = SIZE_MAX;
-    if (m.address_limit != SIZE_MAX) address = m.address_limit > used ? m.address_limit - used : 0;
-    double wanted = stage->common.memory_limit;
-    a->budget = budget_divide(isnan(wanted) ? 0 : (size_t)(wanted * GIGABYTE), m.total, reserve_of(stage), address,
-                              stage->replicas);
+    double limit = stage->common.memory_limit;
+    size_t wanted = isnan(limit) ? 0 : (size_t)(limit * GIGABYTE), address = address_left(&m);
+    a->budget = budget_divide(wanted, m.total, reserve_of(stage), address, stage->replicas);
     a->base = m.resident;
+    a->limited_by = a->budget.limit == address ? "ulimit -v"
+                    : wanted > 0               ? "memory_limit"
+                                               : "the machine's memory, less min_free_memory";
 }
 
 /* Returns what all lanes hold, and what the plans of admitted items take, as if `slot` (may be NULL) were admitted. */
@@ -123,8 +143,7 @@ static enum status refuse(struct stage *stage, struct slot *slot) {
     double need = (double)slot->need.lane + (double)slot->need.shared;
     FAIL(&slot->err, STATUS_UNSUPPORTED,
          "it needs %.3g GB of memory, and %s may use %.3g GB (%s): is it what it should be? If so, give the stage more",
-         need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE,
-         isnan(stage->common.memory_limit) ? "what the machine has, less min_free_memory" : "memory_limit");
+         need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE, a->limited_by);
 }
 
 static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_verdict *verdict) {
@@ -138,7 +157,10 @@ static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_ve
             a->release_wanted = stage->descriptor->release != NULL;
             stage_wake(stage, PART_PROCESS);
         }
-        if (clock_monotonic() - alone_since > alone_patience) {
+        struct machine_memory m = machine_memory_read("");
+        double patience =
+            machine_memory_room(&m, reserve_of(stage)) == address_left(&m) ? address_patience : alone_patience;
+        if (clock_monotonic() - alone_since > patience) {
             *verdict = BUDGET_FITS;
             break;
         }

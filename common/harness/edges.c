@@ -104,7 +104,7 @@ static enum status take_item(struct pipeline *pipeline, int input, struct messag
     case CLAIM_AGAIN:
         if (strcmp(claimed->source, item_source(message->item)) != 0)
             TRY(item_set_source(message->item, claimed->source, err));
-        lanes_take(stage, &message->item, input, message->seq);
+        lanes_take(stage, &message->item, input, message->seq, claimed->replaces);
         return edges_answer(pipeline, inbox, MESSAGE_GOT, message->seq, "", err);
     case CLAIM_FINISHED:
         return edges_answer(pipeline, inbox, MESSAGE_ACK, message->seq, ledger_state_name(claimed->state), err);

@@ -171,8 +171,11 @@ static enum status map_current(struct stage *stage, const char *path, struct err
     void *memory = MAP_FAILED;
     /* On a full disk, a page without a block would end the process when it is written to. */
     static const char nothing[CURRENT_SIZE];
-    errno = ENOSPC;
-    if (pwrite(descriptor, nothing, sizeof nothing, 0) == (ssize_t)sizeof nothing)
+    ssize_t written = pwrite(descriptor, nothing, sizeof nothing, 0);
+    /* After a write that ended early, the next one has the reason. */
+    if (written > 0 && written < (ssize_t)sizeof nothing)
+        written += pwrite(descriptor, nothing, sizeof nothing - (size_t)written, written);
+    if (written == (ssize_t)sizeof nothing)
         memory = mmap(NULL, CURRENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     int reason = errno;
     close(descriptor);

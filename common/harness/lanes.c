@@ -71,7 +71,7 @@ struct ledger_key slot_key(const struct slot *slot) {
     return (struct ledger_key){slot->source, slot->id};
 }
 
-void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) {
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces) {
     stage_lock(stage);
     if (lanes_in_hand(stage) == stage->slot_count) {
         /* The caller asked for room before. Without room the item is dropped here, and its sender sends it again. */
@@ -94,6 +94,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq) 
     slot->status = STATUS_OK;
     slot->err.message[0] = '\0';
     slot->settled = false;
+    slot->replaces = replaces;
     slot->admitted = false;
     slot->need = (struct stage_need){0};
     slot->phase = SLOT_LOAD;
@@ -157,7 +158,7 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     struct lane_plan plan = lanes_plan(stage->descriptor, &stage->device, wanted);
     stage->lane_count = plan.lanes;
     stage->slot_count = plan.lanes + SETTLING_MAX;
-    admission_begin(stage);
+    admission_prepare(stage);
     TRY(settling_create(stage->output_count, &stage->settling, err));
     for (int i = 0; i < stage->lane_count; i++) {
         struct stage_lane *lane = &stage->lanes[i];
@@ -176,7 +177,9 @@ enum status lanes_start(struct stage *stage, struct err *err) {
     TRY(start_threads(stage, 1, thread_compute, err));
     TRY(start_threads(stage, 1, thread_ledger, err));
     TRY(start_threads(stage, plan.store_threads, thread_store, err));
-    return start_threads(stage, plan.load_threads, thread_load, err);
+    TRY(start_threads(stage, plan.load_threads, thread_load, err));
+    admission_begin(stage);
+    return STATUS_OK;
 }
 
 void lanes_stop(struct stage *stage) {

@@ -75,6 +75,29 @@ enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err
     return path_without_ending(path, id, PATH_SIZE, err);
 }
 
+/* Returns the name without what leads upwards or to the root. */
+static const char *below_all(const char *name) {
+    for (;;) {
+        size_t skip = strncmp(name, "./", 2) == 0 ? 2 : strncmp(name, "../", 3) == 0 ? 3 : *name == '/' ? 1 : 0;
+        if (skip == 0) return name;
+        name += skip;
+    }
+}
+
+/* Returns the item of a micrograph, a new one when there is none yet. Two files may have one id: m/x.mrc and m/x.tif, or
+ * g/x.mrc and ../g/x.mrc. The second one keeps its ending in its id. path: as items hold it; name: in the table. */
+static enum status list_need_file(struct item_list *list, const char *id, const char *name, const char *path,
+                                  struct item **ret_item, struct err *err) {
+    const char *const ids[] = {id, below_all(name)};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        const struct item *other = item_list_find(list, ids[i]);
+        const char *its = other != NULL ? item_string(other, "micrograph.path") : NULL;
+        if (its == NULL || strcmp(its, path) == 0) return list_need(list, ids[i], "micrograph", ret_item, err);
+    }
+    FAIL(err, STATUS_BAD_ARGUMENT, "%s: two other files have this name but for their ending or folder: rename it",
+         name);
+}
+
 /* Makes the path as an item holds it: relative to the root when it lies below the root, else relative to the working
  * directory as in RELION's projects, else absolute. Looks for a path from a STAR file beside that file first. */
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
@@ -202,8 +225,8 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
     const char *name = star_get(table, row, name_column);
     struct item *item;
     TRY(stage_files_id(name, id, err));
-    TRY(list_need(list, id, "micrograph", &item, err));
     TRY(stage_files_path(input->stage, name, input->folder, path, err));
+    TRY(list_need_file(list, id, name, path, &item, err));
     double pixel_size = 0;
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
     bool without_ctf = warn_of_cells(input->stage, input->path, table, row);
@@ -251,10 +274,10 @@ static enum status add_pick_row(const struct star_input *input, const char *name
     char id[PATH_SIZE], path[PATH_SIZE];
     struct item *item;
     TRY(picks_id(input, name, picks, id, err));
-    TRY(list_need(list, id, "micrograph", &item, err));
+    TRY(stage_files_path(input->stage, name, input->folder, path, err));
+    TRY(list_need_file(list, id, name, path, &item, err));
     if (!item_has(item, "micrograph.path")) {
         double pixel_size = 0;
-        TRY(stage_files_path(input->stage, name, input->folder, path, err));
         TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
         TRY(set_optics(input->stage, item, (struct table_row){0}, (struct table_row){0}, pixel_size, err));
     }

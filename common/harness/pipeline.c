@@ -12,7 +12,7 @@
 #include "common/harness/pipeline.h"
 #include "common/memory.h"
 
-enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_UNAVAILABLE = 75, EXIT_TERMINATED = 143 };
+enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_CONFIGURATION = 2, EXIT_TERMINATED = 143 };
 enum { RECEIVE_BACKLOG = 16, ANSWERS_HELD = 4096, TICK_MS = 250 };
 
 static void beat(struct pipeline *pipeline) {

@@ -32,7 +32,7 @@ static enum status take_item(struct stage *stage, const struct item *item, struc
     }
     struct item *copy = NULL;
     TRY(item_clone(item, &copy, err));
-    lanes_take(stage, &copy, 0, 0);
+    lanes_take(stage, &copy, 0, 0, false);
     return STATUS_OK;
 }
 

@@ -303,10 +303,11 @@ static enum status name_source(const struct stage *stage, const struct item *ite
 }
 
 static enum status emit_from_source(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
-    bool known = false;
+    bool known = false, replaces = false;
     int before = LEDGER_DONE;
     TRY(stage_lookup(stage, item_id(item), &known, &before, err));
-    if (known && before != LEDGER_FAILED) {
+    if (known && item_revision(item) > 0) TRY(revision_is_later(stage, item, &replaces, err));
+    if (known && before != LEDGER_FAILED && !replaces) {
         *ret_new = false;
         return STATUS_OK;
     }

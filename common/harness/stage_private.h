@@ -71,6 +71,7 @@ struct slot {
     bool admitted;          /* it may hold memory: from before load to the end of store */
     struct stage_need need; /* of an admitted item */
     bool settled;           /* the ledger holds the outcome, which is `state` */
+    bool replaces;          /* an earlier revision of the item was done */
     enum ledger_state state;
     struct slot_files files; /* what load and store have read and written */
 };
@@ -92,6 +93,7 @@ struct stage_common {
 struct admission {
     pthread_cond_t changed; /* an item has been admitted or has given back its lane */
     struct budget budget;
+    const char *limited_by; /* what the budget's limit comes from, for messages */
     size_t base;            /* resident memory of the process when it began */
     size_t kept[LANES_MAX]; /* what the lanes' buffers take, also between items */
     uint64_t turn;          /* the ticket that is admitted next */
@@ -168,7 +170,10 @@ struct stage {
     bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
     uint64_t stored;   /* items since the last summary */
     double summary_at; /* earliest time of the next summary */
-    int troubles;      /* threads that wait for the machine */
+    /* A cumulative stage has counted an earlier revision of an item: it writes and sends nothing more, and begins again
+     * once the ledger holds the later one. idling: idle is running. */
+    bool stale, idling;
+    int troubles; /* threads that wait for the machine */
     double trouble_since;
     struct err trouble; /* the first one */
     enum status fatal;
@@ -225,8 +230,8 @@ int lanes_room(const struct stage *stage);
 int lanes_in_hand(const struct stage *stage);
 /* Returns source and id of the item in a slot. */
 struct ledger_key slot_key(const struct slot *slot);
-/* Takes an item in and consumes it; needs room. Takes the lock itself. */
-void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq);
+/* Takes an item in and consumes it; needs room. replaces: an earlier revision of it was done. Takes the lock itself. */
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces);
 /* Returns the earliest slot that waits to be loaded, with a lane for it; NULL when there is none. */
 struct slot *lanes_to_load(struct stage *stage);
 /* Frees the lane of an item after store: what is left to do needs no lane. */
@@ -241,7 +246,9 @@ bool lanes_empty(const struct stage *stage);
 void lanes_stop(struct stage *stage);
 
 /* admission.c: lets items take memory. */
-/* Finds out how much the stage may use. */
+/* Call before threads are started: keeps their address space small where that is limited. */
+void admission_prepare(const struct stage *stage);
+/* Finds out how much the stage may use; the threads are there, and no item yet. */
 void admission_begin(struct stage *stage);
 /* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items are
  * admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
@@ -283,6 +290,16 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
 bool stage_ending(const struct stage *stage);
 /* As stage_wait_out, for a caller that has other things to do until patience->until. */
 bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
+
+/* revisions.c: Returns whether an item is a later revision of what a source has emitted. */
+enum status revision_is_later(struct stage *stage, const struct item *item, bool *ret_later, struct err *err);
+/* Returns whether the state of the stage holds an earlier revision of the item in a slot. */
+bool revision_counts_twice(const struct stage *stage, const struct slot *slot);
+/* Makes the stage stale before `store` adds the item to the state, and waits, with the lock held, until idle has ended.
+ * No result then holds the item in two revisions. */
+void revision_begin(struct stage *stage);
+/* Ends the process after the later revision was committed; the launcher starts it again, and it resumes. */
+void revision_end(struct stage *stage, const char *id);
 
 /* wake.c: the lock that the threads share, and how they wake each other. */
 /* Takes the lock. */
@@ -369,6 +386,8 @@ struct stage_edge {
 };
 
 enum { CURRENT_SIZE = 2 * PATH_SIZE };
+/* Exit code of a stage for which the machine lacks something that may come back. */
+enum { EXIT_UNAVAILABLE = 75 };
 
 struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];

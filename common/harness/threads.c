@@ -208,14 +208,17 @@ void *thread_compute(void *argument) {
             begin_work(stage, PART_PROCESS);
             run_flush(stage);
             end_work(stage, PART_PROCESS);
-        } else if (idle_now || (idles && (stage->events != seen || clock_monotonic() > idle_at))) {
+        } else if (!stage->stale && (idle_now || (idles && (stage->events != seen || clock_monotonic() > idle_at)))) {
             seen = stage->events;
+            stage->idling = true;
             begin_work(stage, PART_PROCESS);
             idle_now = be_idle(stage) == STAGE_WORK_MORE;
             end_work(stage, PART_PROCESS);
+            stage->idling = false;
+            if (stage->stale) stage_wake(stage, PART_STORE);
             idle_at = clock_monotonic() + idle_pause;
         } else
-            stage_sleep(stage, PART_PROCESS, idles ? idle_at + 0.01 : INFINITY);
+            stage_sleep(stage, PART_PROCESS, idles && !stage->stale ? idle_at + 0.01 : INFINITY);
     }
     stage_unlock(stage);
     return NULL;
@@ -256,8 +259,8 @@ static double run_summary(struct stage *stage, bool last, bool *ret_again) {
 /* Returns whether it is time to write the joined tables; one thread writes them. */
 static bool summary_due(const struct stage *stage, bool *ret_last) {
     *ret_last = stage->summary_wanted && !stage->summarised && !stage->summarising;
-    return *ret_last || (stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising &&
-                         clock_monotonic() >= stage->summary_at);
+    return *ret_last || (stage->stored > 0 && !stage->stale && stage->descriptor->summarise != NULL &&
+                         !stage->summarising && clock_monotonic() >= stage->summary_at);
 }
 
 static void summarise(struct stage *stage, bool last) {
@@ -289,6 +292,7 @@ void *thread_store(void *argument) {
         struct slot *slot = in_order ? lanes_at(stage, stage->store_ticket, SLOT_STORE) : lanes_to_store(stage);
         if (slot != NULL) {
             slot->phase = SLOT_STORING;
+            if (revision_counts_twice(stage, slot)) revision_begin(stage);
             begin_work(stage, PART_STORE);
             crash_blame(stage->current, slot->mark);
             store_item(stage, slot);
@@ -301,7 +305,8 @@ void *thread_store(void *argument) {
         } else if (summary_due(stage, &last))
             summarise(stage, last);
         else {
-            bool later = stage->stored > 0 && stage->descriptor->summarise != NULL && !stage->summarising;
+            bool later =
+                stage->stored > 0 && !stage->stale && stage->descriptor->summarise != NULL && !stage->summarising;
             stage_sleep(stage, PART_STORE, later ? stage->summary_at : INFINITY);
         }
     }
@@ -341,13 +346,19 @@ static void commit_outcomes(struct stage *stage) {
     end_stage(stage, status, &err);
     end_work(stage, PART_LEDGER);
     bool first = stage->stored == 0;
+    char revised[ITEM_ID_MAX + 1] = "";
     for (int i = 0; i < count; i++) {
+        if (revision_counts_twice(stage, group[i])) memcpy(revised, group[i]->id, sizeof revised);
         metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
         stage->stored += group[i]->settled;
         group[i]->phase = SLOT_DONE;
     }
     if (first && stage->descriptor->summarise != NULL) stage_wake(stage, PART_STORE);
     stage_event(stage);
+    if (revised[0] == '\0') return;
+    stage_unlock(stage); /* revision_end takes the lock itself */
+    revision_end(stage, revised);
+    stage_lock(stage);
 }
 
 /* Emitted items stay in the list, where stage_lookup sees them, until the ledger holds them. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipelines/launcher/commands.h"
+#include "pipelines/launcher/run/supervisor.h"
 
 /* A stage's kind is what `program` or its name says: no program has been asked yet. */
 static enum status apply_preset(struct graph *graph, const struct preset *preset, struct err *err) {
@@ -53,6 +54,7 @@ int check_graph(const char *path, const struct options *options, const struct pr
         return EXIT_OK;
     }
     graph_destroy(&graph);
+    if (status == STATUS_UNAVAILABLE) return EXIT_UNAVAILABLE;
     return status == STATUS_NO_MEMORY || status == STATUS_IO ? EXIT_ERROR : EXIT_USAGE;
 }
 

@@ -11,5 +11,6 @@ int command_replay(const struct options *options); /* replay_command.c */
 int command_status(const struct options *options); /* status.c */
 int command_retry(const struct options *options);  /* retry.c */
 int command_verify(const struct options *options); /* verify.c */
+int command_repair(const struct options *options); /* repair.c */
 
 #endif

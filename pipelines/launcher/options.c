@@ -23,8 +23,8 @@ struct option_row {
 enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
-    {"session", "DIR", "The folder that holds all of a run.", RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY,
-     OPTION_TEXT, AT(session), 0},
+    {"session", "DIR", "The folder that holds all of a run.",
+     RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR, OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
@@ -62,14 +62,16 @@ static const struct {
     {"run", "GRAPH", "Starts a session, or resumes it.", COMMAND_RUN, 1, 1},
     {"replay", "RECORDED GRAPH", "Plays a recorded session, or a folder of micrographs, again.", COMMAND_REPLAY, 2, 2},
     {"check", "GRAPH", "Reports what is wrong with a graph, or prints the plan.", COMMAND_CHECK, 1, 1},
-    {"status", "", "Prints what happened to every item of a session.", COMMAND_STATUS, 0, 0},
+    {"status", "[ITEM]…", "Prints what happened to every item of a session, or to those named.", COMMAND_STATUS, 0,
+     SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
+    {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
 };
 static const char exit_codes[] =
     "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
-    "4: the counts do not add up, or verify found something wrong.";
+    "4: the counts do not add up, or verify found something wrong. 75: the machine lacks something; try again later.";
 enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 
 void options_help(FILE *out) {

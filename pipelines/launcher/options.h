@@ -17,6 +17,7 @@ enum command {
     COMMAND_RETRY = 1 << 4,
     COMMAND_STAGES = 1 << 5,
     COMMAND_VERIFY = 1 << 6,
+    COMMAND_REPAIR = 1 << 7,
 };
 
 struct options {

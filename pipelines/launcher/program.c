@@ -171,14 +171,15 @@ enum status program_describe(const char *path, double seconds, json_t **ret_desc
     int pipes[2];
     _cleanup_(mem_free) char *text = malloc(DESCRIBE_MAX);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for what %s says of itself", path);
-    FAIL_IF(pipe2(pipes, O_CLOEXEC) != 0, err, STATUS_IO, "no pipe: %s", strerror(errno));
+    FAIL_IF(pipe2(pipes, O_CLOEXEC) != 0, err, status_of_reading(errno), "no pipe to %s: %s", path, strerror(errno));
     pid_t child = fork();
+    int reason = errno;
     if (child == 0) be_describer(path, pipes[1]);
     if (child > 0) setpgid(child, child); /* in case the child has not got there yet */
     close(pipes[1]);
     if (child < 0) {
         close(pipes[0]);
-        FAIL(err, STATUS_IO, "%s cannot be started: %s", path, strerror(errno));
+        FAIL(err, status_of_reading(reason), "%s cannot be started: %s", path, strerror(reason));
     }
     size_t length = 0;
     bool whole = read_all(pipes[0], clock_monotonic() + seconds, text, &length);

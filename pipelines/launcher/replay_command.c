@@ -25,15 +25,27 @@ static enum status watched_folder(const char *session, char *folder, struct err 
     enum status status = graph_read(path, &problems, &graph, err);
     problems_clear(&problems);
     TRY(status);
-    bool found = false;
-    for (size_t i = 0; i < graph->stage_count && !found; i++) {
+    const struct graph_section *found = NULL;
+    for (size_t i = 0; i < graph->stage_count && status == STATUS_OK; i++) {
         const struct graph_section *section = &graph->stages[i].section;
         const struct graph_entry *directory = graph_entry(section, "directory");
-        if (graph_entry(section, "from") != NULL || directory == NULL || directory->value.count != 1) continue;
-        found = path_join(session, directory->value.texts[0], folder, PATH_SIZE, NULL) == STATUS_OK;
+        char other[PATH_SIZE];
+        if (graph_entry(section, "from") != NULL || directory == NULL || directory->value.count != 1 ||
+            path_join(session, directory->value.texts[0], other, sizeof other, NULL) != STATUS_OK)
+            continue;
+        if (found != NULL && strcmp(folder, other) != 0)
+            status =
+                err_set(err, STATUS_BAD_ARGUMENT, __FILE__, __LINE__,
+                        "%s: %s and %s watched two folders, and a replay plays one: name a folder, not the session",
+                        path, found->name, section->name);
+        else
+            memcpy(folder, other, PATH_SIZE);
+        found = section;
     }
+    bool any = found != NULL;
     graph_destroy(&graph);
-    FAIL_IF(!found, err, STATUS_BAD_FORMAT, "%s: no stage with a `directory`, so there is nothing to play again", path);
+    TRY(status);
+    FAIL_IF(!any, err, STATUS_BAD_FORMAT, "%s: no stage with a `directory`, so there is nothing to play again", path);
     return STATUS_OK;
 }
 

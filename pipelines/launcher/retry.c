@@ -7,15 +7,9 @@
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/tally.h"
 
-static bool wanted(const struct options *options, const char *id) {
-    for (size_t i = 0; i < options->word_count; i++)
-        if (strcmp(options->words[i], id) == 0) return true;
-    return options->word_count == 0;
-}
-
 /* Makes the item's sender send it again; a source finds it anew. */
-static enum status send_again(const struct session *session, const json_t *planned, const char *stage, const char *id,
-                              struct err *err) {
+static enum status send_again(const struct session *session, const json_t *planned, const char *stage,
+                              struct ledger_key key, struct err *err) {
     char suffix[128];
     snprintf(suffix, sizeof suffix, ">%s", stage);
     size_t i;
@@ -24,7 +18,7 @@ static enum status send_again(const struct session *session, const json_t *plann
         struct ledger *ledger = NULL;
         TRY(session_ledger(session, json_string_value(up), false, &ledger, err));
         if (ledger == NULL) continue;
-        enum status status = ledger_withdraw(ledger, suffix, (struct ledger_key){"", id}, err);
+        enum status status = ledger_withdraw(ledger, suffix, key, err);
         ledger_close(&ledger);
         TRY(status);
     }
@@ -33,15 +27,16 @@ static enum status send_again(const struct session *session, const json_t *plann
 
 /* Returns whether an item has failed, or was left in flight by a retry that was cut short, so that nobody sends it. */
 static bool needs_retry(const struct tally_item *item, bool running) {
-    bool stranded = !running && item->own && item->sent && !item->waiting && item->state == LEDGER_IN_FLIGHT;
+    bool stranded =
+        !running && item->own && item->input != TALLY_NOBODY && !item->waiting && item->state == LEDGER_IN_FLIGHT;
     return item->state == LEDGER_FAILED || stranded;
 }
 
-/* Ids of items whose products are gone. */
+/* Items whose products are gone. The keys own their texts: the id, with the source behind it. */
 struct lost {
     const struct session *session;
     const char *stage;
-    char **ids;
+    struct ledger_key *keys;
     size_t count;
 };
 
@@ -64,55 +59,65 @@ static enum status note_lost(const struct ledger_row *row, void *context, struct
     bool missing = item != NULL && names_missing(lost, item);
     json_decref(item);
     if (!missing) return STATUS_OK;
-    char **ids = realloc(lost->ids, (lost->count + 1) * sizeof *ids);
-    FAIL_IF(ids == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
-    lost->ids = ids;
-    lost->ids[lost->count] = strdup(row->id);
-    FAIL_IF(lost->ids[lost->count] == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
-    lost->count++;
+    struct ledger_key *keys = realloc(lost->keys, (lost->count + 1) * sizeof *keys);
+    FAIL_IF(keys == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    lost->keys = keys;
+    size_t length = strlen(row->id) + 1;
+    char *id = malloc(length + strlen(row->source) + 1);
+    FAIL_IF(id == NULL, err, STATUS_NO_MEMORY, "no memory for the items of %s", lost->stage);
+    memcpy(id, row->id, length);
+    strcpy(id + length, row->source);
+    lost->keys[lost->count++] = (struct ledger_key){.source = id + length, .id = id};
     return STATUS_OK;
 }
 
-static enum status redo_lost(const struct options *options, const struct session *session, const json_t *planned,
-                             const char *stage, struct ledger *ledger, int64_t *total, struct err *err) {
-    struct lost lost = {.session = session, .stage = stage};
+static enum status redo(const struct lost *lost, struct ledger_key key, const struct tally_stage *stage,
+                        const json_t *planned, struct ledger *ledger, int64_t *total, struct err *err) {
+    bool redone = false, whole = stage->several && key.source[0] != '\0';
+    TRY(ledger_redo(ledger, key, &redone, err));
+    if (!redone) return STATUS_OK;
+    TRY(send_again(lost->session, planned, lost->stage, key, err));
+    printf("%s: %s%s%s goes through again, since its products are gone\n", lost->stage, whole ? key.source : "",
+           whole ? "/" : "", key.id);
+    ++*total;
+    return STATUS_OK;
+}
+
+static enum status redo_lost(const struct tally_choice *chosen, const struct session *session, const json_t *planned,
+                             const struct tally_stage *stage, struct ledger *ledger, int64_t *total, struct err *err) {
+    struct lost lost = {.session = session, .stage = stage->name};
     enum status status = ledger_each(ledger, LEDGER_DONE, note_lost, &lost, err);
     for (size_t i = 0; i < lost.count; i++) {
-        bool redone = false;
-        if (status == STATUS_OK && wanted(options, lost.ids[i])) {
-            status = ledger_redo(ledger, (struct ledger_key){"", lost.ids[i]}, &redone, err);
-            if (status == STATUS_OK && redone) status = send_again(session, planned, stage, lost.ids[i], err);
-        }
-        if (redone) {
-            printf("%s: %s goes through again, since its products are gone\n", stage, lost.ids[i]);
-            ++*total;
-        }
-        free(lost.ids[i]);
+        if (status == STATUS_OK && tally_is_chosen(chosen, lost.keys[i]))
+            status = redo(&lost, lost.keys[i], stage, planned, ledger, total, err);
+        free((char *)lost.keys[i].id);
     }
-    free(lost.ids);
+    free(lost.keys);
     return status;
 }
 
-static enum status retry_stage(const struct options *options, const struct session *session, const json_t *planned,
-                               const struct tally_stage *stage, bool running, int64_t *total, struct err *err) {
+static enum status retry_stage(const struct options *options, const struct tally_choice *chosen,
+                               const struct session *session, const json_t *planned, const struct tally_stage *stage,
+                               bool running, int64_t *total, struct err *err) {
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage->name, false, &ledger, err));
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
-        if (!needs_retry(item, running) || !wanted(options, item->id)) continue;
+        const struct ledger_key key = tally_key(item);
+        if (!needs_retry(item, running) || !tally_is_chosen(chosen, key)) continue;
         /* The stage's own ledger comes first: an item that arrived while the ledger still says "failed" would be
          * acknowledged without being processed. */
         int64_t count = 0;
-        if (ledger != NULL) status = ledger_retry(ledger, &(struct ledger_key){"", item->id}, &count, err);
-        if (status == STATUS_OK) status = send_again(session, planned, stage->name, item->id, err);
+        if (ledger != NULL) status = ledger_retry(ledger, &key, &count, err);
+        if (status == STATUS_OK) status = send_again(session, planned, stage->name, key, err);
         if (status == STATUS_OK) {
-            printf("%s: %s goes through again\n", stage->name, item->id);
+            printf("%s: %s goes through again\n", stage->name, item->name);
             ++*total;
         }
     }
     if (status == STATUS_OK && options->lost && ledger != NULL)
-        status = redo_lost(options, session, planned, stage->name, ledger, total, err);
+        status = redo_lost(chosen, session, planned, stage, ledger, total, err);
     ledger_close(&ledger);
     return status;
 }
@@ -121,6 +126,7 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     struct session session;
     json_t *plan = NULL;
     struct tally tally = {0};
+    struct tally_choice chosen = {0};
     TRY(session_find(options->session, &session, err));
     *running = session_is_running(&session);
     FAIL_IF(*running && options->lost, err, STATUS_BAD_STATE,
@@ -129,10 +135,13 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
     if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
+    /* A name that no item has is reported at the end, as one that has not failed. */
+    if (status == STATUS_OK) status = tally_choose(&tally, options->words, options->word_count, &chosen, err);
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
         if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
-            status = retry_stage(options, &session, json_array_get(json_object_get(plan, "stages"), i),
+            status = retry_stage(options, &chosen, &session, json_array_get(json_object_get(plan, "stages"), i),
                                  &tally.stages[i], *running, total, err);
+    tally_choice_clear(&chosen);
     tally_clear(&tally);
     json_decref(plan);
     return status;
@@ -145,7 +154,7 @@ int command_retry(const struct options *options) {
     enum status status = retry(options, &total, &running, &err);
     if (status == STATUS_OK && options->word_count > (size_t)total)
         status = err_set(&err, STATUS_NOT_FOUND, __FILE__, __LINE__,
-                         "%lld of the %zu items named have failed (status --json lists them by id)", (long long)total,
+                         "%lld of the %zu items named have failed (status --json lists them by name)", (long long)total,
                          options->word_count);
     if (status == STATUS_OK && total == 0)
         puts(options->lost ? "nothing has failed, and nothing is lost" : "nothing has failed");
@@ -153,5 +162,5 @@ int command_retry(const struct options *options) {
         puts("run the session again to send them through");
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
-    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+    return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;
 }

@@ -46,6 +46,12 @@ static enum status take_lock(struct session *session, struct err *err) {
     FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(errno));
 }
 
+enum status session_hold(struct session *session, struct err *err) {
+    enum status status = take_lock(session, err);
+    if (status != STATUS_OK) session_end(session);
+    return status;
+}
+
 bool session_is_running(const struct session *session) {
     char path[PATH_SIZE];
     if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK) return false;
@@ -194,6 +200,9 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     char folder[PATH_SIZE];
     TRY(file_make_folders(path, 0755, err));
     TRY(absolute(path, session.path, err));
+    FAIL_IF(!item_text_fits(session.path), err, STATUS_BAD_ARGUMENT,
+            "the path of the session holds bytes that are not UTF-8, which its tables and orders cannot hold; choose "
+            "another folder");
     TRY(session_file(&session, "log", "", "", folder, err));
     TRY(file_make_folders(folder, 0755, err));
     TRY(session_file(&session, "ledger", "", "", folder, err));

@@ -28,6 +28,9 @@ struct session {
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
  * another launcher runs this session. BAD_ARGUMENT: the graph has changed; the message names the difference. */
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err);
+/* Takes the lock of a session that session_find has found, so that nobody runs it meanwhile. BAD_STATE: another
+ * launcher runs it. */
+enum status session_hold(struct session *session, struct err *err);
 /* Gives the lock back. */
 void session_end(struct session *session);
 

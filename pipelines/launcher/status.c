@@ -56,6 +56,20 @@ static json_t *read_history(const struct session *session, const char *stage) {
     return events;
 }
 
+/* Returns {"watcher": {"sent", "seen", "waiting", "lost"}}; null for a stage that does not remember what it sent. */
+static json_t *inputs_json(const struct tally_stage *stage) {
+    json_t *inputs = json_object();
+    for (size_t i = 0; i < stage->input_count; i++) {
+        const struct tally_input *input = &stage->inputs[i];
+        json_object_set_new(inputs, input->from,
+                            !input->known ? json_null()
+                                          : json_pack("{s:I, s:I, s:I, s:I}", "sent", (json_int_t)input->sent, "seen",
+                                                      (json_int_t)input->seen, "waiting", (json_int_t)input->waiting,
+                                                      "lost", (json_int_t)input->lost));
+    }
+    return inputs;
+}
+
 static json_t *stage_json(const struct session *session, const json_t *planned, const struct tally_stage *tally) {
     json_t *stage = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seen", (json_int_t)tally->seen, "done",
                               (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
@@ -74,6 +88,7 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
         json_array_append_new(instances, beat);
     }
     json_object_set_new(stage, "note", json_string(note));
+    json_object_set_new(stage, "inputs", inputs_json(tally));
     if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
     json_object_set_new(stage, "products", json_sprintf("%s/%s", session->path, tally->name));
     json_object_set_new(stage, "history", read_history(session, tally->name));
@@ -81,22 +96,24 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
     return stage;
 }
 
-static void add_items(json_t *items, const struct tally_stage *stage) {
+static void add_items(json_t *items, const struct tally_stage *stage, const struct tally_choice *choice) {
     for (size_t i = 0; i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
-        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:f}", "id", item->id, "stage", stage->name,
-                                               "state", ledger_state_name(item->state), "reason",
+        if (!tally_is_chosen(choice, tally_key(item))) continue;
+        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "id", item->id, "source",
+                                               item->source, "name", item->name, "stage", stage->name, "state",
+                                               ledger_state_name(item->state), "reason",
                                                item->reason ? item->reason : "", "time", item->time));
     }
 }
 
 static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally,
-                           const char *miscount) {
+                           const struct tally_choice *choice, const char *miscount) {
     json_t *stages = json_object(), *items = json_array();
     for (size_t i = 0; i < tally->count; i++) {
         const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
         json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
-        add_items(items, &tally->stages[i]);
+        add_items(items, &tally->stages[i], choice);
     }
     return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o}", "session", session->path, "run",
                      json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
@@ -117,6 +134,30 @@ void status_table(const struct session *session, const struct tally *tally, FILE
     }
 }
 
+void status_inputs(const struct tally *tally, FILE *out) {
+    bool begun = false;
+    for (size_t i = 0; i < tally->count; i++)
+        for (size_t k = 0; k < tally->stages[i].input_count; k++) {
+            const struct tally_input *input = &tally->stages[i].inputs[k];
+            char edge[160];
+            if (input->sent == input->seen && input->waiting == 0) continue;
+            if (!begun) fprintf(out, "\n%-38s %8s %8s %8s %8s\n", "input", "sent", "seen", "waiting", "lost");
+            begun = true;
+            snprintf(edge, sizeof edge, "%s>%s", input->from, tally->stages[i].name);
+            fprintf(out, "%-38s %8lld %8lld %8lld %8lld\n", edge, (long long)input->sent, (long long)input->seen,
+                    (long long)input->waiting, (long long)input->lost);
+        }
+    if (begun) fputc('\n', out);
+}
+
+void status_miscount(const struct session *session, const char *reason, FILE *out) {
+    fprintf(out,
+            "icestream: the counts do not add up: %s; a ledger was lost, changed, or is older than the others: "
+            "%s`icestream repair --session %s` mends it (if nobody touched %s/ledger, please report this)\n",
+            reason, session->lock < 0 && session_is_running(session) ? "end the run, then " : "", session->path,
+            session->path);
+}
+
 void status_reasons(const struct tally *tally, size_t limit, FILE *out) {
     for (size_t i = 0; i < tally->count; i++) {
         size_t told = 0, untold = 0;
@@ -124,7 +165,7 @@ void status_reasons(const struct tally *tally, size_t limit, FILE *out) {
             const struct tally_item *item = &tally->stages[i].items[k];
             if (item->state != LEDGER_REJECTED && item->state != LEDGER_FAILED) continue;
             if (told++ < limit)
-                fprintf(out, "%s: %s %s: %s\n", tally->stages[i].name, item->id, ledger_state_name(item->state),
+                fprintf(out, "%s: %s %s: %s\n", tally->stages[i].name, item->name, ledger_state_name(item->state),
                         item->reason ? item->reason : "no reason given");
             else
                 untold++;
@@ -150,59 +191,88 @@ static void print_notes(const struct session *session, const json_t *plan, FILE 
     }
 }
 
+/* Prints what happened to the items that are named, stage by stage. */
+static void print_chosen(const struct tally *tally, const struct tally_choice *choice, FILE *out) {
+    for (size_t i = 0; i < tally->count; i++)
+        for (size_t k = 0; k < tally->stages[i].item_count; k++) {
+            const struct tally_item *item = &tally->stages[i].items[k];
+            if (!tally_is_chosen(choice, tally_key(item))) continue;
+            fprintf(out, "%s: %s %s%s%s\n", tally->stages[i].name, item->name, ledger_state_name(item->state),
+                    item->reason ? ": " : "", item->reason ? item->reason : "");
+        }
+}
+
 struct report {
     char *text;
     char miscount[256]; /* what does not add up; "": everything does */
 };
 
 static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
-                       const struct report *report, FILE *out) {
-    fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
-    status_table(session, tally, out);
-    print_notes(session, plan, out);
-    status_reasons(tally, 20, out);
+                       const struct tally_choice *choice, const struct report *report, FILE *out) {
+    if (choice->count > 0) {
+        print_chosen(tally, choice, out);
+    } else {
+        fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
+        status_table(session, tally, out);
+        status_inputs(tally, out);
+        print_notes(session, plan, out);
+        status_reasons(tally, 20, out);
+    }
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
 }
 
-/* Takes the whole status; the caller frees its text. */
-static enum status take_report(const struct session *session, bool json, struct report *ret_report, struct err *err) {
-    json_t *plan = NULL;
-    struct tally tally;
-    struct report report = {0};
-    TRY(session_read_plan(session, &plan, err));
-    enum status status = tally_take(session, plan, json ? TALLY_ITEMS : TALLY_COUNTS, &tally, err);
-    if (status != STATUS_OK) {
-        json_decref(plan);
-        return status;
-    }
-    tally_reconciles(&tally, report.miscount, sizeof report.miscount);
+static enum status write_report(const struct session *session, const json_t *plan, const struct tally *tally,
+                                const struct options *options, struct report *report, struct err *err) {
+    struct tally_choice choice = {0};
     size_t length = 0;
-    if (json) {
-        json_t *root = status_json(session, plan, &tally, report.miscount);
-        report.text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    TRY(tally_choose(tally, options->words, options->word_count, &choice, err));
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < choice.count; i++)
+        if (choice.items[i] == NULL)
+            status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s: no stage of %s has seen such an item",
+                             options->words[i], session->path);
+    tally_reconciles(tally, report->miscount, sizeof report->miscount);
+    if (status == STATUS_OK && options->json) {
+        json_t *root = status_json(session, plan, tally, &choice, report->miscount);
+        report->text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(root);
-    } else {
-        FILE *out = open_memstream(&report.text, &length);
+    } else if (status == STATUS_OK) {
+        FILE *out = open_memstream(&report->text, &length);
         if (out != NULL) {
-            write_text(session, plan, &tally, &report, out);
+            write_text(session, plan, tally, &choice, report, out);
             fclose(out);
         }
     }
+    tally_choice_clear(&choice);
+    FAIL_IF(status == STATUS_OK && report->text == NULL, err, STATUS_NO_MEMORY, "no memory for the status");
+    return status;
+}
+
+/* Takes the whole status; the caller frees its text. */
+static enum status take_report(const struct session *session, const struct options *options, struct report *ret_report,
+                               struct err *err) {
+    json_t *plan = NULL;
+    struct tally tally = {0};
+    struct report report = {0};
+    enum tally_depth depth = options->json || options->word_count > 0 ? TALLY_ITEMS : TALLY_COUNTS;
+    TRY(session_read_plan(session, &plan, err));
+    enum status status = tally_take(session, plan, depth, &tally, err);
+    if (status == STATUS_OK) status = write_report(session, plan, &tally, options, &report, err);
     tally_clear(&tally);
     json_decref(plan);
-    FAIL_IF(report.text == NULL, err, STATUS_NO_MEMORY, "no memory for the status");
-    *ret_report = report;
-    return STATUS_OK;
+    if (status == STATUS_OK) *ret_report = report;
+    return status;
 }
 
 /* Prints whenever something has changed. Looks for the end before it takes the status, so that the last status is
  * printed too. */
-static enum status follow(const struct session *session, bool json, struct report *last, struct err *err) {
+static enum status follow(const struct session *session, const struct options *options, struct report *last,
+                          struct err *err) {
     enum status status = STATUS_OK;
     for (bool running = true; running && status == STATUS_OK;) {
         struct report report = {0};
         running = session_is_running(session);
-        status = take_report(session, json, &report, err);
+        status = take_report(session, options, &report, err);
         if (status == STATUS_OK && (last->text == NULL || strcmp(last->text, report.text) != 0)) {
             puts(report.text);
             fflush(stdout);
@@ -220,20 +290,17 @@ int command_status(const struct options *options) {
     struct report report = {0};
     enum status status = session_find(options->session, &session, &err);
     if (status == STATUS_OK && options->follow) {
-        status = follow(&session, options->json, &report, &err);
+        status = follow(&session, options, &report, &err);
     } else if (status == STATUS_OK) {
-        status = take_report(&session, options->json, &report, &err);
+        status = take_report(&session, options, &report, &err);
         if (status == STATUS_OK) printf(options->json ? "%s\n" : "%s", report.text);
     }
     free(report.text);
     if (status == STATUS_OK && report.miscount[0] != '\0') {
-        fprintf(stderr,
-                "icestream: the counts do not add up: %s; this is an error in icestream: please report it with "
-                "%s/ledger and %s/log\n",
-                report.miscount, session.path, session.path);
+        status_miscount(&session, report.miscount, stderr);
         return EXIT_COUNTS;
     }
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
-    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+    return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/image_formats.h"
@@ -126,6 +127,18 @@ static enum status write_stack(const struct extractor_lane *lane, const char *pa
     return mrc_writer_finish(&writer, err);
 }
 
+/* An earlier revision of the micrograph may have had picks. */
+static enum status drop_earlier(struct stage *stage, const struct item *item, struct err *err) {
+    static const char *const endings[] = {"_extract.star", ".mrcs"};
+    char relative[PATH_MAX], path[PATH_MAX];
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        TRY(stage_product(stage, item, endings[i], relative, path, err));
+        FAIL_IF(unlink(path) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", path,
+                strerror(errno));
+    }
+    return STATUS_OK;
+}
+
 static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     struct extractor *extractor = state;
     struct extractor_lane *lane = stage_lane->state;
@@ -135,7 +148,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
     if (count == 0) {
         stage_log(stage, LOG_INFO, "no-picks", "%s: no picks, so there is nothing to cut out", item_id(item));
-        return STATUS_OK;
+        return drop_earlier(stage, item, err);
     }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
@@ -167,7 +180,8 @@ static enum status visit(const struct item *item, void *context, struct err *err
     if (!file_exists(path)) return STATUS_OK; /* the micrograph had no picks */
     struct err own = {0};
     enum status status = walk->add(walk->join, path, &own);
-    if (status_is_of_file(status)) { /* one lost table must not stop the others */
+    /* One lost table must not stop the others of a session. On files this run has just written all of them. */
+    if (status_is_of_file(status) && stage_in_pipeline(walk->stage)) {
         if (walk->unreadable++ == 0) walk->first = own;
         return STATUS_OK;
     }
@@ -192,8 +206,11 @@ static enum status join_into(struct stage *stage, struct extractor *extractor, s
     TRY(stage_each_done(stage, visit, &walk, err));
     warn_of_unreadable(stage, extractor, &walk);
     TRY(extractor_join_begin(join, path, err));
+    size_t noted = walk.unreadable;
     walk.add = extractor_join_rows;
+    walk.unreadable = 0;
     TRY(stage_each_done(stage, visit, &walk, err));
+    if (walk.unreadable > noted) warn_of_unreadable(stage, extractor, &walk);
     return extractor_join_commit(join, err);
 }
 

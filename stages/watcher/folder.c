@@ -49,6 +49,7 @@ void folder_destroy(struct folder **folder) {
     pattern_destroy(&(*folder)->pattern);
     known_destroy(&(*folder)->known);
     queue_destroy(&(*folder)->waiting);
+    sweep_end(&(*folder)->sweep);
     free((*folder)->growing);
     free((*folder)->directory);
     free(*folder);
@@ -149,22 +150,26 @@ static bool ends_in_zeros(const char *path, int64_t size) {
     return zeros;
 }
 
+/* Returns whether a part of a file before its end was never written, as when a program reserves the whole file, or
+ * writes its end first. False where the file system does not tell. */
+static bool has_holes(const char *path, int64_t size) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) return false;
+    off_t hole = lseek(descriptor, 0, SEEK_HOLE);
+    close(descriptor);
+    return hole >= 0 && hole < size;
+}
+
 static enum folder_verdict set_failed(struct folder_find *find, const char *reason) {
     snprintf(find->reason, sizeof find->reason, "%s", reason);
     text_trim(find->reason);
     return find->verdict = FOLDER_FAILED;
 }
 
-/* Returns whether a file taken before is the same file, or has the same id. */
+/* Returns whether the file is another name of a file that was taken before. */
 static bool is_duplicate(const struct folder *folder, long index, struct folder_find *find) {
     const struct known_file *file = &folder->known.files[index];
-    long other = known_find_id(&folder->known, folder->id);
-    if (other != KNOWN_NONE && other != index) {
-        snprintf(find->reason, sizeof find->reason, "%s has the same name but for its ending and was taken before",
-                 folder->known.files[other].path);
-        return true;
-    }
-    other = known_find_inode(&folder->known, file->device, file->inode);
+    long other = known_find_inode(&folder->known, file->device, file->inode);
     if (other == KNOWN_NONE || other == index) return false;
     char path[PATH_SIZE];
     struct stat information;
@@ -187,6 +192,16 @@ static bool is_thumbnail(const char *path) {
         if (file_exists(sibling)) return true;
     }
     return false;
+}
+
+/* Returns whether another file with the same id was taken before. */
+static bool is_namesake(const struct folder *folder, long index, struct folder_find *find) {
+    long other = known_find_id(&folder->known, folder->id);
+    if (other == KNOWN_NONE || other == index) return false;
+    snprintf(find->reason, sizeof find->reason,
+             "%s has the same name but for its ending, and was taken before: rename one of the two",
+             folder->known.files[other].path);
+    return true;
 }
 
 enum look { LOOK_REPORT, LOOK_AGAIN, LOOK_DROP };
@@ -215,6 +230,12 @@ static enum look refresh(struct folder *folder, struct known_file *file, double 
     return LOOK_REPORT;
 }
 
+/* Returns how long (s) a file with holes must rest. Programs leave holes until they come to them, but a file may be
+ * sparse for good. */
+static double patience_for_holes(const struct folder *folder) {
+    return fmax(folder->options.stall, 6 * folder->options.settle);
+}
+
 /* Judges a file by its content: ready, failed, or to be looked at again. */
 static enum look look_inside(struct folder *folder, struct known_file *file, double now, struct folder_find *find) {
     struct err own = {0};
@@ -225,6 +246,7 @@ static enum look look_inside(struct folder *folder, struct known_file *file, dou
                                          : image_probe(folder->path, &find->image, &own);
     double unchanged = now - file->changed_at;
     if (status == STATUS_OK && find->structure) {
+        if (unchanged < patience_for_holes(folder) && has_holes(folder->path, file->size)) return LOOK_AGAIN;
         if (!ends && unchanged < folder->options.settle) return LOOK_AGAIN;
         find->verdict = FOLDER_READY;
         find->failed_before = file->was_reported;
@@ -233,6 +255,7 @@ static enum look look_inside(struct folder *folder, struct known_file *file, dou
     if (status == STATUS_OK) {
         bool picture = image_is_photograph(find->image.format);
         bool grows = folder->options.stacks_grow && find->image.nz > 1;
+        if (unchanged < patience_for_holes(folder) && has_holes(folder->path, file->size)) return LOOK_AGAIN;
         if (unchanged < folder->options.settle && (picture || grows || ends_in_zeros(folder->path, file->size)))
             return LOOK_AGAIN;
         if (picture && is_thumbnail(folder->path)) {
@@ -254,6 +277,54 @@ static enum look look_inside(struct folder *folder, struct known_file *file, dou
     return LOOK_REPORT;
 }
 
+/* Reports a file whose id is that of another file: a picture beside its micrograph, or a failure under its name with the
+ * ending. */
+static void set_namesake(struct folder *folder, struct known_file *file, struct folder_find *find) {
+    bool picture = image_path_fits(file->path, IMAGE_AS_PHOTOGRAPH) && is_thumbnail(folder->path);
+    file->state = KNOWN_DONE;
+    find->verdict = picture ? FOLDER_DUPLICATE : FOLDER_FAILED;
+    snprintf(folder->id, sizeof folder->id, "%s", file->path);
+    if (strlen(folder->id) >= ITEM_ID_MAX) make_shown_id(folder, file->path);
+}
+
+/* Returns whether a file that was taken still lies there, and is not the same file. */
+static bool is_other(const struct folder *folder, long taken, const struct known_file *file) {
+    char path[PATH_SIZE];
+    struct stat information;
+    return path_join(folder->directory, folder->known.files[taken].path, path, sizeof path, NULL) == STATUS_OK &&
+           stat(path, &information) == 0 && (information.st_dev != file->device || information.st_ino != file->inode);
+}
+
+/* Returns whether another known file has the same path but for its ending. */
+static bool has_sibling(const struct folder *folder, long index) {
+    char id[PATH_SIZE];
+    const struct known *known = &folder->known;
+    long other;
+    for (size_t position = 0; (other = known_next_namesake(known, known->files[index].path, &position)) != KNOWN_NONE;)
+        if (other != index && path_without_ending(known->files[other].path, id, sizeof id, NULL) == STATUS_OK &&
+            strcmp(id, folder->id) == 0)
+            return true;
+    return false;
+}
+
+/* Looks at a file whose id is settled: it is the file itself, taken in this run or an earlier one, or a namesake. */
+static enum status look_at_settled(struct folder *folder, long index, struct folder_find *find, enum look *ret_look,
+                                   struct err *err) {
+    struct known_file *file = &folder->known.files[index];
+    enum folder_past past = FOLDER_UNSEEN;
+    file->state = KNOWN_DONE;
+    /* An earlier run may have reported it as a namesake. */
+    if (has_sibling(folder, index) && strlen(file->path) < ITEM_ID_MAX && item_text_fits(file->path))
+        TRY(folder->options.past(folder->options.context, file->path, &past, err));
+    if (past != FOLDER_UNSEEN) return STATUS_OK;
+    long taken = known_find_id(&folder->known, folder->id);
+    if (taken == KNOWN_NONE) return known_take(&folder->known, index, folder->id, err);
+    if (taken == index || !is_other(folder, taken, file) || !is_namesake(folder, index, find)) return STATUS_OK;
+    set_namesake(folder, file, find);
+    *ret_look = LOOK_REPORT;
+    return STATUS_OK;
+}
+
 static enum status look(struct folder *folder, long index, double now, struct folder_find *find, enum look *ret_look,
                         struct err *err) {
     struct known_file *file = &folder->known.files[index];
@@ -270,10 +341,7 @@ static enum status look(struct folder *folder, long index, double now, struct fo
         TRY(folder->options.past(folder->options.context, folder->id, &past, err));
     file->asked = true;
     file->was_reported = file->was_reported || past == FOLDER_FAILED_THEN;
-    if (past == FOLDER_SETTLED) {
-        file->state = KNOWN_DONE;
-        return known_take(&folder->known, index, folder->id, err);
-    }
+    if (past == FOLDER_SETTLED) return look_at_settled(folder, index, find, ret_look, err);
     *ret_look = LOOK_REPORT;
     if (!valid || !can_be_quoted(folder->path)) {
         file->state = KNOWN_DONE;
@@ -287,6 +355,10 @@ static enum status look(struct folder *folder, long index, double now, struct fo
     if (is_duplicate(folder, index, find)) {
         file->state = KNOWN_DONE;
         find->verdict = FOLDER_DUPLICATE;
+        return STATUS_OK;
+    }
+    if (is_namesake(folder, index, find)) {
+        set_namesake(folder, file, find);
         return STATUS_OK;
     }
     *ret_look = look_inside(folder, file, now, find);

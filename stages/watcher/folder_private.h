@@ -3,6 +3,8 @@
 #ifndef ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 
+#include <dirent.h>
+
 #include "common/files.h"
 #include "common/pattern.h"
 #include "stages/watcher/folder.h"
@@ -12,6 +14,33 @@
 struct queue {
     long *files; /* [capacity] */
     size_t count, capacity;
+};
+
+/* A folder to list. */
+struct sweep_folder {
+    char *relative; /* below the directory, owned */
+    int depth;
+};
+
+struct sweep_list {
+    struct sweep_folder *folders; /* [capacity]; those before `next` were taken */
+    size_t next, count, capacity;
+};
+
+struct sweep_place {
+    dev_t device;
+    ino_t inode;
+    bool used;
+};
+
+/* A sweep on its way. */
+struct sweep {
+    bool is_active;
+    struct sweep_list real, links; /* folders to list; links to folders */
+    struct sweep_folder here;      /* relative: NULL: none */
+    DIR *listing;                  /* of `here`, or NULL */
+    struct sweep_place *visited;   /* [visited_capacity, a power of two or 0] by the hash of the place */
+    size_t visited_count, visited_capacity;
 };
 
 struct folder {
@@ -25,13 +54,17 @@ struct folder {
     size_t waiting_reported; /* files in `waiting` that were reported as failed */
     long *growing;           /* [growing_capacity] indices of incomplete files that wait for their next look */
     size_t growing_count, growing_capacity;
-    double wake_at;     /* time (as `now`) at which the next file of `growing` is due; INFINITY: none */
+    struct sweep sweep;
+    bool sweep_wanted, is_swept; /* is_swept: one sweep at least has come to its end */
+    double wake_at;              /* time (as `now`) at which the next file of `growing` is due; INFINITY: none */
     double last_change; /* time (as `now`) at which a file last appeared, changed or became ready; −INFINITY: none */
     char path[PATH_SIZE], id[PATH_SIZE]; /* of the file of the last look; folder_find points to these */
 };
 
 /* Returns whether file a is looked at before file b: by options.order, then by path. */
 bool folder_before(const struct folder *folder, long a, long b);
+/* Frees what a sweep on its way holds, and forgets the sweep. */
+void sweep_end(struct sweep *sweep);
 /* Adds a file to folder->waiting. */
 enum status queue_push(struct folder *folder, long file, struct err *err);
 /* Removes the next file from folder->waiting and returns its index. The queue must not be empty. */

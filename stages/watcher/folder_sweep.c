@@ -1,4 +1,9 @@
-/* Lists the watched folder and the folders below it, and takes notices about single paths. */
+/* Lists the watched folder and the folders below it, and takes notices about single paths.
+ *
+ * A sweep goes over folders in breadth: files near the top are known first. It enters each folder once, by device and
+ * inode, however many links lead there. Folders that are links come after all others, in the order of their names, so
+ * that a file has the same id in each sweep. A link to a folder above the watched one is not followed: it would lead
+ * through the whole disk. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -6,21 +11,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
+#include "common/text.h"
 #include "stages/watcher/folder_private.h"
 
-enum { DEPTH_MAX = 64 };
-
-/* The folders on the way down, to stop at a link that leads back to one of them. */
-struct step {
-    dev_t device;
-    ino_t inode;
-    const struct step *above;
-    int depth;
+enum {
+    DEPTH_MAX = 64,
+    CLOCK_EVERY = 64, /* entries between looks at the clock */
 };
-
-static enum status sweep_folder(struct folder *folder, const char *relative, const struct step *above, double now,
-                                struct err *err);
 
 /* Adds a matching file to the queue if it is new. A notice about a file that is still growing makes the next look
  * due. */
@@ -50,62 +49,214 @@ static enum status see_file(struct folder *folder, const char *relative, bool no
     return queue_push(folder, index, err);
 }
 
-static bool is_folder(const struct dirent *entry, const char *path) {
-    if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK) return entry->d_type == DT_DIR;
-    return file_is_folder(path);
+static uint64_t hash_place(dev_t device, ino_t inode) {
+    const uint64_t both[2] = {(uint64_t)device, (uint64_t)inode};
+    return text_hash_bytes(both, sizeof both);
 }
 
-static enum status sweep_entry(struct folder *folder, const char *relative, const struct dirent *entry,
-                               const struct step *here, double now, struct err *err) {
-    char below[PATH_SIZE], path[PATH_SIZE];
-    if (entry->d_name[0] == '.')
-        return STATUS_OK; /* hidden (unfinished files of rsync and of icestream), "." or ".." */
-    if (path_join(relative, entry->d_name, below, sizeof below, NULL) != STATUS_OK ||
-        path_join(folder->directory, below, path, sizeof path, NULL) != STATUS_OK)
-        return STATUS_OK; /* too long for the system to open */
-    if (!is_folder(entry, path)) return see_file(folder, below, false, now, err);
-    return folder->options.recursive ? sweep_folder(folder, below, here, now, err) : STATUS_OK;
+/* Adds a folder to the visited ones. *ret_new: it was not among them. */
+static enum status visit(struct sweep *sweep, dev_t device, ino_t inode, bool *ret_new, struct err *err) {
+    if (2 * (sweep->visited_count + 1) > sweep->visited_capacity) {
+        size_t capacity = sweep->visited_capacity > 0 ? 2 * sweep->visited_capacity : 64;
+        struct sweep_place *places = calloc(capacity, sizeof *places);
+        FAIL_IF(places == NULL, err, STATUS_NO_MEMORY, "no memory for the places of %zu folders", capacity);
+        for (size_t i = 0; i < sweep->visited_capacity; i++) {
+            if (!sweep->visited[i].used) continue;
+            size_t at = hash_place(sweep->visited[i].device, sweep->visited[i].inode) & (capacity - 1);
+            while (places[at].used)
+                at = (at + 1) & (capacity - 1);
+            places[at] = sweep->visited[i];
+        }
+        free(sweep->visited);
+        sweep->visited = places;
+        sweep->visited_capacity = capacity;
+    }
+    size_t at = hash_place(device, inode) & (sweep->visited_capacity - 1);
+    for (; sweep->visited[at].used; at = (at + 1) & (sweep->visited_capacity - 1))
+        if (sweep->visited[at].device == device && sweep->visited[at].inode == inode) {
+            *ret_new = false;
+            return STATUS_OK;
+        }
+    sweep->visited[at] = (struct sweep_place){device, inode, true};
+    sweep->visited_count++;
+    *ret_new = true;
+    return STATUS_OK;
 }
 
-static bool enter(const struct folder *folder, const struct step *here) {
-    if (here->above == NULL) return true;
-    if (here->depth >= DEPTH_MAX) return false;
-    for (int i = 0; i < 2; i++)
-        if (folder->skip_inode[i] == here->inode && folder->skip_device[i] == here->device) return false;
-    for (const struct step *s = here->above; s != NULL; s = s->above)
-        if (s->device == here->device && s->inode == here->inode) return false;
+static enum status list_push(struct sweep_list *list, const char *relative, int depth, struct err *err) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+        struct sweep_folder *folders = realloc(list->folders, capacity * sizeof *folders);
+        FAIL_IF(folders == NULL, err, STATUS_NO_MEMORY, "no memory for a list of %zu folders", capacity);
+        list->folders = folders;
+        list->capacity = capacity;
+    }
+    char *copy = strdup(relative);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the name of a folder");
+    list->folders[list->count++] = (struct sweep_folder){copy, depth};
+    return STATUS_OK;
+}
+
+static void list_clear(struct sweep_list *list) {
+    for (size_t i = list->next; i < list->count; i++)
+        free(list->folders[i].relative);
+    free(list->folders);
+    *list = (struct sweep_list){0};
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct sweep_folder *)a)->relative, ((const struct sweep_folder *)b)->relative);
+}
+
+/* Takes the next folder of a sweep: first real folders, then links. Returns false at the end. */
+static bool take_next(struct sweep *sweep, struct sweep_folder *ret_folder) {
+    struct sweep_list *list = sweep->real.next < sweep->real.count ? &sweep->real : &sweep->links;
+    if (list->next == list->count) return false;
+    if (list == &sweep->links)
+        qsort(list->folders + list->next, list->count - list->next, sizeof *list->folders, by_name);
+    *ret_folder = list->folders[list->next++];
     return true;
 }
 
-static enum status sweep_folder(struct folder *folder, const char *relative, const struct step *above, double now,
-                                struct err *err) {
+void sweep_end(struct sweep *sweep) {
+    if (sweep->listing != NULL) closedir(sweep->listing);
+    free(sweep->here.relative);
+    list_clear(&sweep->real);
+    list_clear(&sweep->links);
+    free(sweep->visited);
+    *sweep = (struct sweep){0};
+}
+
+static void skip(struct folder *folder, const char *path, const char *reason) {
+    if (folder->options.skipped != NULL) folder->options.skipped(folder->options.context, path, reason);
+}
+
+/* Returns whether a folder is that of a session of icestream: its products are no images of the microscope. */
+static bool is_session(const char *path) {
+    char graph[PATH_SIZE], ledgers[PATH_SIZE];
+    return path_join(path, "graph.yaml", graph, sizeof graph, NULL) == STATUS_OK && file_exists(graph) &&
+           path_join(path, "ledger", ledgers, sizeof ledgers, NULL) == STATUS_OK && file_is_folder(ledgers);
+}
+
+/* Returns whether a place is a folder above the watched one. */
+static bool is_above(const struct folder *folder, const struct stat *place) {
     char path[PATH_SIZE];
-    struct stat information;
-    bool top = *relative == '\0';
-    TRY(path_join(top ? "" : folder->directory, top ? folder->directory : relative, path, sizeof path, err));
-    if (stat(path, &information) != 0) {
+    struct stat above;
+    snprintf(path, sizeof path, "%s", folder->directory);
+    for (char *slash = strrchr(path, '/'); slash != NULL; slash = strrchr(path, '/')) {
+        slash[slash == path] = '\0';
+        if (stat(path, &above) == 0 && above.st_dev == place->st_dev && above.st_ino == place->st_ino) return true;
+        if (slash == path) break;
+    }
+    return false;
+}
+
+/* Decides whether a folder below the watched one is entered. */
+static enum status may_enter(struct folder *folder, const struct sweep_folder *here, const char *path,
+                             const struct stat *place, bool *ret_may, struct err *err) {
+    *ret_may = false;
+    if (here->depth > DEPTH_MAX) return STATUS_OK;
+    for (int i = 0; i < 2; i++)
+        if (folder->skip_inode[i] == place->st_ino && folder->skip_device[i] == place->st_dev) return STATUS_OK;
+    TRY(visit(&folder->sweep, place->st_dev, place->st_ino, ret_may, err));
+    if (!*ret_may) return STATUS_OK;
+    const char *reason = is_above(folder, place) ? "it leads to a folder above the watched one"
+                         : is_session(path)      ? "it is the folder of a session (graph.yaml and ledger)"
+                                                 : NULL;
+    if (reason != NULL) skip(folder, path, reason);
+    *ret_may = reason == NULL;
+    return STATUS_OK;
+}
+
+/* Opens the next folder of the sweep, if it may be entered. */
+static enum status open_folder(struct folder *folder, struct err *err) {
+    struct sweep *sweep = &folder->sweep;
+    const struct sweep_folder *here = &sweep->here;
+    char path[PATH_SIZE];
+    struct stat place;
+    bool top = *here->relative == '\0', may = true;
+    TRY(path_join(top ? "" : folder->directory, top ? folder->directory : here->relative, path, sizeof path, err));
+    if (stat(path, &place) != 0) {
         FAIL_IF(top, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "watcher.directory %s: %s", path,
                 strerror(errno));
         return STATUS_OK;
     }
-    struct step here = {information.st_dev, information.st_ino, above, above != NULL ? above->depth + 1 : 0};
-    if (!enter(folder, &here)) return STATUS_OK;
+    if (top) TRY(visit(sweep, place.st_dev, place.st_ino, &may, err));
+    if (!top) TRY(may_enter(folder, here, path, &place, &may, err));
+    if (!may) return STATUS_OK;
     if (folder->options.before_listing != NULL) folder->options.before_listing(folder->options.context, path);
-    DIR *listing = opendir(path);
-    if (listing == NULL) {
-        FAIL_IF(top, err, STATUS_IO, "watcher.directory %s: %s", path, strerror(errno));
-        return STATUS_OK;
+    sweep->listing = opendir(path);
+    FAIL_IF(top && sweep->listing == NULL, err, STATUS_IO, "watcher.directory %s: %s", path, strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status see_entry(struct folder *folder, const struct dirent *entry, double now, struct err *err) {
+    struct sweep *sweep = &folder->sweep;
+    char below[PATH_SIZE], path[PATH_SIZE];
+    if (entry->d_name[0] == '.')
+        return STATUS_OK; /* hidden (unfinished files of rsync and of icestream), "." or ".." */
+    if (path_join(sweep->here.relative, entry->d_name, below, sizeof below, NULL) != STATUS_OK ||
+        path_join(folder->directory, below, path, sizeof path, NULL) != STATUS_OK)
+        return STATUS_OK; /* too long for the system to open */
+    bool asks = entry->d_type == DT_UNKNOWN || entry->d_type == DT_LNK;
+    bool is_folder = asks ? file_is_folder(path) : entry->d_type == DT_DIR;
+    if (!is_folder) return see_file(folder, below, false, now, err);
+    if (!folder->options.recursive) return STATUS_OK;
+    struct stat information;
+    bool link = asks && lstat(path, &information) == 0 && S_ISLNK(information.st_mode);
+    return list_push(link ? &sweep->links : &sweep->real, below, sweep->here.depth + 1, err);
+}
+
+/* Goes on with the sweep until it ends or the clock passes `until`. */
+static enum status go_on(struct folder *folder, double now, double until, bool *ret_done, struct err *err) {
+    struct sweep *sweep = &folder->sweep;
+    for (long steps = 1;; steps++) {
+        *ret_done = false;
+        if (steps % CLOCK_EVERY == 0 && clock_monotonic() >= until) return STATUS_OK;
+        if (sweep->listing == NULL) {
+            mem_free(&sweep->here.relative);
+            *ret_done = !take_next(sweep, &sweep->here);
+            if (*ret_done) return STATUS_OK;
+            TRY(open_folder(folder, err));
+            continue;
+        }
+        const struct dirent *entry = readdir(sweep->listing);
+        if (entry != NULL) TRY(see_entry(folder, entry, now, err));
+        if (entry == NULL) {
+            closedir(sweep->listing);
+            sweep->listing = NULL;
+        }
     }
+}
+
+enum status folder_sweep_for(struct folder *folder, double now, double seconds, bool *ret_done, struct err *err) {
+    struct sweep *sweep = &folder->sweep;
     enum status status = STATUS_OK;
-    struct dirent *entry;
-    while (status == STATUS_OK && (entry = readdir(listing)) != NULL)
-        status = sweep_entry(folder, relative, entry, &here, now, err);
-    closedir(listing);
+    *ret_done = false;
+    if (!sweep->is_active) {
+        *sweep = (struct sweep){.is_active = true};
+        folder->sweep_wanted = false;
+        status = list_push(&sweep->real, "", 0, err);
+    }
+    if (status == STATUS_OK) status = go_on(folder, now, clock_monotonic() + seconds, ret_done, err);
+    if (status != STATUS_OK || *ret_done) sweep_end(sweep);
+    folder->is_swept = folder->is_swept || *ret_done;
     return status;
 }
 
 enum status folder_sweep(struct folder *folder, double now, struct err *err) {
-    return sweep_folder(folder, "", NULL, now, err);
+    bool done = false;
+    while (!done)
+        TRY(folder_sweep_for(folder, now, 1, &done, err));
+    return STATUS_OK;
+}
+
+bool folder_wants_sweep(const struct folder *folder) {
+    return folder->sweep.is_active || folder->sweep_wanted;
+}
+
+bool folder_is_swept(const struct folder *folder) {
+    return folder->is_swept;
 }
 
 /* Returns the part of an absolute path below the directory; NULL for a path elsewhere or a hidden one. */
@@ -123,7 +274,8 @@ enum status folder_notice(struct folder *folder, const char *path, double now, s
     bool deep = strchr(relative, '/') != NULL;
     if (deep && !folder->options.recursive) return STATUS_OK;
     if (!file_is_folder(path)) return see_file(folder, relative, true, now, err);
-    /* A folder was made or moved here. Sweeping the whole directory finds links that lead back and folders to skip by
-     * the way down; new folders are few. */
-    return folder->options.recursive ? folder_sweep(folder, now, err) : STATUS_OK;
+    /* A folder was made or moved here. A sweep of the whole directory knows the folders that were visited and those to
+     * skip; new folders are few. */
+    folder->sweep_wanted = folder->sweep_wanted || folder->options.recursive;
+    return STATUS_OK;
 }

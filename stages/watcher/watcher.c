@@ -11,7 +11,9 @@
 #include "common/edges/ledger.h"
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 
+static const double SLICE = 0.5; /* s of a sweep between two files, at the most */
 static const double ROUND = 0.1; /* s between looks at disk space, CTF file and .mdoc files */
 
 static enum status ask_ledger(void *context, const char *id, enum folder_past *ret_past, struct err *err) {
@@ -29,6 +31,19 @@ static void watch_folder(void *context, const char *path) {
     if (watcher->notices == NULL || notices_add(watcher->notices, path, &own) != STATUS_UNSUPPORTED) return;
     if (!watcher->watches_ran_out) stage_log(watcher->stage, LOG_WARN, "no-notices", "%s", own.message);
     watcher->watches_ran_out = true;
+}
+
+/* Logs once for each folder that a sweep does not enter. */
+static void note_skipped(void *context, const char *path, const char *reason) {
+    struct watcher *watcher = context;
+    uint64_t hash = text_hash(path);
+    for (size_t i = 0; i < watcher->skipped_count; i++)
+        if (watcher->skipped[i] == hash) return;
+    uint64_t *skipped = realloc(watcher->skipped, (watcher->skipped_count + 1) * sizeof *skipped);
+    if (skipped == NULL) return; /* the next sweep logs it */
+    watcher->skipped = skipped;
+    watcher->skipped[watcher->skipped_count++] = hash;
+    stage_log(watcher->stage, LOG_WARN, "skipped", "%s is not searched: %s", path, reason);
 }
 
 /* Refuses to watch the session folder itself, where the watcher would take maps of other stages for micrographs. */
@@ -102,6 +117,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
         .context = watcher,
         .past = ask_ledger,
         .before_listing = watch_folder,
+        .skipped = note_skipped,
     };
     watcher->held_until = INFINITY;
     TRY(refuse_session_itself(stage, set->directory, err));
@@ -122,6 +138,7 @@ void watcher_destroy(struct watcher **watcher) {
     for (size_t i = 0; i < (*watcher)->held_count; i++)
         held_clear(&(*watcher)->held[i]);
     free((*watcher)->held);
+    free((*watcher)->skipped);
     notices_close(&(*watcher)->notices);
     ctf_rows_close(&(*watcher)->rows);
     tilt_names_destroy(&(*watcher)->tilts);
@@ -196,12 +213,15 @@ static enum status hear_notices(struct watcher *watcher, double now, struct err 
     }
 }
 
+/* Begins a sweep, or goes on with one, for SLICE at most: a large folder must not hold up files and signals. */
 static enum status sweep(struct watcher *watcher, double now, struct err *err) {
     struct err own;
-    bool first = !watcher->is_started;
-    enum status status = folder_sweep(watcher->folder, now, &own);
+    bool first = !watcher->is_started, was_swept = folder_is_swept(watcher->folder), done = false;
+    enum status status = folder_sweep_for(watcher->folder, now, SLICE, &done, &own);
     watcher->next_sweep = now + watcher->options->poll;
     watcher->is_started = true;
+    /* All files are known now: rows that waited for a better fit can be taken. */
+    if (!was_swept && folder_is_swept(watcher->folder)) watcher->held_until = -INFINITY;
     if (status == STATUS_OK) return STATUS_OK;
     /* A network file system may be away for a while. A folder that was never there is a wrong setting. */
     bool away = !first && (status == STATUS_NOT_FOUND || status == STATUS_IO);
@@ -232,7 +252,8 @@ enum status watcher_step(struct watcher *watcher, double now, bool *ret_more, st
     bool found = false;
     if (!watcher->is_started) watcher->started = now;
     TRY(hear_notices(watcher, now, err));
-    if (!watcher->is_started || now >= watcher->next_sweep) TRY(sweep(watcher, now, err));
+    if (!watcher->is_started || now >= watcher->next_sweep || folder_wants_sweep(watcher->folder))
+        TRY(sweep(watcher, now, err));
     TRY(refresh(watcher, now, err));
     if (!watcher->is_paused && !stage_stopping(watcher->stage))
         TRY(folder_next(watcher->folder, now, &find, &found, err));
@@ -240,7 +261,7 @@ enum status watcher_step(struct watcher *watcher, double now, bool *ret_more, st
         watcher->was_busy = true;
         TRY(watcher_handle(watcher, &find, now, err));
     }
-    *ret_more = found;
+    *ret_more = found || folder_wants_sweep(watcher->folder);
     return STATUS_OK;
 }
 
@@ -252,7 +273,10 @@ enum status watcher_idle(struct watcher *watcher, double now, double seconds, bo
     double last = fmax(fmax(folder_last_change(watcher->folder), watcher->last_busy), watcher->started);
     if (now - last < seconds || folder_pending(watcher->folder) > 0) return STATUS_OK;
     /* If the system sends no notices, new files may lie there unseen. */
-    TRY(sweep(watcher, now, err));
+    do
+        TRY(sweep(watcher, now, err));
+    while (folder_wants_sweep(watcher->folder) && !stage_stopping(watcher->stage));
+    if (folder_wants_sweep(watcher->folder)) return STATUS_OK;
     if (folder_pending(watcher->folder) > 0 || (watcher->held_count > 0 && watcher->is_paused)) return STATUS_OK;
     if (watcher->held_count > 0 && watcher->rows != NULL && ctf_rows_may_grow(watcher->rows)) return STATUS_OK;
     for (size_t i = 0; i < watcher->held_count; i++)

@@ -147,7 +147,10 @@ static struct metadata find_metadata(const struct watcher *watcher, const char *
 }
 
 static bool is_complete(const struct watcher *watcher, const struct metadata *metadata) {
-    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || metadata->match.row >= 0);
+    const struct ctf_match *match = &metadata->match;
+    /* As long as the first sweep is on its way, a file that fits the row better may be unknown. */
+    bool has_row = match->row >= 0 && (match->whole || folder_is_swept(watcher->folder));
+    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || has_row);
 }
 
 bool watcher_may_go_without_ctf(const struct watcher *watcher) {
@@ -166,7 +169,8 @@ enum status watcher_release_held(struct watcher *watcher, double now, struct err
         if (go_on) metadata = find_metadata(watcher, held->path, held->relative, &held->image);
         if (go_on && is_complete(watcher, &metadata))
             status = send_image(watcher, held->id, held->path, &held->image, &metadata, err);
-        else if (go_on && now >= held->until && watcher_may_go_without_ctf(watcher))
+        else if (go_on && now >= held->until && watcher_may_go_without_ctf(watcher) &&
+                 (metadata.match.row < 0 || folder_is_swept(watcher->folder)))
             status = stop_waiting(watcher, held, &metadata, err);
         else {
             watcher->held_until = fmin(watcher->held_until, held->until);

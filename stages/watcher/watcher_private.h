@@ -30,6 +30,8 @@ struct watcher {
     struct tilt_names *tilts; /* NULL: images are not tilts */
     struct held *held;
     size_t held_count, held_capacity;
+    uint64_t *skipped; /* [skipped_count] hashes of the folders whose skipping was logged */
+    size_t skipped_count;
     double held_until; /* the earliest `until` of all held images; INFINITY: none */
     double started, next_sweep, next_round, next_mdoc;
     double last_busy; /* last round that handled a file */

@@ -8,3 +8,13 @@ for words in "nowhere graph.yaml" "empty graph.yaml" "recorded graph.yaml" "reco
   echo "exit $?"
 done
 ls
+# A session of two watched folders is no recording of one.
+mkdir two
+cat >two/graph.yaml <<'EOF'
+stages:
+  left: {program: fake-watcher, directory: /data/left}
+  again: {program: fake-watcher, directory: /data/left}
+  right: {program: fake-watcher, directory: /data/right}
+EOF
+icestream replay two graph.yaml --session session
+echo "exit $?"

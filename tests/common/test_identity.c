@@ -380,6 +380,94 @@ static void tables_that_are_new_already_stay(void **state) {
     assert_int_equal(ask(path, "PRAGMA user_version"), 2);
 }
 
+/* ---- Revisions ---- */
+
+static struct item *make_revision(int64_t revision) {
+    struct err err = {0};
+    struct item *item = make_item("watcher", "m");
+    assert_ok(item_set_revision(item, revision, &err));
+    return item;
+}
+
+static struct ledger_arrival arrive(struct ledger *ledger, int64_t revision, int instance) {
+    struct err err = {0};
+    struct item *item = make_revision(revision);
+    struct ledger_arrival arrival = {.item = item};
+    assert_ok(ledger_claim_items(ledger, &arrival, 1, instance, "t", &err));
+    item_destroy(&item);
+    return arrival;
+}
+
+static void a_later_revision_is_done_anew(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    bool aside = false, known = false;
+    int64_t revision = -1;
+    scratch_path("revision.sqlite", path);
+    struct ledger *ledger = open_at(path, "picker", false);
+    assert_int_equal(arrive(ledger, 0, 0).claim, CLAIM_NEW);
+    assert_ok(ledger_crashed(ledger, key_of("watcher", "m"), 3, "died", &aside, &err));
+    /* While the first is in work, nobody begins the second, here or elsewhere. */
+    assert_int_equal(arrive(ledger, 1, 0).claim, CLAIM_ELSEWHERE);
+    assert_int_equal(arrive(ledger, 1, 1).claim, CLAIM_ELSEWHERE);
+    assert_int_equal(arrive(ledger, 0, 0).claim, CLAIM_HERE);
+    finish(ledger, "watcher", "m", NULL);
+    struct ledger_arrival second = arrive(ledger, 1, 0);
+    assert_true(second.claim == CLAIM_AGAIN && second.replaces);
+    assert_false(is_done(ledger, "watcher", "m"));
+    assert_int_equal(ask(path, "SELECT crashes FROM items WHERE revision = 1 AND attempts = 1"), 0);
+    /* The first comes once more: it does nothing, whatever becomes of the second. */
+    struct ledger_arrival first = arrive(ledger, 0, 0);
+    assert_true(first.claim == CLAIM_FINISHED && first.state == LEDGER_DONE);
+    assert_int_equal(arrive(ledger, 1, 0).claim, CLAIM_HERE);
+    /* The process dies, and the next one does the second, which replaces nothing that this one has counted. */
+    assert_ok(ledger_release_instance(ledger, 0, &err));
+    second = arrive(ledger, 1, 0);
+    assert_true(second.claim == CLAIM_AGAIN && !second.replaces);
+    finish(ledger, "watcher", "m", NULL);
+    assert_int_equal(arrive(ledger, 0, 0).claim, CLAIM_FINISHED);
+    assert_int_equal(arrive(ledger, 1, 0).claim, CLAIM_FINISHED);
+    assert_ok(ledger_revision(ledger, key_of("watcher", "m"), &known, &revision, &err));
+    assert_true(known && revision == 1);
+    assert_int_equal(ask(path, "SELECT COUNT(*) FROM items"), 1);
+    ledger_close(&ledger);
+}
+
+static void a_source_replaces_what_it_emitted(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    scratch_path("origin.sqlite", path);
+    struct ledger *ledger = open_at(path, "watcher", false);
+    static const int64_t revisions[] = {0, 2, 1, 2, 3};
+    static const bool expected[] = {true, true, false, false, true};
+    for (int i = 0; i < 5; i++) {
+        struct item *item = make_revision(revisions[i]);
+        const struct ledger_send send = {"watcher.0>picker", item};
+        bool is_new = false;
+        assert_ok(ledger_originate(ledger, item, LEDGER_DONE, NULL, &send, 1, &is_new, &err));
+        assert_int_equal(is_new, expected[i]);
+        item_destroy(&item);
+    }
+    assert_int_equal(ask(path, "SELECT COUNT(*) FROM items"), 1);
+    assert_int_equal(ask(path, "SELECT revision FROM items"), 3);
+    assert_int_equal(ask(path, "SELECT COUNT(*) FROM outbox"), 3);
+    /* So does a stage with what it made of many items. */
+    struct item *item = make_item("refiner", "it001");
+    const struct ledger_send sends[] = {{"refiner.0>next", item}};
+    bool is_new = false;
+    assert_ok(ledger_send_only(ledger, item_key(item), sends, 1, &is_new, &err));
+    assert_true(is_new);
+    assert_ok(ledger_send_only(ledger, item_key(item), sends, 1, &is_new, &err));
+    assert_false(is_new);
+    assert_ok(item_set_revision(item, 1, &err));
+    assert_ok(ledger_send_only(ledger, item_key(item), sends, 1, &is_new, &err));
+    assert_true(is_new);
+    item_destroy(&item);
+    ledger_close(&ledger);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources_obey_the_rules_of_stage_names),
@@ -393,6 +481,8 @@ int main(void) {
         cmocka_unit_test(an_unknown_source_is_taken_from_the_ledger),
         cmocka_unit_test(later_versions_are_refused),
         cmocka_unit_test(tables_that_are_new_already_stay),
+        cmocka_unit_test(a_later_revision_is_done_anew),
+        cmocka_unit_test(a_source_replaces_what_it_emitted),
     };
     return scratch_run("identity", tests, sizeof tests / sizeof *tests);
 }

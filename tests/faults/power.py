@@ -97,7 +97,7 @@ class Disk:
             listing[name] = (kind, entry)
         there = set(os.listdir(real)) if real and os.path.isdir(real) else set()
         for name in sorted(listing.keys() | (there if self.mixed else set())):
-            if name.endswith("-shm"):  # shared memory
+            if name.endswith("-shm") or name == "sockets":  # shared memory; nobody listens any more
                 continue
             own = os.path.join(real, name) if name in there else None
             if name not in listing:

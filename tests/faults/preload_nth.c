@@ -6,6 +6,7 @@
  *   NTH_ONCE   a file: the failure happens only if it can be created, so in one process of many. With NTH_EVER: every
  *              call of that process
  *   NTH_PROGRAM part of a program's name: other programs run undisturbed
+ *   NTH_ARGUMENT a word of the command line: programs that were started without it run undisturbed
  *   NTH_ERRNO  number of the error, instead of ENOMEM, EIO, ENOSPC, EIO, EMFILE, EAGAIN, EMFILE, EAGAIN
  * Reads and writes count for plain files alone, and not for the standard streams: an error of a pipe or an event
  * descriptor has another meaning. Calls of the libraries in `skipped` do not count: they end the process when they get
@@ -107,9 +108,18 @@ static int note_range(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
-static void configure(void) {
+static bool has_argument(int argc, char **argv) {
+    const char *word = getenv("NTH_ARGUMENT");
+    for (int i = 1; word != NULL && i < argc; i++)
+        if (strcmp(argv[i], word) == 0) return true;
+    return word == NULL;
+}
+
+static void configure(int argc, char **argv) {
     const char *call = getenv("NTH_CALL"), *program = getenv("NTH_PROGRAM"), *number = getenv("NTH_ERRNO");
-    if (call == NULL || (program != NULL && strstr(program_invocation_short_name, program) == NULL)) return;
+    if (call == NULL || !has_argument(argc, argv) ||
+        (program != NULL && strstr(program_invocation_short_name, program) == NULL))
+        return;
     for (int i = 0; i < KIND_NONE; i++)
         if (strcmp(call, kind_names[i]) == 0) kind = (enum kind)i;
     if (kind == KIND_NONE) return;
@@ -133,7 +143,7 @@ __attribute__((destructor)) static void report(void) {
 }
 
 static int counted_main(int argc, char **argv, char **environment) {
-    configure();
+    configure(argc, argv);
     return real_main(argc, argv, environment);
 }
 

@@ -155,5 +155,6 @@ def case_waits():
         check(len(done) == 16, f"all are done in a session: {len(done)}")
 
 
-{"huge": case_huge, "waits": case_waits}[sys.argv[1]]()
-finish()
+if __name__ == "__main__":
+    {"huge": case_huge, "waits": case_waits}[sys.argv[1]]()
+    finish()

@@ -35,7 +35,7 @@ with Work("swapped") as work:
         text = live.finish(2)
     named = "extractor.sqlite" in text or "lowpass-picker.sqlite" in text
     check(named and all(stage in text for stage in PAIR) and "repair" in text, f"the launcher refuses: {text[-500:]}")
-    check("swapped" in run("status", "--session", session, expect=1).stderr, "and so does status")
+    check("swapped" in run("status", "--session", session, expect=2).stderr, "and so does status")
     orders = f"{session}/log/extractor.0.instance.json"
     content = json.load(open(orders))
     content["ledger"] = f"{session}/ledger/extractor.sqlite"

@@ -2,3 +2,10 @@
 icestream_add_script_test(faults_ctf_paths LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/ctf_paths.py)
 icestream_add_fault_test(cells cells.py)
+foreach(case links tail_first)
+  icestream_add_script_test(faults_${case} LABELS faults pipeline
+    COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${case}.py)
+endforeach()
+foreach(case two_sessions same_names)
+  icestream_add_fault_test(${case} ${case}.py)
+endforeach()

@@ -39,11 +39,13 @@ static void make_session(const char *name) {
              "{\"name\": \"refiner\", \"from\": [\"extractor\"], \"left_out\": true}]}");
 }
 
-static void originate(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+static void originate_as(struct ledger *ledger, const char *source, const char *id, enum ledger_state state,
+                         const char *edge) {
     struct err err = {0};
     struct item *item;
     bool new;
     assert_ok(item_create(id, "micrograph", &item, &err));
+    if (source[0] != '\0') assert_ok(item_set_source(item, source, &err));
     const struct ledger_send send = {.edge = edge, .item = item};
     assert_ok(ledger_originate(ledger, item, state, state == LEDGER_DONE ? NULL : "why not", &send,
                                state == LEDGER_DONE, &new, &err));
@@ -51,15 +53,21 @@ static void originate(struct ledger *ledger, const char *id, enum ledger_state s
     item_destroy(&item);
 }
 
-/* Claims an item, and finishes it when state is a final state. */
-static void work(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+static void originate(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+    originate_as(ledger, "", id, state, edge);
+}
+
+/* Claims an item of a source, which may be "", and finishes it when state is a final state. */
+static void work_on(struct ledger *ledger, const char *source, const char *id, enum ledger_state state,
+                    const char *edge) {
     struct err err = {0};
     struct item *item;
     enum ledger_claim claim;
     assert_ok(item_create(id, "micrograph", &item, &err));
+    if (source[0] != '\0') assert_ok(item_set_source(item, source, &err));
     assert_ok(ledger_claim_item(ledger, item, 0, "token", &claim, &err));
     const struct ledger_send send = {.edge = edge, .item = item};
-    const struct ledger_finish finish = {.key = {"", id},
+    const struct ledger_finish finish = {.key = {source, id},
                                          .state = state,
                                          .reason = state == LEDGER_DONE ? NULL : "why not",
                                          .instance = 0,
@@ -70,6 +78,10 @@ static void work(struct ledger *ledger, const char *id, enum ledger_state state,
     if (state != LEDGER_IN_FLIGHT) assert_ok(ledger_finish_items(ledger, &finish, 1, &late, &err));
     assert_false(late);
     item_destroy(&item);
+}
+
+static void work(struct ledger *ledger, const char *id, enum ledger_state state, const char *edge) {
+    work_on(ledger, "", id, state, edge);
 }
 
 static void acknowledge(struct ledger *ledger, const char *edge, int count, const char *verdict) {
@@ -282,6 +294,145 @@ static void test_reconciles(void **state) {
     ledger_close(&picker);
 }
 
+static void expect_input(const struct tally *tally, size_t number, const char *from, const int64_t counts[4]) {
+    const struct tally_stage *stage = tally_find(tally, "picker");
+    assert_true(number < stage->input_count);
+    const struct tally_input *input = &stage->inputs[number];
+    const int64_t found[4] = {input->sent, input->seen, input->waiting, input->lost};
+    assert_string_equal(input->from, from);
+    assert_true(input->known);
+    for (int i = 0; i < 4; i++)
+        if (found[i] != counts[i])
+            fail_msg("%s: count %d is %lld, not %lld", from, i, (long long)found[i], (long long)counts[i]);
+}
+
+static void make_join(const char *name) {
+    make_session(name);
+    put_text("log", "plan.json",
+             "{\"run\": 1, \"stages\": ["
+             "{\"name\": \"watcher\", \"from\": [], \"instances\": [\"watcher.0\"]},"
+             "{\"name\": \"other\", \"from\": [], \"instances\": [\"other.0\"]},"
+             "{\"name\": \"picker\", \"from\": [\"watcher\", \"other\"], \"instances\": [\"picker.0\"]}]}");
+}
+
+/* Each input is counted by itself. An item that the stage did for one input is not there for the other. */
+static void test_inputs(void **state) {
+    (void)state;
+    char reason[256] = "";
+    struct tally tally;
+    make_join("inputs");
+    struct ledger *watcher = make_ledger("watcher"), *other = make_ledger("other"), *picker = make_ledger("picker");
+    for (int i = 0; i < 3; i++) {
+        originate(watcher, (const char *[]){"a", "b", "c"}[i], LEDGER_DONE, "watcher.0>picker");
+        originate(other, (const char *[]){"x", "y", "a"}[i], LEDGER_DONE, "other.0>picker");
+    }
+    work(picker, "a", LEDGER_DONE, NULL);
+    work(picker, "x", LEDGER_DONE, NULL);
+    acknowledge(watcher, "watcher.0>picker", 1, "done");
+    take(&tally);
+    expect(&tally, "picker", (int64_t[]){6, 2, 0, 0, 4});
+    expect_input(&tally, 0, "watcher", (int64_t[]){3, 1, 2, 0});
+    expect_input(&tally, 1, "other", (int64_t[]){3, 1, 3, 0});
+    assert_true(tally_reconciles(&tally, reason, sizeof reason));
+    tally_clear(&tally);
+    acknowledge(other, "other.0>picker", 3, "done");
+    take(&tally);
+    expect_input(&tally, 1, "other", (int64_t[]){3, 1, 0, 2});
+    assert_false(tally_reconciles(&tally, reason, sizeof reason));
+    assert_string_equal(reason, "picker: 2 items were acknowledged but are not in its ledger");
+    tally_clear(&tally);
+    work(picker, "y", LEDGER_DONE, NULL);
+    take(&tally);
+    expect_input(&tally, 1, "other", (int64_t[]){3, 2, 0, 1});
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&other);
+    ledger_close(&picker);
+}
+
+/* Two sources have items of one name. Each counts by itself, and only SOURCE/ID names one. */
+static void test_sources(void **state) {
+    (void)state;
+    char reason[256] = "";
+    struct err err = {0};
+    struct tally tally;
+    struct tally_choice choice;
+    make_join("sources");
+    struct ledger *watcher = make_ledger("watcher"), *other = make_ledger("other"), *picker = make_ledger("picker");
+    for (int i = 0; i < 2; i++) {
+        originate_as(watcher, "watcher", (const char *[]){"a", "b"}[i], LEDGER_DONE, "watcher.0>picker");
+        originate_as(other, "other", (const char *[]){"a", "c"}[i], LEDGER_DONE, "other.0>picker");
+    }
+    acknowledge(watcher, "watcher.0>picker", 2, "done");
+    acknowledge(other, "other.0>picker", 2, "done");
+    work_on(picker, "watcher", "a", LEDGER_DONE, NULL);
+    work_on(picker, "watcher", "b", LEDGER_DONE, NULL);
+    work_on(picker, "other", "c", LEDGER_DONE, NULL);
+    take(&tally);
+    expect(&tally, "picker", (int64_t[]){4, 3, 0, 0, 1});
+    expect_input(&tally, 0, "watcher", (int64_t[]){2, 2, 0, 0});
+    expect_input(&tally, 1, "other", (int64_t[]){2, 1, 0, 1});
+    assert_false(tally_reconciles(&tally, reason, sizeof reason));
+    tally_clear(&tally);
+    work_on(picker, "other", "a", LEDGER_FAILED, NULL);
+    take(&tally);
+    expect(&tally, "picker", (int64_t[]){4, 3, 0, 1, 0});
+    expect_input(&tally, 1, "other", (int64_t[]){2, 2, 0, 0});
+    assert_true(tally_adds_up(&tally, reason, sizeof reason));
+    assert_int_equal(tally_choose(&tally, (const char *[]){"b", "a"}, 2, &choice, &err), STATUS_BAD_ARGUMENT);
+    assert_string_equal(err.message, "a is the name of several items: watcher/a and other/a; give one of these names");
+    assert_ok(tally_choose(&tally, (const char *[]){"other/a", "b", "nobody"}, 3, &choice, &err));
+    assert_true(tally_is_chosen(&choice, (struct ledger_key){"other", "a"}));
+    assert_true(tally_is_chosen(&choice, (struct ledger_key){"watcher", "b"}));
+    assert_true(tally_is_chosen(&choice, (struct ledger_key){"", "a"}));
+    assert_false(tally_is_chosen(&choice, (struct ledger_key){"watcher", "a"}));
+    assert_false(tally_is_chosen(&choice, (struct ledger_key){"other", "c"}));
+    assert_null(choice.items[2]);
+    assert_string_equal(choice.items[0]->name, "other/a");
+    tally_choice_clear(&choice);
+    tally_clear(&tally);
+    ledger_close(&watcher);
+    ledger_close(&other);
+    ledger_close(&picker);
+}
+
+/* An item that its sender does once more was sent before, and will be again: it is no stray. */
+static void test_taken_back(void **state) {
+    (void)state;
+    char reason[256] = "";
+    struct err err = {0};
+    struct tally tally;
+    bool redone = false;
+    make_session("taken-back");
+    struct ledger *picker = make_ledger("picker"), *extractor = make_ledger("extractor");
+    put_text("log", "plan.json",
+             "{\"run\": 1, \"stages\": [{\"name\": \"picker\", \"from\": [], \"instances\": [\"picker.0\"]},"
+             "{\"name\": \"extractor\", \"from\": [\"picker\"], \"instances\": [\"extractor.0\"]}]}");
+    for (int i = 0; i < 2; i++) {
+        work(picker, (const char *[]){"a", "b"}[i], LEDGER_DONE, "picker.0>extractor");
+        work(extractor, (const char *[]){"a", "b"}[i], LEDGER_DONE, NULL);
+    }
+    acknowledge(picker, "picker.0>extractor", 2, "done");
+    assert_ok(ledger_redo(picker, (struct ledger_key){"", "a"}, &redone, &err));
+    assert_true(redone);
+    take(&tally);
+    expect(&tally, "extractor", (int64_t[]){2, 2, 0, 0, 0});
+    if (!tally_reconciles(&tally, reason, sizeof reason)) fail_msg("%s", reason);
+    tally_clear(&tally);
+    /* This time it fails. */
+    work(picker, "a", LEDGER_FAILED, NULL);
+    take(&tally);
+    if (!tally_reconciles(&tally, reason, sizeof reason)) fail_msg("%s", reason);
+    tally_clear(&tally);
+    work(extractor, "from nowhere", LEDGER_DONE, NULL);
+    take(&tally);
+    assert_false(tally_reconciles(&tally, reason, sizeof reason));
+    assert_string_equal(reason, "extractor: 1 items are in its ledger but nobody sent them");
+    tally_clear(&tally);
+    ledger_close(&picker);
+    ledger_close(&extractor);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_list_what_went_wrong),
@@ -289,6 +440,9 @@ int main(void) {
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_what_does_not_add_up),
         cmocka_unit_test(test_reconciles),
+        cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_taken_back),
     };
     return scratch_run("tally", tests, sizeof tests / sizeof tests[0]);
 }

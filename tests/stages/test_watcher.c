@@ -1,5 +1,6 @@
 #include "stages/watcher/folder.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,9 +159,12 @@ static void reserved_room_is_not_content(void **state) {
     watched_put("reserved/a.mrc", 100, 100, WATCHED_WHOLE);
     expect(folder, 6.5, "a");
     /* A micrograph whose last rows are zeros must wait until it has settled. */
-    watched_put("reserved/b.mrc", 100, 100, 3000);
+    watched_put("reserved/b.mrc", 100, 100, WATCHED_WHOLE);
     scratch_path("reserved/b.mrc", path);
-    assert_int_equal(truncate(path, 1024 + 10000), 0);
+    static const char zeros[8024];
+    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
+    assert_true(descriptor >= 0 && pwrite(descriptor, zeros, sizeof zeros, 3000) == (ssize_t)sizeof zeros);
+    assert_int_equal(close(descriptor), 0);
     expect(folder, 20, "");
     expect(folder, 31, "b");
     folder_destroy(&folder);
@@ -194,7 +198,7 @@ static void duplicates_are_said_and_not_taken(void **state) {
     watched_link("a.mrc", "twice/link.mrc");
     watched_link("nothing.mrc", "twice/dangling.mrc");
     watched_link(".", "twice/round");
-    expect(folder, 0, "a link? a?");
+    expect(folder, 0, "a link? a.tif!");
     expect(folder, 100, "");
     /* The inode is known, but another file has it now. */
     watched_rename("twice/a.mrc", "twice/moved.mrc");
@@ -215,6 +219,116 @@ static void linked_files_and_folders_are_followed(void **state) {
     folder_destroy(&folder);
 }
 
+/* Ten folders that link to each other have as many ways down as permutations. A link upwards leads to the whole disk. */
+static void links_among_folders_are_entered_once(void **state) {
+    (void)state;
+    char name[64], target[64];
+    struct folder *folder = watch("maze", plain());
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "maze/g%d/m%d.mrc", i, i);
+        watched_put(name, 8, 8, WATCHED_WHOLE);
+        watched_date(name, 1000 + i);
+        for (int j = 0; j < 10; j++) {
+            snprintf(name, sizeof name, "maze/g%d/a%d", i, j);
+            snprintf(target, sizeof target, "../g%d", j);
+            watched_link(target, name);
+        }
+    }
+    watched_link("/", "maze/g0/root");
+    watched_link("../..", "maze/g0/up");
+    watched_link("g5", "maze/another");
+    expect(folder, 0, "g0/m0 g1/m1 g2/m2 g3/m3 g4/m4 g5/m5 g6/m6 g7/m7 g8/m8 g9/m9");
+    expect(folder, 1, "");
+    folder_destroy(&folder);
+}
+
+static int skipped;
+
+static void count_skipped(void *context, const char *path, const char *reason) {
+    (void)context;
+    skipped++;
+    assert_non_null(strstr(reason, "session"));
+    assert_non_null(strstr(path, "sessions/other"));
+}
+
+static void folders_of_sessions_are_not_entered(void **state) {
+    (void)state;
+    struct folder_options options = plain();
+    options.skipped = count_skipped;
+    struct folder *folder = watch("sessions", options);
+    watched_put("sessions/other/extractor/x.mrc", 8, 8, WATCHED_WHOLE);
+    watched_put_text("sessions/other/graph.yaml", "");
+    watched_folder("sessions/other/ledger");
+    watched_put("sessions/graphs/a.mrc", 8, 8, WATCHED_WHOLE);
+    watched_put_text("sessions/graphs/graph.yaml", "");
+    expect(folder, 0, "graphs/a");
+    assert_int_equal(skipped, 1);
+    folder_destroy(&folder);
+}
+
+/* A sweep in slices finds the same as one at once; between slices files are handed out. */
+static void a_sweep_in_slices_hands_out_files_early(void **state) {
+    (void)state;
+    struct err err = {0};
+    char name[64];
+    struct folder *folder = watch("slices", plain());
+    watched_put("slices/first.mrc", 8, 8, WATCHED_WHOLE);
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof name, "slices/g%03d/m.mrc", i);
+        watched_put(name, 8, 8, WATCHED_WHOLE);
+    }
+    bool done = false, found;
+    size_t slices = 0, early = 0, all = 0;
+    for (; !done; slices++) {
+        assert_ok(folder_sweep_for(folder, 0, 0, &done, &err));
+        assert_int_equal(folder_is_swept(folder), done);
+        for (found = true; found; all += found, early += found && !done) {
+            struct folder_find find;
+            assert_ok(folder_next(folder, 0, &find, &found, &err));
+        }
+    }
+    assert_true(slices > 3 && early > 0);
+    assert_int_equal(all, 151);
+    folder_destroy(&folder);
+}
+
+/* Writes an MRC of 256 × 256 px whose middle is a hole. */
+static void put_with_hole(const char *name) {
+    char path[PATH_SIZE];
+    unsigned char block[4096];
+    watched_put(name, 256, 256, WATCHED_WHOLE);
+    scratch_path(name, path);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fread(block, 1, sizeof block, file), sizeof block);
+    assert_int_equal(ftruncate(fileno(file), 4096), 0);
+    assert_int_equal(ftruncate(fileno(file), 1024 + 65536), 0);
+    memset(block, 7, sizeof block);
+    assert_int_equal(fseek(file, 1024 + 65536 - 4096, SEEK_SET), 0);
+    assert_int_equal(fwrite(block, 1, sizeof block, file), sizeof block);
+    assert_int_equal(fflush(file), 0);
+    bool told = lseek(fileno(file), 0, SEEK_HOLE) < 1024 + 65536;
+    assert_int_equal(fclose(file), 0);
+    if (!told) skip(); /* this file system does not tell of holes */
+}
+
+static void holes_are_waited_for(void **state) {
+    (void)state;
+    struct folder *folder = watch("holes", plain());
+    put_with_hole("holes/a.mrc");
+    watched_put("holes/whole.mrc", 256, 256, WATCHED_WHOLE);
+    expect(folder, 0, "whole");
+    expect(folder, 59, "");
+    watched_put("holes/a.mrc", 256, 256, WATCHED_WHOLE);
+    expect(folder, 60, "a");
+    /* A file that stays sparse is taken in the end. */
+    put_with_hole("holes/b.mrc");
+    expect(folder, 100, "");
+    expect(folder, 159, "");
+    expect(folder, 161, "b");
+    folder_destroy(&folder);
+}
+
 static void folders_made_later_are_entered(void **state) {
     (void)state;
     struct folder *folder = watch("later", plain());
@@ -226,7 +340,11 @@ static void folders_made_later_are_entered(void **state) {
     /* The only notice is about the folder. */
     char path[PATH_SIZE];
     scratch_path("later/grid2", path);
+    assert_false(folder_wants_sweep(folder));
     assert_ok(folder_notice(folder, path, 1, &err));
+    assert_true(folder_wants_sweep(folder));
+    assert_ok(folder_sweep(folder, 1, &err));
+    assert_false(folder_wants_sweep(folder));
     struct folder_find find;
     bool found;
     assert_ok(folder_next(folder, 1, &find, &found, &err));
@@ -387,6 +505,10 @@ int main(void) {
         cmocka_unit_test(deleted_file_is_forgotten_until_it_comes_again),
         cmocka_unit_test(duplicates_are_said_and_not_taken),
         cmocka_unit_test(linked_files_and_folders_are_followed),
+        cmocka_unit_test(links_among_folders_are_entered_once),
+        cmocka_unit_test(folders_of_sessions_are_not_entered),
+        cmocka_unit_test(a_sweep_in_slices_hands_out_files_early),
+        cmocka_unit_test(holes_are_waited_for),
         cmocka_unit_test(folders_made_later_are_entered),
         cmocka_unit_test(notices_hasten_and_strangers_are_ignored),
         cmocka_unit_test(names_that_cannot_be_ids_are_reported),

@@ -176,8 +176,11 @@ static json_t *text_json(const char *text, bool plain) {
         /* A bare number or boolean in JSON's own spelling; anything else ("1e", "0012", "nan") stays a text. */
         bool word = strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
         bool number = text[0] == '-' || (text[0] >= '0' && text[0] <= '9');
-        json_t *value = word || number ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-        if (value != NULL) return value;
+        json_error_t error = {.text = "no number"};
+        json_t *value = word || number ? json_loads(text, JSON_DECODE_ANY, &error) : NULL;
+        /* Without memory, jansson may give no reason: a number must not become a text then. */
+        bool starved = error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory;
+        if (value != NULL || ((word || number) && starved)) return value;
     }
     return json_string(text);
 }

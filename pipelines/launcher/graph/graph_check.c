@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/edges/item.h"
 #include "common/files.h"
 #include "common/harness/params.h"
 #include "common/harness/rules.h"
@@ -164,6 +165,27 @@ static void check_beginning(struct graph_checks *c, const struct graph_stage *st
 }
 
 /* Checks a path that must exist, and makes it absolute, as found beside the graph or in the working directory. */
+/* Returns whether a path can stand in items, tables and logs. */
+static bool is_readable(const char *path) {
+    bool readable = item_text_fits(path);
+    for (const char *at = path; *at != '\0' && readable; at++)
+        readable = !iscntrl((unsigned char)*at);
+    return readable;
+}
+
+static void refuse_path(struct graph_checks *c, const struct graph_stage *stage, const struct graph_entry *entry,
+                        const char *path) {
+    char shown[256];
+    size_t length = 0;
+    for (; path[length] != '\0' && length < sizeof shown - 1; length++)
+        shown[length] = isprint((unsigned char)path[length]) ? path[length] : '?';
+    shown[length] = '\0';
+    problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                 "%s%s.%s: the path \"%s\" holds a line break, a control character or bytes that are not UTF-8, which "
+                 "items and tables cannot hold; rename it, or give a link to it that has a plain name",
+                 graph_set_by(entry), stage->section.name, entry->key, shown);
+}
+
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     char path[PATH_SIZE], absolute[PATH_SIZE];
@@ -187,10 +209,13 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
         return STATUS_OK;
     }
     check_beginning(c, stage, entry, path);
-    if (path[0] == '/') return graph_put(&stage->section, entry->key, path, false, c->err);
-    char here[PATH_SIZE];
-    FAIL_IF(realpath(".", here) == NULL, c->err, STATUS_IO, "the working directory is gone");
+    char here[PATH_SIZE] = "";
+    FAIL_IF(path[0] != '/' && realpath(".", here) == NULL, c->err, STATUS_IO, "the working directory is gone");
     TRY(path_join(here, strncmp(path, "./", 2) == 0 ? path + 2 : path, absolute, sizeof absolute, c->err));
+    if (!is_readable(absolute)) {
+        refuse_path(c, stage, entry, absolute);
+        return STATUS_OK;
+    }
     return graph_put(&stage->section, entry->key, absolute, false, c->err);
 }
 

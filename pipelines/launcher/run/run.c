@@ -156,13 +156,20 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
     log_write(run->log, LOG_INFO, "end", "%s",
               outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
     status_table(&run->session, &tally, stdout);
+    status_inputs(&tally, stdout);
     status_reasons(&tally, 10, stdout);
     char reason[256];
     int code = EXIT_OK;
     if (outcome != SUPERVISOR_ENDED || run->failed) {
         code = EXIT_ERROR;
+    } else if (!tally_reconciles(&tally, reason, sizeof reason)) {
+        status_miscount(&run->session, reason, stderr);
+        code = EXIT_COUNTS;
     } else if (!tally_adds_up(&tally, reason, sizeof reason)) {
-        fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n",
+        fprintf(stderr,
+                "icestream: the counts do not add up: %s; `icestream repair` mends a ledger that was lost or is older, "
+                "then run "
+                "the session again; %s/log tells more\n",
                 reason, run->session.path);
         code = EXIT_COUNTS;
     } else if (tally_has_failed(&tally)) {
@@ -258,6 +265,7 @@ int run_graph(const struct options *options, const struct graph *graph, struct p
     if (status == STATUS_OK) code = conclude(&run, outcome, &err);
     if (err.message[0] != '\0') fprintf(stderr, "icestream: %s\n", err.message);
     if (!begun && status == STATUS_BAD_ARGUMENT) code = EXIT_USAGE;
+    if (begun && status == STATUS_UNAVAILABLE) code = EXIT_UNAVAILABLE;
     run_clear(&run);
     return code;
 }

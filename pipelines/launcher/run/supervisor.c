@@ -460,7 +460,8 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
     s.signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
     enum status status = STATUS_OK;
     if (s.children == NULL || s.signals < 0)
-        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "processes cannot be watched: %s", strerror(errno));
+        status = err_set(err, status_of_reading(errno), __FILE__, __LINE__, "processes cannot be watched: %s",
+                         strerror(errno));
     if (status == STATUS_OK) status = loop(&s, err);
     if (s.children != NULL) kill_rest(&s);
     if (s.signals >= 0) close(s.signals);

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Sessions in the folder that they watch: no session takes the products of another, or its own."""
+
+from alone import logs
+from faults import Run, Work, arrive, check, finish, ledger, names, status, write
+
+
+def taken(session):
+    return {row[0] for row in ledger(session, "watcher", "SELECT id FROM items WHERE state >= 0")}
+
+
+# The picker's pictures match the watcher's pattern.
+text = """\
+session: {pixel_size: 6}
+stages:
+  watcher:        {directory: DIR, settle: 0.2, poll: 0.2}
+  lowpass-picker: {from: watcher, diameter: 130, lowpass: 40}
+"""
+
+with Work("two-sessions") as work:
+    arrive(names()[:3], work("in"))
+    expected = {name[:-4] for name in names()[:3]}
+    for number in ("one", "two"):
+        session = work("in", number)
+        with Run(write(work(f"{number}.yaml"), text.replace("DIR", work("in"))), session, "--until-idle", "1") as live:
+            live.finish(0)
+        check(taken(session) == expected, f"session {number} takes the micrographs alone: {sorted(taken(session))[:5]}")
+        found = status(session)["stages"]
+        check(all(stage["failed"] == 0 for stage in found.values()), f"session {number}: nothing failed")
+    said = [line for line in logs(work("in/two"), "watcher.0") if " skipped " in line]
+    check(len(said) == 1 and "/in/one is not searched" in said[0], f"the other session's folder is said: {said}")
+finish()
