@@ -77,7 +77,11 @@ static enum status read_item(struct stage *stage, const struct state *s, const s
     TRY(item_need_string(item, "structure.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(refuse_own(stage, absolute, err));
-    return ensemble_batch_read(&s->rules, absolute, item_id(item), batch, err);
+    /* Two sources may have structures of one name. */
+    char name[ITEM_MARK_SIZE];
+    const char *source = stage_separate(stage) ? item_source(item) : "";
+    snprintf(name, sizeof name, "%s%s%s", source, *source != '\0' ? "/" : "", item_id(item));
+    return ensemble_batch_read(&s->rules, absolute, name, batch, err);
 }
 
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {

@@ -12,7 +12,7 @@
 
 struct arrival {
     const char *series, *path;
-    const char *item;  /* the id of the item */
+    const char *item;  /* the mark of the item: source and id */
     bool failed;       /* the tilt failed with its series, before a restart */
     bool gone;         /* the file was gone when the stage looked for it at the restart */
     double angle;      /* ° */

@@ -241,6 +241,21 @@ static enum status make_preview(struct live *live, struct group *group, struct e
     return STATUS_OK;
 }
 
+/* Gives items, named by their marks, another outcome. */
+static enum status revise(struct live *live, const char *const *marks, size_t count, const char *reason,
+                          struct err *err) {
+    _cleanup_(mem_free) struct ledger_key *keys = NULL;
+    _cleanup_(mem_free) char *texts = NULL;
+    TRY(mem_new(count + 1, sizeof *keys, "the tilts of a series", &keys, err));
+    TRY(mem_new(count + 1, ITEM_MARK_SIZE, "the tilts of a series", &texts, err));
+    for (size_t i = 0; i < count; i++) {
+        char *text = texts + i * ITEM_MARK_SIZE;
+        snprintf(text, ITEM_MARK_SIZE, "%s", marks[i]);
+        keys[i] = item_key_of_mark(text);
+    }
+    return stage_revise(live->stage, keys, count, reason, err);
+}
+
 /* Moves new tilts into their series. A tilt that cannot be part of its series fails, although it was read without
  * error. */
 static enum status take_in(struct live *live, struct err *err) {
@@ -249,7 +264,7 @@ static enum status take_in(struct live *live, struct err *err) {
         TRY(groups_take_in(live->groups, clock_monotonic(), &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
+        TRY(revise(live, (const char *const *)&odd.item, 1, odd.reason, err));
     }
 }
 
@@ -259,11 +274,7 @@ static enum status settle(struct live *live, struct group *group, const char *fa
     size_t count = 0;
     TRY(mem_new((size_t)group->series.count, sizeof *items, "the tilts of a series", &items, err));
     group_settle(group, failure == NULL, items, &count);
-    _cleanup_(mem_free) struct ledger_key *keys = NULL;
-    TRY(mem_new(count + 1, sizeof *keys, "the tilts of a series", &keys, err));
-    for (size_t i = 0; i < count; i++)
-        keys[i] = (struct ledger_key){"", items[i]};
-    return stage_revise(live->stage, keys, count, failure, err);
+    return revise(live, items, count, failure, err);
 }
 
 /* Fails the tilts whose files are gone, and removes them from their series. */
@@ -273,7 +284,7 @@ static enum status turn_out(struct live *live, struct group *group, struct err *
         TRY(group_turn_out(group, &odd, err));
         if (odd.item == NULL) return STATUS_OK;
         stage_log(live->stage, LOG_WARN, "odd-tilt", "%s", odd.reason);
-        TRY(stage_revise(live->stage, &(struct ledger_key){"", odd.item}, 1, odd.reason, err));
+        TRY(revise(live, (const char *const *)&odd.item, 1, odd.reason, err));
     }
 }
 

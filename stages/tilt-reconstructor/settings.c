@@ -98,6 +98,7 @@ enum status settings_create(struct stage *stage, struct settings **ret_settings,
     TRY(take_exclude(p, settings, err));
     TRY(take_mask(&settings->reconstruction, err));
     TRY(take_mdoc(p, settings, err));
+    settings->separate = stage_separate(stage);
     *ret_settings = settings;
     settings = NULL;
     return STATUS_OK;

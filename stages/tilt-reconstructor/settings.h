@@ -12,6 +12,7 @@ struct settings {
     struct device *devices; /* that reconstruction.tomography points to */
     struct mdoc mdoc;       /* the file `tilts`, if it is an .mdoc */
     char *mdoc_id;          /* the name of its series; NULL: no .mdoc was given */
+    bool separate;          /* series of different sources are different, even if their names are equal */
 };
 
 /* Checks the parameters of a stage and makes settings of them. */

@@ -61,8 +61,12 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct tilt_reconstructor_lane *lane = stage_lane->state;
     struct product_paths paths;
     if (lane->single) {
-        lane->arrival.item = item_id(stage_lane->item);
-        return live_submit(reconstructor->live, &lane->arrival, err);
+        char mark[ITEM_MARK_SIZE];
+        item_mark(item_key(stage_lane->item), mark);
+        lane->arrival.item = mark;
+        enum status status = live_submit(reconstructor->live, &lane->arrival, err);
+        lane->arrival.item = NULL;
+        return status;
     }
     TRY(product_paths_of(stage, lane->id, false, &paths, err));
     TRY(products_write(&reconstructor->settings->reconstruction, &lane->reconstruction, &paths.products,

@@ -31,6 +31,17 @@ static enum status check_series(const char *series, struct err *err) {
     return STATUS_OK;
 }
 
+/* Two sources may have series of one name. */
+static enum status name_series(const struct settings *settings, const struct item *item, const char *series,
+                               char id[PATH_SIZE], struct err *err) {
+    const char *source = settings->separate ? item_source(item) : "";
+    int used = snprintf(id, PATH_SIZE, "%s%s%s", source, *source != '\0' ? "/" : "", series);
+    FAIL_IF(used < 0 || used > ITEM_ID_MAX - 16, err, STATUS_BAD_FORMAT,
+            "the name of the series %.80s… and of its source has %d bytes: at most %d are allowed", series, used,
+            ITEM_ID_MAX - 16);
+    return STATUS_OK;
+}
+
 enum status tilt_reconstructor_find(const struct settings *settings, const struct item *item,
                                     struct arrival *ret_arrival, char id[PATH_SIZE], bool *ret_single,
                                     struct err *err) {
@@ -46,8 +57,7 @@ enum status tilt_reconstructor_find(const struct settings *settings, const struc
         TRY(item_need_number(item, "tilt.angle", &ret_arrival->angle, err));
         ret_arrival->number = count_of(item, "tilt.number");
         ret_arrival->taken = count_of(item, "tilt.taken");
-        snprintf(id, PATH_SIZE, "%s", series);
-        return STATUS_OK;
+        return name_series(settings, item, series, id, err);
     }
     int found = settings->mdoc_id != NULL && !mdoc_is_name(path) ? mdoc_find(&settings->mdoc, path) : -1;
     if (found >= 0 && item_number(item, "micrograph.nz", 1) <= 1) {
@@ -59,12 +69,12 @@ enum status tilt_reconstructor_find(const struct settings *settings, const struc
         ret_arrival->spacing = settings->mdoc.pixel_size;
         ret_arrival->tilt_axis = settings->mdoc.tilt_axis;
         if (isnan(ret_arrival->pixel_size)) ret_arrival->pixel_size = settings->mdoc.pixel_size;
-        snprintf(id, PATH_SIZE, "%s", settings->mdoc_id);
-        return STATUS_OK;
+        return name_series(settings, item, settings->mdoc_id, id, err);
     }
     *ret_single = false;
-    mdoc_series_name(item_id(item), id, PATH_SIZE);
-    return STATUS_OK;
+    char name[PATH_SIZE];
+    mdoc_series_name(item_id(item), name, PATH_SIZE);
+    return name_series(settings, item, name, id, err);
 }
 
 static enum status check_angle(const char *path, double angle, struct err *err) {
@@ -207,7 +217,9 @@ enum status tilt_reconstructor_rejoin(struct stage *stage, struct tilt_reconstru
     TRY(find_size(item, absolute, &arrival, err));
     arrival.series = id;
     arrival.path = absolute;
-    arrival.item = item_id(item);
+    char mark[ITEM_MARK_SIZE];
+    item_mark(item_key(item), mark);
+    arrival.item = mark;
     arrival.failed = failed;
     return live_submit(reconstructor->live, &arrival, err);
 }

@@ -20,10 +20,13 @@ icestream_add_fault_test(memory_killer_lanes memory_killer.py lanes)
 icestream_add_fault_test(memory_killer_person memory_killer.py person)
 
 # Two sources with equal names of micrographs.
-foreach(case join kills classifier)
+foreach(case join kills classifier series)
   icestream_add_fault_test(sources_${case} sources.py ${case})
 endforeach()
 
 # Items that come again in a later revision.
 icestream_add_fault_test(revisions revisions.py calm)
 icestream_add_fault_test(revisions_kills revisions.py kills)
+
+# Ledgers of an earlier version.
+icestream_add_fault_test(versions versions.py)

@@ -2,7 +2,7 @@
 """Two watchers whose micrographs have equal names. All of them must be picked, cut out and classified, and each must have
 its own picks, particles and rows.
 
-sources.py join|kills|classifier [SEED]"""
+sources.py join|kills|classifier|series [SEED]"""
 
 import contextlib
 import glob
@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -24,15 +25,17 @@ from faults import (
     ledger,
     names,
     pids,
+    program,
     run,
     seeded,
     star,
     wait_until,
     write,
 )
+from session import mrcfile, np
 
 CASE = sys.argv[1]
-SIZE = {"join": 3, "kills": 20, "classifier": 12}[CASE]
+SIZE = {"join": 3, "kills": 20, "classifier": 12, "series": 7}[CASE]
 GRIDS = ("watcher", "watcher-b")
 
 JOINED = """\
@@ -54,6 +57,13 @@ stages:
   extractor:   {from: picker, box: 32}
   extractor-b: {program: extractor, from: picker-b, box: 32}
   classifier:  {from: [extractor, extractor-b], classes: 2, diameter: 150, snapshot_interval: 1}
+"""
+
+SERIES = """\
+stages:
+  watcher:            {directory: "A", series: mdoc, settle: 0.5, mdoc_wait: 3}
+  watcher-b:          {program: watcher, directory: "B", series: mdoc, settle: 0.5, mdoc_wait: 3}
+  tilt-reconstructor: {from: [watcher, watcher-b], thickness: 12, iterations: 2, quiet: 2, tilts_per_series: 7}
 """
 
 
@@ -169,6 +179,31 @@ def classifier(work):
     check(run("status", "--session", session).returncode == 0, "the counts add up")
 
 
+def series(work):
+    """Two tilt series of one name into one tilt-reconstructor; a tilt of the second has another size."""
+    folders, session = {}, work("session")
+    for watcher in GRIDS:
+        subprocess.run(
+            [program("icestream-simulate-tilts"), "--o", work(watcher), "--size", "32", "--thickness", "12"]
+            + ["--from", "-30", "--to", "30", "--step", "10", "--files", "single"],
+            check=True,
+            capture_output=True,
+        )
+        folders[watcher] = work(watcher, "tilts")
+    odd = os.path.join(folders["watcher-b"], "ts_004_0.0.mrc")
+    with mrcfile.open(odd) as file:
+        pixel_size = file.voxel_size.x
+    with mrcfile.new(odd, np.zeros((48, 48), np.float32), overwrite=True) as file:
+        file.voxel_size = pixel_size
+    with Run(write_graph(work, SERIES, folders), session, "--until-idle", "2") as live:
+        live.finish(3)
+    made = {watcher: os.path.exists(f"{session}/tilt-reconstructor/{watcher}/ts.mrc") for watcher in GRIDS}
+    check(all(made.values()), f"each source has its tomogram {made}")
+    states = "SELECT source, SUM(state = 1), SUM(state = 3) FROM items GROUP BY source ORDER BY source"
+    rows = ledger(session, "tilt-reconstructor", states)
+    check(rows == [("watcher", 7, 0), ("watcher-b", 6, 1)], f"the odd tilt fails, and not its namesake {rows}")
+
+
 with Work(f"sources-{CASE}") as work:
-    {"join": join, "kills": kills, "classifier": classifier}[CASE](work)
+    {"join": join, "kills": kills, "classifier": classifier, "series": series}[CASE](work)
     finish()
