@@ -398,7 +398,9 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;)
         if (entry->fts_info == FTS_F && is_image_name(entry->fts_name))
-            status = stage_files_image(stage, entry->fts_path, entry->fts_path + skip, list, err);
+            status = stage_files_name_fits(entry->fts_path + skip)
+                         ? stage_files_image(stage, entry->fts_path, entry->fts_path + skip, list, err)
+                         : stage_files_refuse(stage, "micrograph", entry->fts_path + skip, err);
     fts_close(walk);
     FAIL_IF(status == STATUS_OK && list->count == 0, err, STATUS_NOT_FOUND, "%s: there is no image in this folder",
             path);

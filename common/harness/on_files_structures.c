@@ -76,7 +76,9 @@ static enum status add_folder(const struct input *input, const char *path) {
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;)
         if (entry->fts_info == FTS_F && entry->fts_name[0] != '.' && structure_is_name(entry->fts_name))
-            status = add_structure(input, entry->fts_path, entry->fts_path + skip);
+            status = stage_files_name_fits(entry->fts_path + skip)
+                         ? add_structure(input, entry->fts_path, entry->fts_path + skip)
+                         : stage_files_refuse(input->stage, "structure", entry->fts_path + skip, input->err);
     fts_close(walk);
     FAIL_IF(status == STATUS_OK && input->list->count == before, input->err, STATUS_NOT_FOUND,
             "%s: there is no structure in this folder: a file .pdb, .ent, .cif, .mmcif or .dcd was expected", path);

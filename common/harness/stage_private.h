@@ -355,6 +355,10 @@ int stage_files_by_name(const FTSENT **a, const FTSENT **b);
  * first. */
 enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
                                  const char *path, bool *ret_preview, struct err *err);
+/* on_files_refused.c: returns whether an item can have a name (UTF-8 without control characters), and sets a file aside
+ * whose name does not fit: as a failed item of this kind, with the reason. The other files of its folder are done. */
+bool stage_files_name_fits(const char *name);
+enum status stage_files_refuse(const struct stage *stage, const char *kind, const char *name, struct err *err);
 /* Adds the item of one image; its id is made from `name`. stage_files_list adds those of all images that a table (.csv)
  * names in its first column. */
 enum status stage_files_image(const struct stage *stage, const char *path, const char *name, struct item_list *list,

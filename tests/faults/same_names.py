@@ -56,7 +56,27 @@ def watched():
         check(right and done == 2, f"the second of one name fails with the reason: {failed}, {done} done")
 
 
+def bad_names():
+    """One bad name in a folder fails alone, with its reason."""
+    atom = "ATOM  %5d  CA  ALA A%4d    %8.3f%8.3f%8.3f  1.00  0.00           C\n"
+    with Work("same-names-bad") as work:
+        for number in range(3):
+            rows = "".join(atom % (k, k, 3.8 * k, k * k % 7, (k + number) % 5) for k in range(1, 30))
+            put(work("models"), f"m{number}.pdb", (rows + "END\n").encode())
+        for name in (b"line\nbreak.pdb", b"latin\xe4.pdb"):
+            put(work("models"), name, (rows + "END\n").encode())
+        words = [program("icestream-superposer"), "--i", work("models"), "--o", work("out")]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=120)
+        check(ended.returncode == 3 and "3 done, 0 rejected, 2 failed" in ended.stderr, f"superposer: {ended.stderr}")
+        for shown in ("line?break.pdb~", "latin?.pdb~"):
+            check(f"{shown}" in ended.stderr, f"{shown} is named")
+        copies(work, "mics/a.mrc", "mics/b\n.mrc", "mics/c.mrc")
+        code, said = picker(work, work("mics"))
+        check(code == 3 and "2 done, 0 rejected, 1 failed" in said, f"picker: exit {code}: {said[-300:]}")
+
+
 on_files("endings", "m/x.mrc", "m/x.tif")
 on_files("above", "g/mic.mrc", "../g/mic.mrc", folder="project")
 watched()
+bad_names()
 finish()
