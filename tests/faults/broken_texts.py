@@ -443,9 +443,9 @@ def jsons():
         'stages_object.plan': text('{"stages": {}}', 'plan', 1, 'not the plan of a session', False),
         'stage_number.plan': text('{"stages": [7]}', 'plan', 1, 'plan.json', False),
         'rubbish.ledger': text(
-            b'this is no database ' * 300, 'ledger', 1, ('watcher.sqlite', 'put back a copy of'), False
+            b'this is no database ' * 300, 'ledger', 1, ('watcher.sqlite', 'icestream repair'), False
         ),
-        'cut.ledger': text('', 'cut_ledger', 1, ('watcher.sqlite', 'put back a copy of'), False),
+        'cut.ledger': text('', 'cut_ledger', 1, ('watcher.sqlite', 'icestream repair'), False),
     }
 
 
