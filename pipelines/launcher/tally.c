@@ -74,8 +74,8 @@ static enum status take_counts(const struct session *session, enum tally_depth d
     struct ledger_counts own = {0};
     *ret_counted = false;
     TRY(session_ledger(session, stage->name, true, &ledger, err));
-    stage->has_ledger = ledger != NULL;
     if (ledger == NULL) return STATUS_OK;
+    stage->has_ledger = true;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < stage->input_count; i++)
         status = compare_input(session, stage, &stage->inputs[i], depth, &sent, err);
@@ -127,6 +127,12 @@ static enum status count_unsent(const struct session *session, const json_t *pla
     return STATUS_OK;
 }
 
+/* Returns whether a stage keeps a ledger: ours do. A program of others is known by what it acknowledges. */
+static bool keeps_ledger(const json_t *planned) {
+    const char *program = json_string_value(json_object_get(planned, "program"));
+    return program != NULL && strncmp(path_name(program), "icestream-", strlen("icestream-")) == 0;
+}
+
 static enum status add_inputs(const struct session *session, const json_t *from, struct tally_stage *stage,
                               struct err *err) {
     stage->inputs = calloc(json_array_size(from) + 1, sizeof *stage->inputs);
@@ -153,6 +159,7 @@ static enum status take_stage(const struct session *session, const json_t *plan,
     TRY(add_inputs(session, json_object_get(planned, "from"), stage, err));
     stage->source = stage->input_count == 0;
     stage->upstream_known = true;
+    stage->has_ledger = keeps_ledger(planned);
     if (stage->left_out) return STATUS_OK;
     if (depth != TALLY_LIVE) TRY(count_unsent(session, plan, stage, err));
     bool counted = false;

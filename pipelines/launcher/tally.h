@@ -36,7 +36,8 @@ struct tally_input {
 
 struct tally_stage {
     char *name;
-    bool source, cumulative, left_out, has_ledger;
+    bool source, cumulative, left_out;
+    bool has_ledger;            /* it keeps a ledger, even if that was lost */
     bool several;               /* the session has several sources: names are SOURCE/ID */
     bool upstream_known;        /* every stage that feeds this one remembers what it sent */
     struct tally_input *inputs; /* one for each stage that feeds it; all 0 after TALLY_LIVE */

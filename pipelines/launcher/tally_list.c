@@ -229,7 +229,7 @@ enum status tally_list(const struct session *session, struct tally_stage *stage,
         TRY(take_upstream(session, stage, (int)i, err));
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage->name, true, &ledger, err));
-    stage->has_ledger = ledger != NULL;
+    stage->has_ledger |= ledger != NULL;
     enum status status = ledger != NULL ? ledger_each(ledger, -1, tally_visit_own, stage, err) : STATUS_OK;
     ledger_close(&ledger);
     merge(stage);
