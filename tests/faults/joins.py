@@ -94,6 +94,13 @@ def case_ledger(work):
             inputs(session, "extractor") == {"lowpass-picker": {"sent": 3, "seen": 0, "waiting": 0, "lost": 3}},
             "and the JSON",
         )
+    answer = icestream("repair", session)
+    check(answer.returncode == 0, f"repair: {answer}")
+    quiet(session, None, "after following the advice")
+    with Run(path, session, "--until-idle", 1) as live:
+        live.finish(0, 300)
+    quiet(session, None, "and the next run")
+    whole(session)
 
 
 TWO_GRIDS = """\

@@ -166,10 +166,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
         status_miscount(&run->session, reason, stderr);
         code = EXIT_COUNTS;
     } else if (!tally_adds_up(&tally, reason, sizeof reason)) {
-        fprintf(stderr,
-                "icestream: the counts do not add up: %s; `icestream repair` mends a ledger that was lost or is older, "
-                "then run "
-                "the session again; %s/log tells more\n",
+        fprintf(stderr, "icestream: the counts do not add up: %s; run the session again, and look into %s/log\n",
                 reason, run->session.path);
         code = EXIT_COUNTS;
     } else if (tally_has_failed(&tally)) {
