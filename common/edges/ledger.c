@@ -50,7 +50,8 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
     [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
-                        " WHERE " THE_ITEM " AND state = 0 AND instance = ?7 AND token = ?8",
+                        " WHERE " THE_ITEM " AND state = 0 AND instance = ?7 AND token = ?8"
+                        " AND revision = ?9",
     [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?3 WHERE " THE_ITEM " AND state = 0",
     [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?4"
                       " WHERE " THE_ITEM " AND state = 0 AND crashes >= ?5",

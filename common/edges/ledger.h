@@ -112,6 +112,7 @@ struct ledger_file {
 /* An item's final state, its reason, and what goes out because of it. */
 struct ledger_finish {
     struct ledger_key key;
+    int64_t revision; /* of the item that was processed */
     enum ledger_state state;
     const char *reason;      /* NULL: none */
     const struct item *item; /* the item with what the stage added, to be kept; NULL: as it was received */
@@ -123,7 +124,8 @@ struct ledger_finish {
     size_t file_count;
 };
 /* Finishes several items in one transaction, which waits for the disk once. ret_late[i]: (instance, run_token) no
- * longer holds the claim of item i; nothing is written about it, and the others are finished all the same. */
+ * longer holds the claim of item i in this revision; nothing is written about it, and the others are finished all the
+ * same. */
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err);
 /* For sources: records `item` in `state`, if its key is not known yet, and the sends. ret_new is false, and nothing is

@@ -162,6 +162,7 @@ static struct ledger_finish outcome(struct stage *stage, struct slot *slot, cons
     bool done = slot->state == LEDGER_DONE;
     const char *reason = slot->err.message[0] != '\0' ? slot->err.message : status_name(slot->status);
     return (struct ledger_finish){.key = item_key(item),
+                                  .revision = item_revision(item),
                                   .state = slot->state,
                                   .reason = done ? NULL : reason,
                                   .item = done ? item : NULL,

@@ -76,6 +76,7 @@ static enum status finish(struct ledger *ledger, const struct item *item, enum l
                           struct err *err) {
     const struct ledger_send send = {edge, item};
     const struct ledger_finish what = {.key = item_key(item),
+                                       .revision = item_revision(item),
                                        .state = state,
                                        .reason = state == LEDGER_DONE ? NULL : "it is broken",
                                        .item = state == LEDGER_DONE ? item : NULL,

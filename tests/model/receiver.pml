@@ -26,13 +26,13 @@
 #define ABANDONED(p) \
     (row_instance[KEY(p)] == NOBODY || (row_instance[KEY(p)] == r && row_token[KEY(p)] != token[r]))
 
+/* A later revision waits until the earlier one is finished, or nobody works on it. */
+#define IS_AT_REST(p) (FINISHED(KEY(p)) || ABANDONED(p))
 #ifdef MUTANT_ANY_REVISION
 /* What comes last replaces what is finished. */
-#define REPLACES(p) (NEWER(p) || (FINISHED(KEY(p)) && SUPERSEDED(p)))
-#define IS_OLD(p) SUPERSEDED(p)
+#define REPLACES(p) ((NEWER(p) && IS_AT_REST(p)) || (FINISHED(KEY(p)) && SUPERSEDED(p)))
 #else
-#define REPLACES(p) NEWER(p)
-#define IS_OLD(p) SUPERSEDED(p)
+#define REPLACES(p) (NEWER(p) && IS_AT_REST(p))
 #endif
 #ifdef MUTANT_NO_SECOND_ACK
 #define ACK_AGAIN(p)
@@ -47,13 +47,13 @@
         :: row_state[KEY(p)] == UNKNOWN || REPLACES(p) -> TAKE(p) \
         :: else -> \
             if \
-            :: FINISHED(KEY(p)) || IS_OLD(p) -> ACK_AGAIN(p) \
+            :: FINISHED(KEY(p)) || SUPERSEDED(p) -> ACK_AGAIN(p) \
             :: else -> \
                 if \
                 :: ABANDONED(p) -> TAKE(p) \
                 :: else -> \
                     if \
-                    :: row_instance[KEY(p)] == r -> JOIN(p) \
+                    :: row_instance[KEY(p)] == r && !NEWER(p) -> JOIN(p) \
                     :: else /* the instance that has it answers */ \
                     fi \
                 fi \
@@ -115,7 +115,7 @@
 #define ACKNOWLEDGE(n) \
     :: d_step { SERVES(r) && (slot_phase[n] == SETTLED || slot_phase[n] == LATE) && MAY_ACKNOWLEDGE(n) -> \
         if \
-        :: slot_phase[n] == SETTLED || FINISHED(KEY(slot_parcel[n])) || SUPERSEDED(slot_parcel[n]) -> \
+        :: slot_phase[n] == SETTLED || FINISHED(KEY(slot_parcel[n])) -> \
             for (i : 0 .. PARCELS - 1) { \
                 if \
                 :: HAS(slot_arrivals[n], PARCEL(i)) -> ack[i] = 1 \

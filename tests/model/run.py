@@ -56,7 +56,7 @@ MUTANTS = [
     ('END_FIRST', 'ONE_ITEM REPLICAS=1', 'ended_early'),
     ('NO_TOKEN', 'ONE_ITEM CRASHES=0 HANGS=1', 'stale_outcome'),
     ('NO_REVISION', 'REVISIONS REPLICAS=1 CRASHES=0 HANGS=1', 'stale_outcome'),
-    ('ANY_REVISION', 'REVISIONS REPLICAS=1 CRASHES=0', 'done_twice'),
+    ('ANY_REVISION', 'REVISIONS REPLICAS=1 CRASHES=0', 'item_lost'),
     ('RETRY_BACKWARDS', 'RETRY REPLICAS=1 CRASHES=0 FAILURES=1', 'item_lost'),
     ('SAME_NUMBER', 'RETRY REPLICAS=1 CRASHES=0 FAILURES=1', 'item_lost'),
 ]
