@@ -5,6 +5,7 @@
 
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
+#include "pipelines/launcher/status.h"
 #include "pipelines/launcher/tally.h"
 
 /* Makes the item's sender send it again; a source finds it anew. */
@@ -122,14 +123,23 @@ static enum status retry_stage(const struct options *options, const struct tally
     return status;
 }
 
-static enum status retry(const struct options *options, int64_t *total, bool *running, struct err *err) {
+/* What a retry has found and done. */
+struct outcome {
+    struct session session;
+    int64_t total; /* items put back */
+    bool running;
+    char miscount[256]; /* why the counts do not add up; "": they do */
+};
+
+static enum status retry(const struct options *options, struct outcome *outcome, struct err *err) {
     struct session session;
     json_t *plan = NULL;
     struct tally tally = {0};
     struct tally_choice chosen = {0};
     TRY(session_find(options->session, &session, err));
-    *running = session_is_running(&session);
-    FAIL_IF(*running && options->lost, err, STATUS_BAD_STATE,
+    outcome->session = session;
+    outcome->running = session_is_running(&session);
+    FAIL_IF(outcome->running && options->lost, err, STATUS_BAD_STATE,
             "%s is running: end it (Ctrl-C) before its lost products are made again", session.path);
     TRY(session_read_plan(&session, &plan, err));
     enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
@@ -140,7 +150,8 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
         if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
             status = retry_stage(options, &chosen, &session, json_array_get(json_object_get(plan, "stages"), i),
-                                 &tally.stages[i], *running, total, err);
+                                 &tally.stages[i], outcome->running, &outcome->total, err);
+    if (status == STATUS_OK) tally_reconciles(&tally, outcome->miscount, sizeof outcome->miscount);
     tally_choice_clear(&chosen);
     tally_clear(&tally);
     json_decref(plan);
@@ -149,16 +160,19 @@ static enum status retry(const struct options *options, int64_t *total, bool *ru
 
 int command_retry(const struct options *options) {
     struct err err = {0};
-    int64_t total = 0;
-    bool running = false;
-    enum status status = retry(options, &total, &running, &err);
-    if (status == STATUS_OK && options->word_count > (size_t)total)
+    struct outcome outcome = {0};
+    enum status status = retry(options, &outcome, &err);
+    if (status == STATUS_OK && outcome.total == 0 && outcome.miscount[0] != '\0') {
+        status_miscount(&outcome.session, outcome.miscount, stderr);
+        return EXIT_COUNTS;
+    }
+    if (status == STATUS_OK && options->word_count > (size_t)outcome.total)
         status = err_set(&err, STATUS_NOT_FOUND, __FILE__, __LINE__,
-                         "%lld of the %zu items named have failed (status --json lists them by name)", (long long)total,
-                         options->word_count);
-    if (status == STATUS_OK && total == 0)
+                         "%lld of the %zu items named have failed (status --json lists them by name)",
+                         (long long)outcome.total, options->word_count);
+    if (status == STATUS_OK && outcome.total == 0)
         puts(options->lost ? "nothing has failed, and nothing is lost" : "nothing has failed");
-    else if (status == STATUS_OK && !running)
+    else if (status == STATUS_OK && !outcome.running)
         puts("run the session again to send them through");
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests what `status` and `retry` say of a session whose ledgers and products were touched.
 
-joins.py lost|ledger|names"""
+joins.py lost|status|retry"""
 
 import glob
 import json
@@ -72,7 +72,7 @@ def case_lost(work):
             whole(session)
 
 
-def case_ledger(work):
+def case_status(work):
     """A stage whose ledger was lost is found out at its input; the advice is one that helps."""
     path, session = some(work, 3)
     for file in glob.glob(f"{session}/ledger/extractor.sqlite*"):
@@ -94,6 +94,8 @@ def case_ledger(work):
             inputs(session, "extractor") == {"lowpass-picker": {"sent": 3, "seen": 0, "waiting": 0, "lost": 3}},
             "and the JSON",
         )
+    answer = icestream("retry", session, "--lost")
+    check(answer.returncode == 4 and advice in answer.stderr, f"retry --lost does not say that nothing is lost: {answer}")
     answer = icestream("repair", session)
     check(answer.returncode == 0, f"repair: {answer}")
     quiet(session, None, "after following the advice")
@@ -113,7 +115,7 @@ stages:
 """
 
 
-def case_names(work):
+def case_retry(work):
     """Two grids have micrographs of equal names. Status counts each, and an item has a name that is unique."""
     incoming, session = work("incoming"), work("session")
     arrive(names()[:3], f"{incoming}/a")
