@@ -283,6 +283,8 @@ struct ledger_edge {
 enum ledger_reconcile { LEDGER_BACK, LEDGER_AGAIN };
 enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
                              struct ledger_mended *mended, struct err *err);
+/* Copies the ledger, which others may use meanwhile, to a file that replaces what is at `path`: all of one moment. */
+enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err);
 /* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */
 enum status ledger_integrity(struct ledger *ledger, struct err *err);
 

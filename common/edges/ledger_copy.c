@@ -35,7 +35,9 @@ static const char triggers[] =
     "CREATE TEMP TRIGGER copy_new AFTER INSERT ON main.items WHEN NEW.state <> 0"
     "  BEGIN SELECT copy_item(" ITEM_VALUES(
         "NEW.") "); END;"
-                "CREATE TEMP TRIGGER copy_change AFTER UPDATE OF state ON main.items WHEN NEW.state <> OLD.state"
+                "CREATE TEMP TRIGGER copy_change AFTER UPDATE OF state, revision ON main.items WHEN NEW.state <> "
+                "OLD.state"
+                "  OR NEW.revision <> OLD.revision"
                 "  BEGIN SELECT copy_item(" ITEM_VALUES(
                     "NEW.") "); END;"
                             "CREATE TEMP TRIGGER copy_gone AFTER DELETE ON main.items BEGIN SELECT "

@@ -17,6 +17,7 @@ static const char tables[] =
     "CREATE TEMP TABLE copied_files (source, id, product, path, revision, size, mtime_ns, digest,"
     "  PRIMARY KEY (source, id, product, path));";
 
+#define REVISION(row) "COALESCE(json_extract(" row ".item, '$.revision'), 0)"
 /* What is later wins. An item that begins again, or was forgotten, is not brought back. */
 static const char restore_items[] =
     "DELETE FROM main.items AS i WHERE EXISTS (SELECT 1 FROM copied_items AS c WHERE c.id = i.id AND"
@@ -24,8 +25,8 @@ static const char restore_items[] =
 static const char update_items[] =
     "UPDATE main.items AS i SET state = c.state, revision = c.revision, reason = c.reason, instance ="
     "  CASE WHEN c.instance < -1 THEN c.instance ELSE -1 END, token = NULL, item = c.item, time_changed = c.changed"
-    " FROM copied_items AS c WHERE c.id = i.id AND c.source = i.source AND c.state >= 0 AND c.state <> i.state"
-    "  AND c.changed > i.time_changed + 0.000001";
+    " FROM copied_items AS c WHERE c.id = i.id AND c.source = i.source AND c.state >= 0"
+    "  AND (c.state <> i.state OR c.revision <> i.revision) AND c.changed > i.time_changed + 0.000001";
 static const char insert_items[] =
     "INSERT INTO main.items (source, id, revision, state, reason, attempts, crashes, instance, item, time_seen,"
     "  time_changed)"
@@ -37,7 +38,8 @@ static const char insert_sends[] =
     "INSERT INTO main.outbox (seq, edge, source, id, item, time_sent)"
     " SELECT CASE WHEN EXISTS (SELECT 1 FROM main.outbox AS o WHERE o.seq = s.seq) THEN NULL ELSE s.seq END, edge,"
     "  source, id, item, sent FROM copied_sends AS s WHERE NOT EXISTS"
-    "  (SELECT 1 FROM main.outbox AS o WHERE o.id = s.id AND o.source = s.source AND o.edge = s.edge) ORDER BY s.seq";
+    "  (SELECT 1 FROM main.outbox AS o WHERE o.id = s.id AND o.source = s.source AND o.edge = s.edge"
+    "   AND " REVISION("o") " >= " REVISION("s") ") ORDER BY s.seq";
 static const char insert_files[] =
     "INSERT OR REPLACE INTO main.files (source, id, product, path, revision, size, mtime_ns, digest)"
     " SELECT source, id, product, path, revision, size, mtime_ns, digest FROM copied_files AS c WHERE NOT EXISTS"
@@ -200,14 +202,14 @@ static const char send_rest[] =
 /* What was acknowledged and is not finished over there goes through again. */
 static const char send_again[] =
     "UPDATE main.outbox AS o SET acknowledged = NULL, verdict = NULL WHERE o.acknowledged IS NOT NULL AND " TO
-    "  AND ?2 <> '' AND ?3 <> '' AND NOT EXISTS (SELECT 1 FROM other.items AS i WHERE " SAME("i",
-                                                                                             "o") "  AND i.state <> 0)";
+    "  AND ?2 <> '' AND ?3 <> '' AND NOT EXISTS (SELECT 1 FROM other.items AS i WHERE " SAME(
+        "i", "o") "  AND (i.state <> 0 OR i.revision > " REVISION("o") "))";
 /* What this repair has put back into the outbox, and is finished over there, need not go through again. */
 static const char settle[] =
     "UPDATE main.outbox AS o SET acknowledged = i.time_changed,"
     "  verdict = CASE i.state WHEN 1 THEN 'done' WHEN 2 THEN 'rejected' ELSE 'failed' END"
-    " FROM other.items AS i WHERE o.acknowledged IS NULL AND " TO " AND ?2 <> '' AND ?3 <> '' AND " SAME(
-        "i", "o") "  AND i.state <> 0 AND i.revision >= COALESCE(json_extract(o.item, '$.revision'), 0)";
+    " FROM other.items AS i WHERE o.acknowledged IS NULL AND " TO
+    " AND ?2 <> '' AND ?3 <> '' AND " SAME("i", "o") "  AND i.state <> 0 AND i.revision >= " REVISION("o");
 
 static enum status change_for(struct ledger *ledger, const char *sql, const struct ledger_edge *edge, int64_t *count,
                               struct err *err) {

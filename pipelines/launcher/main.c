@@ -21,6 +21,8 @@ static int run_command(const struct options *options) {
         return command_status(options);
     case COMMAND_RETRY:
         return command_retry(options);
+    case COMMAND_BACKUP:
+        return command_backup(options);
     case COMMAND_REPAIR:
         return command_repair(options);
     case COMMAND_VERIFY:

@@ -18,19 +18,20 @@ enum command {
     COMMAND_STAGES = 1 << 5,
     COMMAND_VERIFY = 1 << 6,
     COMMAND_REPAIR = 1 << 7,
+    COMMAND_BACKUP = 1 << 8,
 };
 
 struct options {
     enum command command;
     const char **words; /* words that are no options: GRAPH; RECORDED GRAPH; ITEM… */
     size_t word_count;
-    const char *session, *stage;
+    const char *session, *stage, *to;
     const char **sets, **faults;
     size_t set_count, fault_count;
     double until_idle; /* s; negative: not given */
     double speed;      /* infinite: as fast as possible */
     double log_size;   /* MiB */
-    bool json, follow, lost;
+    bool json, follow, lost, products;
     bool help;
     struct supervisor_options supervisor;
 };

@@ -1,0 +1,47 @@
+/* Copies a ledger that is in use. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "common/edges/ledger_private.h"
+
+enum { PAGES = 256, PAUSE_MILLISECONDS = 5 }; /* of one step, after which writers may go on */
+
+static enum status copy(struct ledger *ledger, sqlite3 *target, struct err *err) {
+    sqlite3_backup *backup = sqlite3_backup_init(target, "main", ledger->db, "main");
+    if (backup == NULL) FAIL(err, STATUS_IO, "%s: cannot be copied: %s", ledger->path, sqlite3_errmsg(target));
+    int result;
+    do {
+        result = sqlite3_backup_step(backup, PAGES);
+        if (result == SQLITE_BUSY || result == SQLITE_LOCKED) sqlite3_sleep(PAUSE_MILLISECONDS);
+    } while (result == SQLITE_OK || result == SQLITE_BUSY || result == SQLITE_LOCKED);
+    sqlite3_backup_finish(backup);
+    FAIL_IF(result != SQLITE_DONE, err, result == SQLITE_FULL ? STATUS_UNAVAILABLE : STATUS_IO,
+            "%s: cannot be copied: %s", ledger->path, sqlite3_errstr(result));
+    return STATUS_OK;
+}
+
+enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err) {
+    char partial[PATH_SIZE];
+    sqlite3 *target = NULL;
+    FAIL_IF((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial, err, STATUS_BAD_ARGUMENT,
+            "%s: too long a path", path);
+    unlink(partial);
+    ledger_hold(ledger);
+    enum status status = STATUS_OK;
+    if (sqlite3_open(partial, &target) != SQLITE_OK)
+        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be made: %s", partial, sqlite3_errmsg(target));
+    /* One read transaction for the whole copy: writers go on, and the copy is of one moment. */
+    if (status == STATUS_OK && sqlite3_exec(ledger->db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
+        status = ledger_fail(ledger, "read", err);
+    if (status == STATUS_OK) {
+        status = copy(ledger, target, err);
+        sqlite3_exec(ledger->db, "COMMIT", NULL, NULL, NULL);
+    }
+    ledger_let_go(ledger);
+    if (sqlite3_close(target) != SQLITE_OK && status == STATUS_OK)
+        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be finished", partial);
+    if (status == STATUS_OK && rename(partial, path) != 0)
+        status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be put in place", path);
+    if (status != STATUS_OK) unlink(partial);
+    return status;
+}
