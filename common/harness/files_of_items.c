@@ -59,22 +59,20 @@ static enum status digest_again(const char *path, struct file_note *note, struct
 }
 
 /* Returns whether the file at the path is no longer the one that was opened. */
-static bool is_replaced(const char *path, const struct file_note *note, struct stat *info) {
-    return stat(path, info) == 0 &&
-           (info->st_size != note->size || mtime_of(info) != note->mtime_ns || info->st_ino != note->inode);
+static bool is_moving(const char *path, const struct file_note *note) {
+    struct stat info;
+    return stat(path, &info) != 0 || info.st_size != note->size || mtime_of(&info) != note->mtime_ns ||
+           info.st_ino != note->inode;
 }
 
-/* Compares a file that was read with what the item says about it. Equal content under another time is no change; and a
- * file that nobody has digested yet may have moved, as long as size and time stay. */
+/* Compares a file that was read with what the item says about it. Equal content under another time is no change. If
+ * nobody has digested the file, nothing has been made of it yet, and it counts as it is now: programs that copy files
+ * set the time last. */
 static enum status check_known(struct file_note *note, const char *path, const struct item_file *expected,
                                struct err *err) {
-    struct stat info;
-    if (is_replaced(path, note, &info)) return replaced(path, expected, info.st_size, mtime_of(&info), err);
     bool digested = expected->digest[0] != '\0';
-    bool same = expected->size == note->size && expected->mtime_ns == note->mtime_ns;
-    if (expected->size != note->size || (!same && !digested))
-        return replaced(path, expected, note->size, note->mtime_ns, err);
-    if (same && digested && (expected->inode == 0 || expected->inode == note->inode)) {
+    if (digested && expected->size != note->size) return replaced(path, expected, note->size, note->mtime_ns, err);
+    if (digested && expected->mtime_ns == note->mtime_ns && (expected->inode == 0 || expected->inode == note->inode)) {
         snprintf(note->digest, sizeof note->digest, "%s", expected->digest);
         return STATUS_OK;
     }
@@ -89,6 +87,8 @@ static enum status check_note(struct item *item, const char *path, const char *n
     struct item_file expected;
     bool known = item_file(item, name, &expected);
     if (!known && inside) return STATUS_OK; /* the stage that wrote it has its digest */
+    /* The stage reads the file again, when it has come to rest. */
+    FAIL_IF(is_moving(path, note), err, STATUS_UNAVAILABLE, "%s: is being replaced", path);
     if (known)
         TRY(check_known(note, path, &expected, err));
     else
