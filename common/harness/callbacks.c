@@ -50,6 +50,10 @@ double stage_until_idle(const struct stage *stage) {
     return stage->until_idle;
 }
 
+int stage_deaths(const struct stage *stage) {
+    return stage->deaths;
+}
+
 void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
     va_list args;
     va_start(args, format);

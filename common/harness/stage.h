@@ -178,9 +178,12 @@ int stage_threads(const struct stage *stage);        /* threads for OpenMP regio
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
-bool stage_separate(const struct stage *stage);     /* products of different sources lie in folders of their own */
-bool stage_in_pipeline(const struct stage *stage);  /* false on files and in process */
-bool stage_stopping(const struct stage *stage);     /* idle, produce and flush should return soon */
+bool stage_separate(const struct stage *stage);    /* products of different sources lie in folders of their own */
+bool stage_in_pipeline(const struct stage *stage); /* false on files and in process */
+bool stage_stopping(const struct stage *stage);    /* idle, produce and flush should return soon */
+/* Returns how often in a row the stage was killed in idle or flush, or with no item in work, with nothing finished
+ * between, in this run of the session. A stage that then knows on what it worked can leave it. */
+int stage_deaths(const struct stage *stage);
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 /* Waits that many seconds, or until something happens that a source or idle should know of: a request to stop, room to
  * send, a new item. */

@@ -157,6 +157,7 @@ struct stage {
      * to give out, and the next ones to load, process, store (by one thread), settle and let go. */
     struct slot slots[SLOTS_MAX];
     int slot_count, ahead; /* items that may wait for a lane */
+    int deaths;            /* of the stage, in a row, with no item in work; see stage_deaths */
     int one_by_one;        /* so many items are still taken one by one, because one of them ends the process */
     bool room_told;        /* the main thread knows that there may be room again */
     uint64_t next_ticket, load_ticket, process_ticket, store_ticket, settle_ticket, done_ticket;

@@ -147,11 +147,18 @@ static bool has_idle(const struct stage *stage) {
     return stage->descriptor->idle != NULL && stage->mode != STAGE_ON_FILES;
 }
 
+/* Tells the launcher, should the process die, that the stage is at work of its own, of which no item is the cause. */
+static void mark_own_work(struct stage *stage, bool at_work) {
+    if (stage->current != NULL) *(volatile char *)(stage->current + CURRENT_SIZE - 1) = at_work;
+}
+
 static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
     enum status status;
+    mark_own_work(stage, true);
     STAGE_PERSIST(stage, status, &err, stage->descriptor->idle(stage, stage->state, &work, &err));
+    mark_own_work(stage, false);
     end_stage(stage, status, &err);
     files_write_own(stage);
     return status == STATUS_OK ? work : STAGE_WORK_NONE;
@@ -160,10 +167,12 @@ static enum stage_work be_idle(struct stage *stage) {
 static void run_flush(struct stage *stage) {
     struct err err = {0};
     enum status status = STATUS_OK;
+    mark_own_work(stage, true);
     if (stage->descriptor->flush != NULL)
         STAGE_PERSIST(stage, status, &err, stage->descriptor->flush(stage, stage->state, &err));
     end_stage(stage, status, &err);
     files_write_own(stage);
+    mark_own_work(stage, false);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);

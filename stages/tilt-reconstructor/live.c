@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/memory.h"
@@ -25,7 +26,44 @@ struct live {
     struct projections_source source;
     pthread_mutex_t lock;
     struct news *news;
+    char *blamed; /* the series on which the stage died again and again; NULL: none */
 };
+
+/* ---- Series that end the stage ---- The file .begun names the series on which idle or flush works. After a death it is
+ * still there. */
+enum { DEATHS_MAX = 3 };
+
+static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], struct err *err) {
+    return path_join(stage_folder(stage), ".begun", path, PATH_SIZE, err);
+}
+
+/* Finds the series on which the stage died again and again. */
+static void find_blamed(struct live *live) {
+    char path[PATH_SIZE];
+    if (stage_deaths(live->stage) < DEATHS_MAX || begun_path(live->stage, path, NULL) != STATUS_OK) return;
+    /* Without the file no series is known to be the cause. */
+    (void)file_read_whole(path, PATH_SIZE, &live->blamed, NULL, NULL);
+}
+
+/* Notes that work on a series begins. Refuses the series that ended the stage: it may need more memory than the machine
+ * has. */
+static enum status begin_series(const struct live *live, const struct group *group, struct err *err) {
+    char path[PATH_SIZE];
+    if (!stage_in_pipeline(live->stage)) return STATUS_OK;
+    FAIL_IF(live->blamed != NULL && strcmp(live->blamed, group->id) == 0, err, STATUS_UNSUPPORTED,
+            "the stage died %d times while it worked on this series, with nothing finished between: it may need more "
+            "memory than there is (raise bin, or give the stage more)",
+            stage_deaths(live->stage));
+    TRY(begun_path(live->stage, path, err));
+    return file_write_whole(path, group->id, strlen(group->id), err);
+}
+
+static void end_series(const struct live *live) {
+    char path[PATH_SIZE];
+    if (stage_in_pipeline(live->stage) && begun_path(live->stage, path, NULL) == STATUS_OK) unlink(path);
+}
+
+/* ---- The series that grow ---- */
 
 enum status live_create(struct stage *stage, const struct settings *settings, struct reconstruction_plan *plan,
                         struct live **ret_live, struct err *err) {
@@ -38,6 +76,7 @@ enum status live_create(struct stage *stage, const struct settings *settings, st
     live->stage = stage;
     live->settings = settings;
     live->plan = plan;
+    find_blamed(live);
     enum status status = groups_create(&live->groups, err);
     if (status == STATUS_OK)
         *ret_live = live;
@@ -60,6 +99,7 @@ void live_destroy(struct live **live) {
     reconstruction_plan_clear(&l->preview_plan);
     projections_source_clear(&l->source);
     pthread_mutex_destroy(&l->lock);
+    free(l->blamed);
     free(l);
     *live = NULL;
 }
@@ -315,7 +355,10 @@ static enum status preview_next(struct live *live, enum stage_work *ret_work, st
     enum status status = group->previewed == 0 ? pass_over_made(live, group, &made, &own) : STATUS_OK;
     int count = group->series.count;
     if (status == STATUS_OK && (made || count < 2)) return STATUS_OK;
-    if (status == STATUS_OK) status = make_preview(live, group, &own);
+    if (status == STATUS_OK) status = begin_series(live, group, &own);
+    bool begun = status == STATUS_OK;
+    if (begun) status = make_preview(live, group, &own);
+    if (begun) end_series(live);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status != STATUS_OK)
         stage_log(live->stage, LOG_WARN, "preview", "no preview of %s: %s", group->id, own.message);
@@ -328,7 +371,9 @@ static enum status make_unless_made(struct live *live, struct group *group, bool
     bool made = false;
     TRY(pass_over_made(live, group, &made, err));
     *ret_over = made || group->series.count == 0;
-    return *ret_over ? STATUS_OK : make_tomogram(live, group, err);
+    if (*ret_over) return STATUS_OK;
+    TRY(begin_series(live, group, err));
+    return make_tomogram(live, group, err);
 }
 
 static enum status tomogram_next(struct live *live, bool final, enum stage_work *ret_work, struct err *err) {
@@ -345,6 +390,7 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     do
         status = make_unless_made(live, group, &over, &own);
     while (status == STATUS_NO_MEMORY && stage_wait_out(live->stage, status, &own, &patience));
+    if (!over) end_series(live);
     if (status != STATUS_OK && !is_of_series(status)) FAIL(err, status, "%s", own.message);
     if (status == STATUS_OK && over) return STATUS_OK;
     if (status == STATUS_OK) {
@@ -358,6 +404,8 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     snprintf(reason, sizeof reason, "no tomogram of %.100s, %d tilt%s: %s", group->id, group->series.count,
              group->series.count == 1 ? "" : "s", why);
     stage_log(live->stage, LOG_ERROR, "series", "%s", reason);
+    /* More of its tilts, or a retry, may try again. */
+    if (live->blamed != NULL && strcmp(live->blamed, group->id) == 0) mem_free(&live->blamed);
     return settle(live, group, reason, err);
 }
 

@@ -20,3 +20,5 @@ foreach(case huge waits)
   icestream_add_script_test(faults_sizes_${case} LABELS faults pipeline
     COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/sizes.py ${case})
 endforeach()
+icestream_add_script_test(faults_series_killed LABELS faults pipeline
+  COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py killed)

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Tests that no single file ends a session of tilt series: neither one whose series cannot name a tomogram, nor the first
-one without a pixel size. The items of that file fail with the reason, and the good series becomes a tomogram.
+one without a pixel size, nor a series on whose tomogram the stage is killed each time. The items of that file or series
+fail with the reason, and the good series becomes a tomogram.
 
-series.py names|first"""
+series.py names|first|killed"""
 
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 
-from faults import Run, Work, check, finish, ledger, program, write
+from faults import BIN, Run, Work, check, finish, ledger, program, write
 
 GRAPH = """\
 stages:
@@ -95,7 +97,48 @@ def first():
         check(len(done) == 6, f"the others go on: {sorted(done)}")
 
 
-cases = {"names": names, "first": first}
+def killed():
+    """Plays the memory killer, which comes when the stage writes the tomogram of one series, or its preview; and a crash
+    at that time."""
+    with Work("series-killed") as work:
+        good = tilts(work)
+        shutil.copytree(good, work("in"))
+        images = []
+        for k, name in enumerate(sorted(name for name in os.listdir(good) if name.endswith(".mrc"))):
+            images.append(f"bad_{k}.mrc")
+            shutil.copy(os.path.join(good, name), work("in", images[-1]))
+        write(work("in", "bad.mdoc"), mdoc(images).replace("TiltAngle = ", "TiltAngle = -"))
+        path = write(work("graph.yaml"), GRAPH.replace("FOLDER", work("in")).replace("SERIES", "mdoc"))
+        killer = {
+            **os.environ,
+            "LD_PRELOAD": os.path.abspath(os.path.join(BIN, "../tests/preload_poison.so")),
+        }
+        both = ".bad_preview.mrc.partial|.bad.mrc.partial"
+        for name, file, number in (
+            ("tomogram", ".bad.mrc.partial", signal.SIGKILL),
+            ("preview", both, signal.SIGKILL),
+            ("crash", both, signal.SIGSEGV),
+        ):
+            session = work(name)
+            killer["ICESTREAM_FAULT_SIGNAL"] = str(int(number))
+            killer["ICESTREAM_FAULT_POISON"] = f"icestream-tilt-reconstructor:{file}"
+            with Run(path, session, "--until-idle", "2", "--backoff", "0.05", env=killer) as live:
+                live.finish(3)
+            rows = ledger(session, "tilt-reconstructor", "SELECT id, state, reason FROM items")
+            failed = {item: reason for item, state, reason in rows if state == 3}
+            bad = sorted(image[: -len(".mrc")] for image in images)
+            check(sorted(failed) == bad, f"{name}: the tilts of this series fail, and no other: {sorted(failed)}")
+            check(all("while it worked on this series" in r for r in failed.values()), f"{set(failed.values())}")
+            check(os.path.exists(f"{session}/tilt-reconstructor/ts.mrc"), f"{name}: the good tomogram is made")
+            check(not os.path.exists(f"{session}/tilt-reconstructor/.begun"), f"{name}: no mark is left")
+        run_again = [program("icestream"), "retry", "--session", work("tomogram")]
+        subprocess.run(run_again, check=True, capture_output=True)
+        with Run(path, work("tomogram"), "--until-idle", "2") as live:
+            live.finish(0)
+        check(os.path.exists(work("tomogram", "tilt-reconstructor", "bad.mrc")), "after a retry it is made, too")
+
+
+cases = {"names": names, "first": first, "killed": killed}
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: series.py {'|'.join(cases)}")
 cases[sys.argv[1]]()

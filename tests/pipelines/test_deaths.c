@@ -28,11 +28,11 @@ static void one_of_several_items_is_found(void **state) {
     assert_int_equal(die(&deaths, 11, 1, "bad"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 11, 1, "bad"), DEATHS_SET_ASIDE);
     /* A second one waits behind it. */
-    assert_int_equal(die(&deaths, 12, 1, "worse"), DEATHS_SUSPECT);
-    assert_int_equal(die(&deaths, 12, 1, "worse"), DEATHS_SUSPECT);
-    assert_int_equal(die(&deaths, 12, 1, "worse"), DEATHS_SET_ASIDE);
+    assert_int_equal(die(&deaths, 13, 1, "worse"), DEATHS_SUSPECT);
+    assert_int_equal(die(&deaths, 13, 1, "worse"), DEATHS_SUSPECT);
+    assert_int_equal(die(&deaths, 13, 1, "worse"), DEATHS_SET_ASIDE);
     /* Three items have passed since: the stage takes as many as fit again. */
-    assert_int_equal(die(&deaths, 17, 2, NULL), DEATHS_NONE);
+    assert_int_equal(die(&deaths, 18, 2, NULL), DEATHS_NONE);
     assert_int_equal(deaths.one_by_one, 0);
 }
 
@@ -63,8 +63,8 @@ static void two_causes_at_once_are_both_found(void **state) {
     for (int i = 0; i < 4; i++)
         assert_int_equal(die(&deaths, 5, 1, i % 2 == 0 ? "a" : "b"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 5, 1, "a"), DEATHS_SET_ASIDE);
-    assert_int_equal(die(&deaths, 6, 1, "b"), DEATHS_SET_ASIDE);
-    assert_int_equal(die(&deaths, 7, 1, "c"), DEATHS_SUSPECT);
+    assert_int_equal(die(&deaths, 7, 1, "b"), DEATHS_SET_ASIDE);
+    assert_int_equal(die(&deaths, 9, 1, "c"), DEATHS_SUSPECT);
     assert_int_equal(deaths.steps, 7);
 }
 
@@ -88,6 +88,7 @@ static void deaths_without_an_item_are_neutral(void **state) {
     for (int i = 0; i < 10; i++)
         assert_int_equal(die(&deaths, 0, 0, NULL), DEATHS_NONE);
     assert_int_equal(deaths.steps, 0);
+    assert_int_equal(deaths.idle, 10);
     assert_int_equal(die(&deaths, 0, 1, "bad"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 0, 0, NULL), DEATHS_NONE);
     assert_int_equal(die(&deaths, 0, 1, "bad"), DEATHS_SUSPECT);
@@ -96,7 +97,22 @@ static void deaths_without_an_item_are_neutral(void **state) {
     assert_int_equal(die(&deaths, 1, 1, "b"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 1, 1, "b"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 2, 0, NULL), DEATHS_NONE);
+    assert_int_equal(deaths.idle, 1);
     assert_int_equal(die(&deaths, 2, 1, "b"), DEATHS_SUSPECT);
+}
+
+/* Items only wait beside the stage's own work, and the stage leaves this work first. */
+static void own_work_comes_before_items(void **state) {
+    (void)state;
+    struct deaths deaths = {0};
+    const struct death death = {.begun = 1, .alone = "tilt", .own_work = true};
+    for (int i = 1; i <= DEATHS_IDLE; i++) {
+        assert_int_equal(deaths_count(&deaths, &death), DEATHS_NONE);
+        assert_int_equal(deaths.idle, i);
+    }
+    assert_int_equal(deaths_count(&deaths, &death), DEATHS_SUSPECT);
+    assert_int_equal(deaths_count(&deaths, &death), DEATHS_SUSPECT);
+    assert_int_equal(deaths_count(&deaths, &death), DEATHS_SET_ASIDE);
 }
 
 /* The other replicas finish items without end, and the memory killer comes for the same item again and again. */
@@ -150,6 +166,7 @@ int main(void) {
         cmocka_unit_test(two_causes_at_once_are_both_found),
         cmocka_unit_test(suspects_may_be_many),
         cmocka_unit_test(deaths_without_an_item_are_neutral),
+        cmocka_unit_test(own_work_comes_before_items),
         cmocka_unit_test(the_memory_killer_counts_beside_finished_items),
         cmocka_unit_test(steps_are_bounded),
         cmocka_unit_test(the_memory_killers_count_is_read),

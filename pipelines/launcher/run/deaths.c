@@ -13,6 +13,7 @@ static void note_progress(struct deaths *deaths, const struct death *death) {
     if (finished >= deaths->one_by_one) deaths->one_by_one = 0;
     if (death->memory) return;
     deaths->row = 0;
+    deaths->idle = 0;
     memset(deaths->suspects, 0, sizeof deaths->suspects);
 }
 
@@ -31,7 +32,10 @@ static struct deaths_suspect *suspect(struct deaths *deaths, const char *name) {
 
 enum deaths_verdict deaths_count(struct deaths *deaths, const struct death *death) {
     note_progress(deaths, death);
-    if (death->begun == 0) return DEATHS_NONE;
+    if (death->begun == 0 || (death->own_work && deaths->idle < DEATHS_IDLE)) {
+        deaths->idle++;
+        return DEATHS_NONE;
+    }
     deaths->row++;
     /* So many items were together when the stage died: the cause is among them. */
     int together = death->begun < INT_MAX ? (int)death->begun : INT_MAX;
@@ -43,6 +47,6 @@ enum deaths_verdict deaths_count(struct deaths *deaths, const struct death *deat
     if (++alone->count < DEATHS_ALONE) return DEATHS_SUSPECT;
     alone->count = 0;
     /* The item counts as finished from now on, which clears no other suspect. */
-    deaths->finished++;
+    deaths->finished += DEATHS_ASIDE;
     return DEATHS_SET_ASIDE;
 }

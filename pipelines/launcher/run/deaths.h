@@ -13,14 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { DEATHS_IN_A_ROW = 2, DEATHS_ALONE = 3, DEATHS_SUSPECTS = 64 };
+enum { DEATHS_IN_A_ROW = 2, DEATHS_ALONE = 3, DEATHS_SUSPECTS = 64, DEATHS_ASIDE = 2, DEATHS_IDLE = 3 };
 
 /* One death of an instance of the stage. */
 struct death {
-    int64_t finished;  /* items that all instances of the stage have finished so far */
+    int64_t finished;  /* grows with each item that an instance of the stage finishes; by DEATHS_ASIDE with one that
+                          fails */
     size_t begun;      /* items that the dead instance had taken and not finished */
     const char *alone; /* names the item when begun is 1; else not used */
     bool memory;       /* the memory killer did it */
+    bool own_work; /* the instance was at work of its own (idle, flush), which may be the cause as well as an item */
 };
 
 /* An item with which an instance died alone. Replicas may each have one of these at the same time. */
@@ -33,6 +35,8 @@ struct deaths_suspect {
 struct deaths {
     int64_t finished; /* at the last death */
     int row;          /* deaths in a row with items begun */
+    int idle;         /* deaths in a row at the stage's own work, such as a tilt series. Items count only after
+                         DEATHS_IDLE of these, by which time the stage has left what it works on */
     int one_by_one;   /* so many items are taken one by one after the next start; 0: as many as fit */
     int64_t steps;    /* grows with each death that brings the cause closer; at most a few for each item */
     struct deaths_suspect suspects[DEATHS_SUSPECTS];

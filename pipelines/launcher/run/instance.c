@@ -92,7 +92,8 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
         json_object_del(session_params, session_only[i]);
     return json_pack(
-        "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:o, s:s, s:s, s:I, s:s,"
+        "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s, "
+        "s:I, s:s,"
         " s:s, s:b}",
         "v", 1, "session_id", session->id, "name", stage->section.name, "instance", instance->replica, "replicas",
         stage->replicas, "run", session->run, "session", session->path, "session_params", session_params, "params",
@@ -102,9 +103,9 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         instance->threads, "flush_threads", instance->flush_threads, "curve",
         orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)
                              : json_null(),
-        "one_by_one", instance->one_by_one, "folders", folders_json(session, plan, orders), "ledger", ledger, "log",
-        paths[0], "log_size", (json_int_t)orders->log_size, "heartbeat", paths[1], "current", paths[2], "separate",
-        session->separate);
+        "one_by_one", instance->one_by_one, "deaths", instance->deaths, "folders", folders_json(session, plan, orders),
+        "ledger", ledger, "log", paths[0], "log_size", (json_int_t)orders->log_size, "heartbeat", paths[1], "current",
+        paths[2], "separate", session->separate);
 }
 
 /* The orders of an encrypted session hold its secret key; nobody else needs to read those of others either. */

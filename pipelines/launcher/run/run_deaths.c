@@ -23,6 +23,15 @@ static void take_current(const struct child_texts *texts, char *mark, size_t siz
     mark[strcspn(mark, "\n")] = '\0';
 }
 
+/* Returns whether the child was at work of its own when it died: the last byte of `current` says so. */
+static bool was_at_own_work(const struct child_texts *texts) {
+    int file = open(texts->current, O_RDONLY | O_CLOEXEC);
+    char byte = 0;
+    bool at_work = file >= 0 && pread(file, &byte, 1, 2 * (off_t)PATH_SIZE - 1) == 1 && byte != 0;
+    if (file >= 0) close(file);
+    return at_work;
+}
+
 /* Returns whether a death speaks against the item by itself. SIGKILL comes from outside, and an exit for SIGTERM was
  * asked for: judge() has a rule for these. */
 static bool is_crash(int wait_status) {
@@ -73,10 +82,11 @@ static enum status note_begun(const struct ledger_row *row, void *context, struc
     return STATUS_OK;
 }
 
+/* Counts what is finished. An item that was done and fails with its series counts anew: its series is settled. */
 static enum status count_finished(struct ledger *ledger, int64_t *ret_finished, struct err *err) {
     struct ledger_counts counts;
     TRY(ledger_counts(ledger, &counts, err));
-    *ret_finished = counts.done + counts.rejected + counts.failed;
+    *ret_finished = counts.done + counts.rejected + 2 * counts.failed;
     return STATUS_OK;
 }
 
@@ -115,30 +125,34 @@ static void say_verdict(struct run *run, size_t child, enum deaths_verdict verdi
     progress_say(&run->progress, text);
 }
 
-/* Tells the stage's instances how to take their items after the next start. */
-static enum status order_one_by_one(struct run *run, size_t stage, int one_by_one, struct err *err) {
+/* Tells the stage's instances what they need to know of its deaths after the next start. */
+static enum status tell_instances(struct run *run, size_t stage, const struct deaths *deaths, struct err *err) {
     for (size_t i = 0; i < run->plan->instance_count; i++) {
-        struct plan_instance *instance = &run->plan->instances[i];
-        if (instance->stage != stage || instance->one_by_one == one_by_one) continue;
-        int before = instance->one_by_one;
-        instance->one_by_one = one_by_one;
+        struct plan_instance *instance = &run->plan->instances[i], before = *instance;
+        if (instance->stage != stage) continue;
+        instance->one_by_one = deaths->one_by_one;
+        instance->deaths = deaths->idle;
+        if (instance->one_by_one == before.one_by_one && instance->deaths == before.deaths) continue;
         struct err own = {0};
         if (instance_write(&run->session, run->plan, i, &run->orders, &own) == STATUS_OK) continue;
-        instance->one_by_one = before;
+        *instance = before;
         FAIL(err, STATUS_UNAVAILABLE, "%s", own.message);
     }
     return STATUS_OK;
 }
 
 /* Judges a death from outside by what the instance had begun, and by what the stage has finished since the last one. */
-static enum status judge(struct run *run, struct ledger *ledger, size_t child, int wait_status, struct err *err) {
+static enum status judge(struct run *run, struct ledger *ledger, size_t child, int wait_status, bool own_work,
+                         struct err *err) {
     const struct plan_instance *instance = &run->plan->instances[child];
     struct deaths next = run->deaths[instance->stage];
     struct begun begun = {.replica = instance->replica};
-    struct death death = {.memory = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
+    struct death death = {.own_work = own_work,
+                          .memory = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
                                     memory_kills_grew(&run->memory)};
     TRY(count_finished(ledger, &death.finished, err));
-    TRY(ledger_each(ledger, LEDGER_IN_FLIGHT, note_begun, &begun, err));
+    /* A crash that no item is to blame for happened in the stage's own work. */
+    if (!is_crash(wait_status)) TRY(ledger_each(ledger, LEDGER_IN_FLIGHT, note_begun, &begun, err));
     death.begun = begun.count;
     death.alone = begun.mark;
     enum deaths_verdict verdict = deaths_count(&next, &death);
@@ -158,10 +172,13 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
     take_current(&run->texts[child], mark, sizeof mark);
     if (mark[0] != '\0' && is_crash(wait_status))
         TRY(count_crash(run, ledger, child, item_key_of_mark(mark), wait_status, err));
+    bool own_work = was_at_own_work(&run->texts[child]);
+    bool own_crash = own_work && WIFSIGNALED(wait_status) && is_crash(wait_status) && mark[0] == '\0';
     /* A crash counts once, even if the rest must be tried again. */
     unlink(run->texts[child].current);
-    if (is_kill(run, wait_status) && !run->judged[child]) TRY(judge(run, ledger, child, wait_status, err));
-    TRY(order_one_by_one(run, instance->stage, deaths->one_by_one, err));
+    if ((is_kill(run, wait_status) || own_crash) && !run->judged[child])
+        TRY(judge(run, ledger, child, wait_status, own_work, err));
+    TRY(tell_instances(run, instance->stage, deaths, err));
     TRY(ledger_release_instance(ledger, instance->replica, err));
     TRY(count_finished(ledger, ret_finished, err));
     /* To find the item that ends the stage is work, too. */
