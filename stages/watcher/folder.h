@@ -47,6 +47,8 @@ struct folder_options {
     /* Called in each sweep with each folder (absolute path) that is not entered, but for those of `skip`: those of other
      * sessions, and links to folders above the directory. May be NULL. */
     void (*skipped)(void *context, const char *path, const char *reason);
+    /* Called when a file that was handed out has been replaced or changed since. May be NULL. */
+    void (*replaced)(void *context, const char *path);
 };
 
 enum folder_verdict {

@@ -21,6 +21,22 @@ enum {
     CLOCK_EVERY = 64, /* entries between looks at the clock */
 };
 
+/* Tells once of each file that has another size or a later date than when it was handed out. An earlier date is that of
+ * a program which copies a file and sets its time last. */
+static enum status see_done(struct folder *folder, struct known_file *file, struct err *err) {
+    char path[PATH_SIZE];
+    struct stat now;
+    if (folder->options.replaced == NULL || file->inode == 0) return STATUS_OK;
+    TRY(path_join(folder->directory, file->path, path, sizeof path, err));
+    if (stat(path, &now) != 0 || !S_ISREG(now.st_mode)) return STATUS_OK;
+    double time = (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec;
+    bool replaced = now.st_size != file->size || time > file->time;
+    file->size = now.st_size;
+    file->time = time;
+    if (replaced) folder->options.replaced(folder->options.context, path);
+    return STATUS_OK;
+}
+
 /* Adds a matching file to the queue if it is new. A notice about a file that is still growing makes the next look
  * due. */
 static enum status see_file(struct folder *folder, const char *relative, bool noticed, double now, struct err *err) {
@@ -28,6 +44,7 @@ static enum status see_file(struct folder *folder, const char *relative, bool no
     long index = known_find_path(&folder->known, relative);
     if (index != KNOWN_NONE && folder->known.files[index].state != KNOWN_GONE) {
         struct known_file *file = &folder->known.files[index];
+        if (file->state == KNOWN_DONE) return see_done(folder, file, err);
         if (noticed && (file->state == KNOWN_GROWING || file->state == KNOWN_REPORTED))
             file->check_at = folder->wake_at = now;
         return STATUS_OK;

@@ -46,6 +46,14 @@ static void note_skipped(void *context, const char *path, const char *reason) {
     stage_log(watcher->stage, LOG_WARN, "skipped", "%s is not searched: %s", path, reason);
 }
 
+static void note_replaced(void *context, const char *path) {
+    struct watcher *watcher = context;
+    stage_log(watcher->stage, LOG_WARN, "replaced-since",
+              "%s has changed since it was taken: what was made of it stays as it is; give the new file another name, "
+              "and it is taken too",
+              path);
+}
+
 /* Refuses to watch the session folder itself, where the watcher would take maps of other stages for micrographs. */
 static enum status refuse_session_itself(struct stage *stage, const char *directory, struct err *err) {
     char graph[PATH_SIZE];
@@ -118,6 +126,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
         .past = ask_ledger,
         .before_listing = watch_folder,
         .skipped = note_skipped,
+        .replaced = note_replaced,
     };
     watcher->held_until = INFINITY;
     TRY(refuse_session_itself(stage, set->directory, err));

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Replaces a micrograph under its name while its item is on its way: picks of the old image and pixels of the new one must
-never both stand. A copy with another date, but the same content, changes nothing."""
+never both stand. A copy with another date, but the same content, changes nothing. A micrograph that is replaced after it
+was done is told.
+
+replaced.py flight|done"""
 
 import os
 import shutil
 import signal
+import sys
 
 from faults import (
     MICROGRAPHS,
@@ -31,7 +35,7 @@ def replace(path, other):
     os.rename(hidden, path)
 
 
-with Work("replaced") as work:
+def case_flight(work):
     incoming, session = work("incoming"), work("session")
     path = graph(work.path, micrographs=incoming, extractor="lanes: 1")
     os.makedirs(incoming)
@@ -71,4 +75,26 @@ with Work("replaced") as work:
         live.finish(0)
     check(os.path.exists(stack), "with the old file back, retry makes it")
     run("verify", "--session", session)
+
+
+def case_done(work):
+    """By a notice, and by a sweep alone."""
+    for way, keys in (("notice", ""), ("sweep", "notices: false, poll: 0.2")):
+        incoming, session = work(f"incoming-{way}"), work(f"session-{way}")
+        arrive(names()[:SOME], incoming)
+        with Run(graph(work.path, micrographs=incoming, watcher=keys), session) as live:
+            wait_until(lambda: done(session, "extractor") == SOME, 120, "all are done", live)
+            log = f"{session}/log/watcher.0.log"
+            check("replaced-since" not in open(log).read(), f"{way}: nothing is replaced yet")
+            replaced = sorted(os.listdir(incoming))[1]
+            replace(f"{incoming}/{replaced}", f"{MICROGRAPHS}/{names()[50]}")
+            wait_until(lambda: "replaced-since" in open(log).read(), 120, f"the watcher notices it by a {way}", live)
+            live.drain()
+        lines = [line for line in open(log) if "replaced-since" in line]
+        check(len(lines) == 1 and replaced in lines[0], f"{way}: one line, with its name: {lines}")
+        check(replaced in run("verify", "--session", session, expect=4).stdout, f"{way}: verify names it too")
+
+
+with Work(f"replaced-{sys.argv[1]}") as work:
+    {"flight": case_flight, "done": case_done}[sys.argv[1]](work)
     finish()
