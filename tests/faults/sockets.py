@@ -2,9 +2,11 @@
 """Deletes sockets and instance files of a session that runs, as log-out, cleaners and tidy users do, and then lets
 processes die. The run must end like an undisturbed one, and nobody may be told to mend anything.
 
-sockets.py logout | cleaner | elsewhere | instances"""
+sockets.py logout | cleaner | elsewhere | instances | stranger"""
 
 import glob
+import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -12,6 +14,7 @@ import stat
 import sys
 
 from faults import (
+    SKIP,
     STAGES,
     Run,
     Work,
@@ -27,7 +30,9 @@ from faults import (
     same,
     wait_until,
     whole,
+    write,
 )
+from session import SOURCE
 
 OPTIONS = ("--backoff", "0.05")
 
@@ -172,7 +177,45 @@ def instances():
         finish()
 
 
-cases = {"logout": logout, "cleaner": cleaner, "elsewhere": elsewhere, "instances": instances}
+STRANGER = """\
+programs: ["PROGRAM"]
+session: {pixel_size: 6.0}
+stages:
+  watcher:        {directory: "FOLDER"}
+  stranger:       {from: watcher, program: "PROGRAM"}
+  lowpass-picker: {from: stranger, diameter: 130, lowpass: 40, write_png: false}
+  extractor:      {from: lowpass-picker, box: 32}
+"""
+
+
+def stranger():
+    """A program of others does not bind its deleted sockets again, so the launcher starts it again."""
+    if importlib.util.find_spec("zmq") is None:
+        print("skipped: no pyzmq")
+        sys.exit(SKIP)
+    with Work("stranger") as work:
+        folder, session = work("in"), work("session")
+        text = STRANGER.replace("PROGRAM", os.path.realpath(f"{SOURCE}/examples/stage-python/stranger.py"))
+        path = write(work("graph.yaml"), text.replace("FOLDER", folder))
+        arrive(names()[:6], folder)
+        with Run(path, session, *OPTIONS) as live:
+            wait_until(lambda: done(session, "extractor") == 6, 120, "six are done", live)
+            before = pids(session)["stranger.0"]
+            for edge in json.load(open(f"{session}/log/stranger.0.instance.json"))["outputs"]:
+                os.unlink(edge["data"].replace("ipc://", ""))
+                os.unlink(edge["ack"].replace("ipc://", ""))
+            wait_until(
+                lambda: pids(session).get("stranger.0", before) != before, 120, "the stranger starts again", live
+            )
+            os.kill(pids(session)["lowpass-picker.0"], signal.SIGKILL)  # the next one needs the sockets' names
+            arrive(names()[6:12], folder)
+            wait_until(lambda: done(session, "extractor") == 12, 120, "all are done", live)
+            output = live.drain()
+        check("stranger.0: its sockets were deleted" in output, "the launcher says why it starts it again")
+        finish()
+
+
+cases = {"logout": logout, "cleaner": cleaner, "elsewhere": elsewhere, "instances": instances, "stranger": stranger}
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: sockets.py {'|'.join(cases)}")
 cases[sys.argv[1]]()
