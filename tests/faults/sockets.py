@@ -199,13 +199,14 @@ def stranger():
         path = write(work("graph.yaml"), text.replace("FOLDER", folder))
         arrive(names()[:6], folder)
         with Run(path, session, *OPTIONS) as live:
-            wait_until(lambda: done(session, "extractor") == 6, 120, "six are done", live)
+            # The launcher looks at the sockets before it counts.
+            wait_until(lambda: "extractor 6/6" in live.output(), 60, "the launcher sees that six are done", live)
             before = pids(session)["stranger.0"]
             for edge in json.load(open(f"{session}/log/stranger.0.instance.json"))["outputs"]:
                 os.unlink(edge["data"].replace("ipc://", ""))
                 os.unlink(edge["ack"].replace("ipc://", ""))
             wait_until(
-                lambda: pids(session).get("stranger.0", before) != before, 120, "the stranger starts again", live
+                lambda: pids(session).get("stranger.0", before) != before, 60, "the stranger starts again", live
             )
             os.kill(pids(session)["lowpass-picker.0"], signal.SIGKILL)  # the next one needs the sockets' names
             arrive(names()[6:12], folder)

@@ -92,11 +92,12 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
 }
 
 static void look_around(struct run *run, struct supervisor *supervisor) {
-    if (clock_monotonic() < run->look_at) return;
+    bool due = clock_monotonic() >= run->look_at;
+    run_sockets_tend(run, supervisor, due);
+    if (!due) return;
     run->look_at = clock_monotonic() + 1;
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
-    run_sockets_tend(run, supervisor);
     memory_kills_look(&run->memory);
 }
 

@@ -178,12 +178,12 @@ static void look_at_bindings(struct run *run, struct supervisor *supervisor, siz
     }
 }
 
-void run_sockets_tend(struct run *run, struct supervisor *supervisor) {
+void run_sockets_tend(struct run *run, struct supervisor *supervisor, bool due) {
     struct err err = {0};
     if (run->sockets[0] == '\0') return;
-    bool mended = mend_folder(run, &err) == STATUS_OK;
+    bool mended = due ? mend_folder(run, &err) == STATUS_OK : !run->unmended;
     if (!mended && !run->unmended) progress_say(&run->progress, err.message);
     run->unmended = !mended;
     for (size_t i = 0; i < run->plan->instance_count; i++)
-        look_at_bindings(run, supervisor, i);
+        if (due || !run->bindings[i].seen) look_at_bindings(run, supervisor, i);
 }
