@@ -11,14 +11,14 @@ enum { SCHEMA_VERSION = 2 };
     "  revision INTEGER NOT NULL DEFAULT 0, state INTEGER NOT NULL, reason TEXT, attempts INTEGER NOT NULL,"           \
     "  crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT, item TEXT NOT NULL, time_seen REAL NOT NULL,"  \
     "  time_changed REAL NOT NULL, UNIQUE (id, source));"
-#define NEW_IN_2                                                                                                       \
-    "CREATE INDEX IF NOT EXISTS items_state ON items (state);"                                                         \
-    "CREATE INDEX IF NOT EXISTS outbox_key ON outbox (id, source);"                                                    \
+#define NEW_TABLES                                                                                                     \
     "CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT);"                                             \
     "CREATE TABLE IF NOT EXISTS files (source TEXT, id TEXT, product INTEGER, path TEXT, revision INTEGER, size "      \
     "INTEGER,"                                                                                                         \
-    "  mtime_ns INTEGER, digest TEXT, PRIMARY KEY (source, id, product, path));"                                       \
-    "PRAGMA user_version = 2;"
+    "  mtime_ns INTEGER, digest TEXT, PRIMARY KEY (source, id, product, path));"
+#define NEW_IN_2                                                                                                       \
+    "CREATE INDEX IF NOT EXISTS items_state ON items (state);"                                                         \
+    "CREATE INDEX IF NOT EXISTS outbox_key ON outbox (id, source);" NEW_TABLES "PRAGMA user_version = 2;"
 
 static const char schema[] =
     "CREATE TABLE items " ITEMS "CREATE TABLE outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge TEXT NOT NULL,"
@@ -105,12 +105,20 @@ static enum status refuse_later(struct ledger *ledger, int version, struct err *
     return STATUS_OK;
 }
 
+/* A program of others may make the tables of docs/protocol.md alone. */
+static enum status add_tables(struct ledger *ledger, struct err *err) {
+    int count = 0;
+    TRY(ask_number(ledger, "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('about', 'files')", &count, err));
+    return count < 2 ? execute(ledger, NEW_TABLES, err) : STATUS_OK;
+}
+
 enum status ledger_schema_write(struct ledger *ledger, const char *stage, struct err *err) {
     int version = 0;
     TRY(ask_number(ledger, "PRAGMA user_version", &version, err));
     TRY(refuse_later(ledger, version, err));
     if (version == 0 && sqlite3_exec(ledger->db, schema, NULL, NULL, NULL) != SQLITE_OK)
         return ledger_fail(ledger, "set up", err);
+    if (version == SCHEMA_VERSION) return add_tables(ledger, err);
     return version == 1 ? migrate(ledger, stage, err) : STATUS_OK;
 }
 
