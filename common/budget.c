@@ -15,6 +15,7 @@ struct budget budget_divide(size_t wanted, size_t total, size_t reserve, size_t 
 enum budget_verdict budget_judge(const struct budget *budget, const struct budget_item *item) {
     if (item->need > budget->limit) return BUDGET_NEVER;
     if (!item->alone && item->after > budget->share) return BUDGET_FULL;
+    if (item->after <= item->held) return BUDGET_FITS;
     /* What is held but not yet in use will still be taken from the machine's room. */
     size_t touched = smaller(item->touched, item->held);
     return item->after - smaller(touched, item->after) > item->room ? BUDGET_SHORT : BUDGET_FITS;

@@ -16,7 +16,7 @@ static const double GIGABYTE = 1e9;
  * what holds the memory may itself wait for this item. */
 static const double look_pause = 1, alone_patience = 60;
 /* Nobody but this process can make room in its address space, and it has given back what it can within this time. */
-static const double address_patience = 3;
+static const double address_patience = 1;
 
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
@@ -35,20 +35,22 @@ void admission_prepare(const struct stage *stage) {
     mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
 }
 
-static size_t address_left(const struct machine_memory *m) {
-    size_t used = mem_sum(m->address_used, MEM_HEADROOM);
-    if (m->address_limit == SIZE_MAX) return SIZE_MAX;
-    return m->address_limit > used ? m->address_limit - used : 0;
+void admission_begin(struct stage *stage) {
+    struct machine_memory m = machine_memory_read("");
+    stage->admission.base = m.resident;
+    stage->admission.base_address = mem_sum(m.address_used, MEM_HEADROOM);
 }
 
-void admission_begin(struct stage *stage) {
+/* Limits may change while the stage runs. One of the address space that is lowered fails no item, which could go on when
+ * it is lifted: the item waits a little, and then tries. */
+static void look(struct stage *stage, const struct machine_memory *m) {
     struct admission *a = &stage->admission;
-    if (stage->descriptor->need == NULL) return;
-    struct machine_memory m = machine_memory_read("");
     double limit = stage->common.memory_limit;
-    size_t wanted = isnan(limit) ? 0 : (size_t)(limit * GIGABYTE), address = address_left(&m);
-    a->budget = budget_divide(wanted, m.total, reserve_of(stage), address, stage->replicas);
-    a->base = m.resident;
+    size_t wanted = isnan(limit) ? 0 : (size_t)(limit * GIGABYTE), address = SIZE_MAX;
+    a->address_most = larger(a->address_most, m->address_limit);
+    if (a->address_most != SIZE_MAX)
+        address = a->address_most > a->base_address ? a->address_most - a->base_address : 0;
+    a->budget = budget_divide(wanted, m->total, reserve_of(stage), address, stage->replicas);
     a->limited_by = a->budget.limit == address ? "ulimit -v"
                     : wanted > 0               ? "memory_limit"
                                                : "the machine's memory, less min_free_memory";
@@ -57,19 +59,18 @@ void admission_begin(struct stage *stage) {
 /* Returns what all lanes hold, and what the plans of admitted items take, as if `slot` (may be NULL) were admitted. */
 static size_t all_held(const struct stage *stage, const struct slot *slot) {
     const struct admission *a = &stage->admission;
-    size_t lanes = 0, shared = slot != NULL ? slot->need.shared : 0;
+    size_t lanes = 0, shared = larger(a->kept_shared, slot != NULL ? slot->need.shared : 0);
     for (int i = 0; i < stage->lane_count; i++) {
         bool own = slot != NULL && slot->lane->index == i;
         lanes = mem_sum(lanes, own ? larger(a->kept[i], slot->need.lane) : a->kept[i]);
     }
-    for (int i = 0; i < stage->slot_count; i++)
-        if (stage->slots[i].admitted) shared = larger(shared, stage->slots[i].need.shared);
     return mem_sum(lanes, shared);
 }
 
 static enum budget_verdict judge(struct stage *stage, const struct slot *slot) {
     const struct admission *a = &stage->admission;
     struct machine_memory m = machine_memory_read("");
+    look(stage, &m);
     return budget_judge(&a->budget, &(struct budget_item){
                                         .need = mem_sum(slot->need.lane, slot->need.shared),
                                         .held = all_held(stage, NULL),
@@ -109,13 +110,29 @@ static void take_fullest_lane(struct stage *stage, struct slot *slot) {
     slot->lane->item = slot->item;
 }
 
+/* Returns what the plans of admitted items take. */
+static size_t shared_in_use(const struct stage *stage) {
+    size_t shared = 0;
+    for (int i = 0; i < stage->slot_count; i++)
+        if (stage->slots[i].admitted) shared = larger(shared, stage->slots[i].need.shared);
+    return shared;
+}
+
+/* Asks the compute thread to give back what is kept for later items. */
+static void want_release(struct stage *stage) {
+    if (stage->descriptor->release == NULL) return;
+    stage->admission.release_wanted = true;
+    stage_wake(stage, PART_PROCESS);
+}
+
 /* As judge, after memory that nobody needs now has been given back, if that is what is missing. */
 static enum budget_verdict judge_with_release(struct stage *stage, struct slot *slot) {
     take_fullest_lane(stage, slot);
-    bool crowded = all_held(stage, slot) > stage->admission.budget.share;
-    if (crowded) release_lanes(stage, slot);
     enum budget_verdict verdict = judge(stage, slot);
-    return verdict == BUDGET_SHORT && release_lanes(stage, slot) ? judge(stage, slot) : verdict;
+    bool crowded = verdict != BUDGET_NEVER && all_held(stage, slot) > stage->admission.budget.share;
+    if (!crowded && verdict != BUDGET_SHORT) return verdict;
+    if (crowded && stage->admission.kept_shared > larger(shared_in_use(stage), slot->need.shared)) want_release(stage);
+    return release_lanes(stage, slot) ? judge(stage, slot) : verdict;
 }
 
 static void tell(struct stage *stage, const struct slot *slot, enum budget_verdict verdict) {
@@ -146,6 +163,12 @@ static enum status refuse(struct stage *stage, struct slot *slot) {
          need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE, a->limited_by);
 }
 
+/* Returns whether less address space is left than memory of the machine. */
+static bool address_is_short(void) {
+    struct machine_memory m = machine_memory_read("");
+    return machine_memory_room(&m, 0) < m.available;
+}
+
 static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_verdict *verdict) {
     struct admission *a = &stage->admission;
     double alone_since = INFINITY;
@@ -154,12 +177,9 @@ static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_ve
         if (a->admitted == 0 && isinf(alone_since)) {
             alone_since = clock_monotonic();
             /* Nobody computes: what is kept for later items is in the way. */
-            a->release_wanted = stage->descriptor->release != NULL;
-            stage_wake(stage, PART_PROCESS);
+            want_release(stage);
         }
-        struct machine_memory m = machine_memory_read("");
-        double patience =
-            machine_memory_room(&m, reserve_of(stage)) == address_left(&m) ? address_patience : alone_patience;
+        double patience = address_is_short() ? address_patience : alone_patience;
         if (clock_monotonic() - alone_since > patience) {
             *verdict = BUDGET_FITS;
             break;
@@ -179,6 +199,7 @@ static enum status admit(struct stage *stage, struct slot *slot) {
     if (verdict == BUDGET_NEVER) return refuse(stage, slot);
     FAIL_IF(verdict != BUDGET_FITS, &slot->err, STATUS_CANCELLED, "the stage was asked to stop");
     a->kept[slot->lane->index] = larger(a->kept[slot->lane->index], slot->need.lane);
+    a->kept_shared = larger(a->kept_shared, slot->need.shared);
     slot->admitted = true;
     a->admitted++;
     return STATUS_OK;
@@ -210,6 +231,7 @@ bool admission_release(struct stage *stage) {
     struct admission *a = &stage->admission;
     if (!a->release_wanted) return false;
     a->release_wanted = false;
+    a->kept_shared = shared_in_use(stage);
     stage_unlock(stage);
     stage->descriptor->release(stage, stage->state, NULL);
     stage_lock(stage);

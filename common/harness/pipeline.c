@@ -278,7 +278,8 @@ static int report(struct stage *stage, enum status status, bool configured, cons
     }
     log_write(stage->log, LOG_ERROR, configured ? "fatal" : "configuration", "%s", err->message);
     fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
-    if (status == STATUS_UNAVAILABLE) return EXIT_UNAVAILABLE;
+    /* A new process may find the memory that this one could not. */
+    if (status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY) return EXIT_UNAVAILABLE;
     bool wrong = status == STATUS_BAD_ARGUMENT || status == STATUS_NOT_FOUND || status == STATUS_BAD_FORMAT ||
                  status == STATUS_UNSUPPORTED;
     return !configured && wrong ? EXIT_CONFIGURATION : EXIT_ERROR;

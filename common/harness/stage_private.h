@@ -92,10 +92,13 @@ struct stage_common {
 /* Who holds how much memory (admission.c). */
 struct admission {
     pthread_cond_t changed; /* an item has been admitted or has given back its lane */
-    struct budget budget;
+    struct budget budget;   /* at the last look */
     const char *limited_by; /* what the budget's limit comes from, for messages */
     size_t base;            /* resident memory of the process when it began */
+    size_t base_address;    /* and its address space */
+    size_t address_most;    /* the highest limit of the address space so far */
     size_t kept[LANES_MAX]; /* what the lanes' buffers take, also between items */
+    size_t kept_shared;     /* the same of the plans */
     uint64_t turn;          /* the ticket that is admitted next */
     int admitted;           /* items */
     bool full_told, short_told;

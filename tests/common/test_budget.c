@@ -56,6 +56,12 @@ static void items_are_admitted(void **state) {
     assert_int_equal(judge(GB, 0, 9 * GB, GB - 1), BUDGET_SHORT);
     assert_int_equal(judge(0, 0, 0, 0), BUDGET_FITS);
     assert_int_equal(judge(SIZE_MAX, 0, 0, SIZE_MAX), BUDGET_NEVER);
+    /* In a lane whose buffers are large enough, nothing new is needed. */
+    const struct budget budget = {.limit = 10 * GB, .share = 5 * GB};
+    struct budget_item again = {.need = GB, .held = 3 * GB, .after = 3 * GB, .touched = GB, .room = 0};
+    assert_int_equal(budget_judge(&budget, &again), BUDGET_FITS);
+    again.after++;
+    assert_int_equal(budget_judge(&budget, &again), BUDGET_SHORT);
 }
 
 /* Writes a file below the scratch folder. */

@@ -14,10 +14,10 @@ icestream_add_script_test(faults_series_names LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py names)
 icestream_add_script_test(faults_first_file LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/series.py first)
-icestream_add_script_test(faults_address_space LABELS faults pipeline
+icestream_add_script_test(faults_address_space LABELS faults pipeline TIMEOUT 300
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/address_space.py)
 foreach(case huge waits)
-  icestream_add_script_test(faults_sizes_${case} LABELS faults pipeline
+  icestream_add_script_test(faults_sizes_${case} LABELS faults pipeline TIMEOUT 300
     COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/sizes.py ${case})
 endforeach()
 icestream_add_script_test(faults_series_killed LABELS faults pipeline
