@@ -29,10 +29,12 @@ static size_t reserve_of(const struct stage *stage) {
 void admission_prepare(const struct stage *stage) {
     struct rlimit limit;
     if (stage->descriptor->need == NULL || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    /* Each thread would reserve 64 MiB of addresses for small allocations, and large ones that are freed would leave holes
-     * among them. */
+    /* Each thread would reserve 64 MiB of addresses for small allocations. The one heap grows in large steps and keeps what
+     * it has, so that a stage in its stride needs no more. */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
+    mallopt(M_TRIM_THRESHOLD, 2 * MEM_HEADROOM);
+    mallopt(M_TOP_PAD, MEM_HEADROOM / 2);
 }
 
 void admission_begin(struct stage *stage) {
