@@ -29,6 +29,7 @@ void ctf_fit_destroy(struct ctf_fit **fit) {
                        f->rings,
                        f->table,
                        f->norm,
+                       f->trial,
                        f->scratch,
                        f->pixels.radius,
                        f->pixels.slope,
@@ -61,10 +62,10 @@ static enum status make_buffers(struct ctf_fit *f, struct err *err) {
     float **profiles[] = {&f->profile.fit, &f->profile.spectrum, &f->profile.background, &f->profile.agreement};
     TRY(mem_new(plane, sizeof(float), "a flat spectrum", &f->flat, err));
     TRY(mem_new(plane, sizeof(float), "a flat spectrum", &f->average, err));
-    TRY(mem_new(2 * box, sizeof(double), "sums of a spectrum", &f->columns, err));
+    TRY(mem_new(CTF_PARTS * 2 * box, sizeof(double), "sums of a spectrum", &f->columns, err));
     TRY(mem_new(2 * CTF_SECTORS * box, sizeof(float), "rings of a spectrum", &f->rings, err));
-    TRY(mem_new(box, sizeof(float), "rings of a spectrum", &f->scratch, err));
-    TRY(mem_new(3 * box, sizeof(double), "rings of a spectrum", &f->sums, err));
+    TRY(mem_new(CTF_PARTS * 2 * box, sizeof(float), "rings of a spectrum", &f->scratch, err));
+    TRY(mem_new(CTF_PARTS * 3 * box, sizeof(double), "rings of a spectrum", &f->sums, err));
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++)
         TRY(mem_new(box, sizeof(float), "the profile of a spectrum", profiles[i], err));
     return make_pixels(&f->pixels, plane, err);

@@ -7,6 +7,8 @@
 /* Rings fade towards high frequencies u: before anything is known, a pixel counts exp(−CTF_DECAY u²). Å². */
 #define CTF_DECAY 60.0
 
+/* Sums over the spectrum are made in so many parts, whatever the number of threads: the result is always the same. */
+enum { CTF_PARTS = 16 };
 enum { CTF_SECTORS = 36, CTF_STEP = 50, CTF_SIMPLEX = 4 }; /* sectors in 180°; Å between two defoci of the tables */
 
 /* Pixels of the half plane, one value each. */
@@ -25,10 +27,11 @@ struct ctf_fit {
     double *columns;       /* running sums of the local average */
     struct ctf_pixels pixels;
     float *rings;        /* [CTF_SECTORS][rings] averages, then the same number of weights */
-    float *table, *norm; /* [CTF_SECTORS][steps] */
+    float *table, *norm; /* [CTF_SECTORS][defoci] */
+    float *trial;        /* sums over sectors while a search goes on */
     size_t table_room;
-    float *scratch; /* six arrays of one ring each */
-    double *sums;   /* three arrays of a value per half ring */
+    float *scratch; /* [CTF_PARTS][2][box] values for each ring */
+    double *sums;   /* [CTF_PARTS][3][box] sums of rings */
     struct ctf_fit_profile profile;
 };
 

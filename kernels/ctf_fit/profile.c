@@ -25,30 +25,54 @@ static double equal_phase(double mean, double defocus, double u2, double turn) {
     return u2 * turn < 0.95 * mean && root > 0 ? (mean - sqrt(root)) / turn : u2;
 }
 
-static void average_rings(struct ctf_fit *fit, const float *power, const struct ctf_fit_options *o,
-                          const struct ctf_point *point) {
-    struct ctf_fit_profile *profile = &fit->profile;
+/* Where the pixels of a spectrum go in the profile. */
+struct mapping {
+    const float *power;
+    const struct ctf_point *point;
+    double step, turn; /* 1/Å a pixel; phase = πλ (D u² − turn/2 u⁴) */
+};
+
+/* Adds some rows to sums[3][box]: spectrum, amplitude and number of pixels in each bin. */
+static void average_part(const struct ctf_fit *fit, const struct mapping *m, int part, double *sums) {
+    const struct ctf_fit_profile *profile = &fit->profile;
     int box = fit->box, columns = box / 2 + 1, count = profile->count;
-    double step = 1 / (box * o->pixel_size), lambda = ctf_wavelength(o->voltage);
-    double turn = o->spherical_aberration * 1e7 * lambda * lambda; /* phase = πλ (D u² − turn/2 u⁴) */
-    double *spectrum = fit->sums, *amplitude = spectrum + count, *weight = amplitude + count;
-    memset(fit->sums, 0, (size_t)count * 3 * sizeof *fit->sums);
-    for (int row = 0; row < box; row++) {
+    double *spectrum = sums, *amplitude = sums + box, *weight = sums + 2 * (size_t)box;
+    int begin = (int)((long long)box * part / CTF_PARTS), end = (int)((long long)box * (part + 1) / CTF_PARTS);
+    memset(sums, 0, 3 * (size_t)box * sizeof *sums);
+    for (int row = begin; row < end; row++) {
         int ky = row <= box / 2 ? row : row - box;
         for (int kx = 2; kx < columns; kx++) {
-            double r2 = (double)kx * kx + (double)ky * ky, u2 = r2 * step * step;
+            double r2 = (double)kx * kx + (double)ky * ky, u2 = r2 * m->step * m->step;
             if (r2 > (double)box * box / 4 || (ky > -2 && ky < 2)) continue;
             double cosine = ((double)kx * kx - (double)ky * ky) / r2, sine = 2.0 * kx * ky / r2;
-            double defocus = point->mean + point->along * cosine + point->across * sine;
-            int bin = (int)(sqrt(fmax(0, equal_phase(point->mean, defocus, u2, turn))) / profile->step);
+            double defocus = m->point->mean + m->point->along * cosine + m->point->across * sine;
+            int bin = (int)(sqrt(fmax(0, equal_phase(m->point->mean, defocus, u2, m->turn))) / profile->step);
             if (bin < 0 || bin >= count) continue;
             size_t at = (size_t)row * (size_t)columns + (size_t)kx;
             spectrum[bin] += (double)fit->flat[at];
-            amplitude[bin] += sqrt((double)power[at]);
+            amplitude[bin] += (double)sqrtf(m->power[at]);
             weight[bin] += 1;
         }
     }
-    for (int i = 0; i < count; i++) {
+}
+
+static void average_rings(struct ctf_fit *fit, const float *power, const struct ctf_fit_options *o,
+                          const struct ctf_point *point) {
+    struct ctf_fit_profile *profile = &fit->profile;
+    size_t box = (size_t)fit->box;
+    double lambda = ctf_wavelength(o->voltage);
+    struct mapping mapping = {.power = power,
+                              .point = point,
+                              .step = 1 / (fit->box * o->pixel_size),
+                              .turn = o->spherical_aberration * 1e7 * lambda * lambda};
+#pragma omp parallel for num_threads(fit->threads) schedule(static)
+    for (int part = 0; part < CTF_PARTS; part++)
+        average_part(fit, &mapping, part, fit->sums + (size_t)part * 3 * box);
+    for (size_t part = 1; part < CTF_PARTS; part++)
+        for (size_t i = 0; i < 3 * box; i++)
+            fit->sums[i] += fit->sums[part * 3 * box + i];
+    const double *spectrum = fit->sums, *amplitude = spectrum + box, *weight = amplitude + box;
+    for (int i = 0; i < profile->count; i++) {
         double s = sin(ctf_twice_phase(o, point->mean, point->phase, (i + 0.5) * profile->step) / 2);
         profile->spectrum[i] = (float)(weight[i] > 0 ? spectrum[i] / weight[i] : 0);
         profile->background[i] = (float)(weight[i] > 0 ? amplitude[i] / weight[i] : 0);
@@ -56,7 +80,7 @@ static void average_rings(struct ctf_fit *fit, const float *power, const struct 
     }
 }
 
-/* Returns the bins of half an window: an oscillation of CTF². */
+/* Returns the bins of half a window: an oscillation of CTF². */
 static int half_window(const struct ctf_fit *fit, const struct ctf_fit_options *o, const struct ctf_point *point,
                        int bin) {
     double u = (bin + 0.5) * fit->profile.step, d = fit->profile.step / 8;

@@ -36,10 +36,18 @@ MULTIVERSION static void compare(const struct ctf_pixels *p, size_t first, size_
 
 double ctf_score(const struct ctf_fit *fit, const struct ctf_point *point) {
     const struct ctf_pixels *p = &fit->pixels;
-    double sums[3] = {0};
-    for (size_t first = 0; first < p->count; first += BLOCK)
-        compare(p, first, p->count - first < BLOCK ? p->count - first : BLOCK, (float)point->mean, (float)point->along,
-                (float)point->across, (float)(2 * point->phase * M_PI / 180), sums);
+    double parts[CTF_PARTS][3] = {{0}}, sums[3] = {0};
+    size_t each = (p->count + CTF_PARTS - 1) / CTF_PARTS;
+#pragma omp parallel for num_threads(fit->threads) schedule(static)
+    for (int part = 0; part < CTF_PARTS; part++) {
+        size_t end = (size_t)(part + 1) * each < p->count ? (size_t)(part + 1) * each : p->count;
+        for (size_t first = (size_t)part * each; first < end; first += BLOCK)
+            compare(p, first, end - first < BLOCK ? end - first : BLOCK, (float)point->mean, (float)point->along,
+                    (float)point->across, (float)(2 * point->phase * M_PI / 180), parts[part]);
+    }
+    for (int part = 0; part < CTF_PARTS; part++)
+        for (int k = 0; k < 3; k++)
+            sums[k] += parts[part][k];
     return sums[1] > 0 && sums[2] > 0 ? sums[0] / sqrt(sums[1] * sums[2]) : 0;
 }
 

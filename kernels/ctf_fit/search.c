@@ -70,21 +70,32 @@ MULTIVERSION static void compare_rings(const float *restrict values, const float
     *ret_norm = norm;
 }
 
-/* Fills table and norm for all sectors and defoci, at one phase shift. */
-static void fill_tables(struct ctf_fit *fit, const struct ctf_fit_options *o, const struct tables *t, double phase) {
+/* Fills table and norm for some defoci in all sectors. scratch: two arrays of a value for each ring. */
+static void fill_part(struct ctf_fit *fit, const struct ctf_fit_options *o, const struct tables *t, double phase,
+                      int part, float *scratch) {
     const float *values = fit->rings, *weights = fit->rings + (size_t)CTF_SECTORS * (size_t)t->rings;
+    int begin = (int)((long long)t->defoci * part / CTF_PARTS);
+    int end = (int)((long long)t->defoci * (part + 1) / CTF_PARTS);
     double step = 1 / (fit->box * o->pixel_size);
-    for (int d = 0; d < t->defoci; d++) {
-        for (int r = 0; r < t->rings; r++) {
-            double u = (t->first + r + 0.5) * step;
-            fit->scratch[r] =
-                (float)(-exp(-CTF_DECAY * u * u) * cos(ctf_twice_phase(o, t->start + d * CTF_STEP, phase, u)));
-        }
+    float *model = scratch, *decay = scratch + t->rings;
+    for (int r = 0; r < t->rings; r++)
+        decay[r] = (float)exp(-CTF_DECAY * pow((t->first + r + 0.5) * step, 2));
+    for (int d = begin; d < end; d++) {
+        for (int r = 0; r < t->rings; r++)
+            model[r] =
+                -decay[r] * (float)cos(ctf_twice_phase(o, t->start + d * CTF_STEP, phase, (t->first + r + 0.5) * step));
         for (int a = 0; a < CTF_SECTORS; a++)
-            compare_rings(values + a * t->rings, weights + a * t->rings, fit->scratch, t->rings,
+            compare_rings(values + a * t->rings, weights + a * t->rings, model, t->rings,
                           &fit->table[(size_t)a * (size_t)t->defoci + (size_t)d],
                           &fit->norm[(size_t)a * (size_t)t->defoci + (size_t)d]);
     }
+}
+
+/* Fills table and norm, at one phase shift. */
+static void fill_tables(struct ctf_fit *fit, const struct ctf_fit_options *o, const struct tables *t, double phase) {
+#pragma omp parallel for num_threads(fit->threads) schedule(static)
+    for (int part = 0; part < CTF_PARTS; part++)
+        fill_part(fit, o, t, phase, part, fit->scratch + (size_t)part * 2 * (size_t)fit->box);
 }
 
 struct best {
@@ -92,23 +103,27 @@ struct best {
     struct ctf_point point;
 };
 
+MULTIVERSION static void add_to(const float *restrict values, int count, float *restrict sum) {
+    for (int i = 0; i < count; i++)
+        sum[i] += values[i];
+}
+
 /* Tries all means with one astigmatism (half of U − V, and the sector of its angle). */
 static void try_means(const struct ctf_fit *fit, const struct ctf_fit_options *o, const struct tables *t, double half,
                       int sector, double phase, struct best *best) {
-    int shift[CTF_SECTORS];
-    for (int a = 0; a < CTF_SECTORS; a++)
-        shift[a] = (int)lround(half * cos(2 * M_PI * (a - sector) / CTF_SECTORS) / CTF_STEP);
-    int margin = (int)ceil(half / CTF_STEP);
-    for (int d = margin; d < t->defoci - margin; d++) {
-        double mean = t->start + d * CTF_STEP;
+    int margin = (int)ceil(half / CTF_STEP), count = t->defoci - 2 * margin;
+    float *sum = fit->trial, *norm = fit->trial + t->defoci;
+    memset(fit->trial, 0, 2 * (size_t)t->defoci * sizeof *fit->trial);
+    for (int a = 0; a < CTF_SECTORS && count > 0; a++) {
+        int shift = (int)lround(half * cos(2 * M_PI * (a - sector) / CTF_SECTORS) / CTF_STEP);
+        size_t at = (size_t)a * (size_t)t->defoci + (size_t)(margin + shift);
+        add_to(fit->table + at, count, sum);
+        add_to(fit->norm + at, count, norm);
+    }
+    for (int d = 0; d < count; d++) {
+        double mean = t->start + (d + margin) * CTF_STEP;
         if (mean < o->defocus_min || mean > o->defocus_max) continue;
-        float sum = 0, norm = 0;
-        for (int a = 0; a < CTF_SECTORS; a++) {
-            size_t at = (size_t)a * (size_t)t->defoci + (size_t)(d + shift[a]);
-            sum += fit->table[at];
-            norm += fit->norm[at];
-        }
-        double score = norm > 0 ? (double)sum / sqrt((double)norm) : 0;
+        double score = norm[d] > 0 ? (double)sum[d] / sqrt((double)norm[d]) : 0;
         if (score <= best->score) continue;
         double angle = M_PI * ((sector + 0.5) / CTF_SECTORS - 0.5);
         *best = (struct best){score, {mean, half * cos(2 * angle), half * sin(2 * angle), phase}};
@@ -119,9 +134,11 @@ static enum status make_room(struct ctf_fit *fit, size_t count, struct err *err)
     if (count <= fit->table_room) return STATUS_OK;
     mem_free(&fit->table);
     mem_free(&fit->norm);
+    mem_free(&fit->trial);
     fit->table_room = 0;
     TRY(mem_new(count, sizeof *fit->table, "scores of defoci", &fit->table, err));
     TRY(mem_new(count, sizeof *fit->norm, "scores of defoci", &fit->norm, err));
+    TRY(mem_new(count, sizeof *fit->trial, "scores of defoci", &fit->trial, err)); /* uses 2 of CTF_SECTORS rows */
     fit->table_room = count;
     return STATUS_OK;
 }

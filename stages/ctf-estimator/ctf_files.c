@@ -21,6 +21,7 @@ void ctf_record_clear(struct ctf_record *record) {
     curves_of(&record->profile, curves);
     for (int i = 0; i < CURVES; i++)
         free(curves[i]);
+    free(record->spectrum);
     free(record->pixels);
     *record = (struct ctf_record){0};
 }
@@ -38,8 +39,20 @@ static enum status make_room(struct ctf_record *record, int count, struct err *e
     return STATUS_OK;
 }
 
+static enum status take_spectrum(struct ctf_record *record, const struct ctf_fit *fit, int box, struct err *err) {
+    size_t count = (size_t)box * (size_t)(box / 2 + 1);
+    if (box != record->box) {
+        mem_free(&record->spectrum);
+        record->box = 0;
+        TRY(mem_new(count, sizeof(float), "the picture of a spectrum", &record->spectrum, err));
+        record->box = box;
+    }
+    memcpy(record->spectrum, ctf_fit_spectrum(fit), count * sizeof(float));
+    return STATUS_OK;
+}
+
 enum status ctf_record_take(struct ctf_record *record, const struct ctf_fit *fit, const struct ctf_fit_result *result,
-                            struct err *err) {
+                            int box, bool picture, struct err *err) {
     const struct ctf_fit_profile *from = ctf_fit_profile(fit);
     float *to_curves[CURVES], *from_curves[CURVES];
     TRY(make_room(record, from->count, err));
@@ -50,7 +63,7 @@ enum status ctf_record_take(struct ctf_record *record, const struct ctf_fit *fit
     record->profile.count = from->count;
     record->profile.step = from->step;
     record->result = *result;
-    return STATUS_OK;
+    return picture ? take_spectrum(record, fit, box, err) : STATUS_OK;
 }
 
 static int put_curve(json_t *object, const char *name, const float *values, int count) {

@@ -9,7 +9,7 @@ enum { SIDE_MOST = 512 };
 static const double CONTRAST = 2.5;
 
 /* Returns the spectrum at a frequency (px), averaged over 3 × 3 px. */
-static double value_near(const struct ctf_shown *s, double x, double y) {
+static double value_near(const struct ctf_record *s, double x, double y) {
     int columns = s->box / 2 + 1;
     double sum = 0;
     for (int dy = -1; dy <= 1; dy++)
@@ -30,7 +30,7 @@ static uint8_t grey(double value) {
 }
 
 /* Returns the standard deviation of what the picture shows as measured. */
-static double deviation(const struct ctf_shown *s, int side, double radius) {
+static double deviation(const struct ctf_record *s, int side, double radius) {
     double sum = 0, squares = 0, count = 0;
     for (int y = 0; y < side; y += 2)
         for (int x = side / 2; x < side; x += 2) {
@@ -43,8 +43,9 @@ static double deviation(const struct ctf_shown *s, int side, double radius) {
     return variance > 0 ? sqrt(variance) : 1;
 }
 
-enum status ctf_record_draw(struct ctf_record *record, const struct ctf_shown *s, struct err *err) {
-    double radius = fmin(s->box * s->pixel_size / s->finest, s->box / 2.0);
+enum status ctf_record_draw(struct ctf_record *record, const struct ctf *fit, double pixel_size, double finest,
+                            struct err *err) {
+    double radius = fmin(record->box * pixel_size / finest, record->box / 2.0);
     int side = 2 * (int)radius < SIDE_MOST ? 2 * (int)radius : SIDE_MOST;
     size_t pixels = (size_t)side * (size_t)side;
     if (pixels > record->pixel_room) {
@@ -54,14 +55,14 @@ enum status ctf_record_draw(struct ctf_record *record, const struct ctf_shown *s
         record->pixel_room = pixels;
     }
     record->side = side;
-    struct ctf_terms terms = ctf_prepare(&s->ctf);
-    double sigma = deviation(s, side, radius), step = 1 / (s->box * s->pixel_size);
+    struct ctf_terms terms = ctf_prepare(fit);
+    double sigma = deviation(record, side, radius), step = 1 / (record->box * pixel_size);
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++) {
             double kx = (x - side / 2) * 2 * radius / side, ky = (y - side / 2) * 2 * radius / side;
             double ctf = (double)ctf_value(&terms, kx * step, ky * step);
             record->pixels[(size_t)y * (size_t)side + (size_t)x] =
-                x < side / 2 ? grey(ctf * ctf) : grey(0.5 + value_near(s, kx, ky) / (2 * CONTRAST * sigma));
+                x < side / 2 ? grey(ctf * ctf) : grey(0.5 + value_near(record, kx, ky) / (2 * CONTRAST * sigma));
         }
     return STATUS_OK;
 }

@@ -103,7 +103,7 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     double pixel_size = item_optics(stage_lane->item, stage_session(stage)).pixel_size;
     if (!(pixel_size > 0)) pixel_size = (double)info.pixel_size;
     int box = o->box != INT_MIN ? o->box : ctf_fit_box(info.nx, info.ny, pixel_size > 0 ? pixel_size : 1);
-    ret_need->lane = info.bytes;
+    ret_need->lane = mem_sum(info.bytes, image_bytes(box / 2 + 1, box, 1)); /* and a copy of the spectrum */
     ret_need->shared = ctf_estimator_bytes(info.ny, box, stage_threads(stage));
     return STATUS_OK;
 }
@@ -162,24 +162,18 @@ static enum status reconfigure(struct stage *stage, void *state, struct stage_la
     return ctf_estimator_create(&task, &s->estimator, err);
 }
 
-static enum status draw(const struct ctf_estimator_options *o, const struct ctf_estimator *estimator, struct lane *lane,
-                        struct err *err) {
+static enum status draw(const struct ctf_estimator_options *o, struct lane *lane, struct err *err) {
     const struct ctf_fit_result *r = &lane->record.result;
-    struct ctf_shown shown = {
-        .spectrum = ctf_fit_spectrum(ctf_estimator_fit(estimator)),
-        .box = ctf_estimator_box(estimator),
-        .pixel_size = lane->optics.pixel_size,
-        .finest = 0.8 * o->resolution.values[1],
-        .ctf = {.defocus_u = r->defocus_u,
-                .defocus_v = r->defocus_v,
-                .defocus_angle = r->angle,
-                .voltage = lane->optics.voltage,
-                .spherical_aberration = lane->optics.spherical_aberration,
-                .amplitude_contrast = lane->optics.amplitude_contrast,
-                .phase_shift = r->phase_shift,
-                .scale = 1},
-    };
-    return ctf_record_draw(&lane->record, &shown, err);
+    struct ctf fit = {.defocus_u = r->defocus_u,
+                      .defocus_v = r->defocus_v,
+                      .defocus_angle = r->angle,
+                      .voltage = lane->optics.voltage,
+                      .spherical_aberration = lane->optics.spherical_aberration,
+                      .amplitude_contrast = lane->optics.amplitude_contrast,
+                      .phase_shift = r->phase_shift,
+                      .scale = 1};
+    /* The picture reaches a little beyond what was fitted. */
+    return ctf_record_draw(&lane->record, &fit, lane->optics.pixel_size, 0.8 * o->resolution.values[1], err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -190,8 +184,8 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     if (lane->known) return STATUS_OK;
     TRY(ctf_estimator_run(s->estimator, lane->micrograph.data, device_copy_data(lane->uploaded), &lane->optics, &result,
                           err));
-    TRY(ctf_record_take(&lane->record, ctf_estimator_fit(s->estimator), &result, err));
-    return o->write_png ? draw(o, s->estimator, lane, err) : STATUS_OK;
+    return ctf_record_take(&lane->record, ctf_estimator_fit(s->estimator), &result, ctf_estimator_box(s->estimator),
+                           o->write_png, err);
 }
 
 static enum status set_columns(struct item *item, const struct ctf_fit_result *r, bool phase, struct err *err) {
@@ -218,6 +212,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(ctf_record_write(&lane->record, path, err));
     TRY(item_set_string(item, "ctf.data", relative, err));
     if (o->write_png) {
+        TRY(draw(o, lane, err));
         TRY(stage_product(stage, item, "_ctf.png", relative, path, err));
         TRY(picture_write_grey(path, lane->record.side, lane->record.side, lane->record.pixels, err));
         TRY(item_set_string(item, "ctf.picture", relative, err));
