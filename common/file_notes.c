@@ -75,8 +75,14 @@ static enum status note_written(void *context, const char *path, int descriptor,
     return add(context, path, &note, err);
 }
 
+/* Without memory the ledger keeps the file, and `icestream verify` misses it. */
+static void note_removed(void *context, const char *path) {
+    const struct file_note note = {.written = true, .size = FILE_REMOVED};
+    (void)add(context, path, &note, NULL);
+}
+
 void file_notes_init(struct file_notes *notes) {
-    *notes = (struct file_notes){.observer = {.read = note_read, .written = note_written}};
+    *notes = (struct file_notes){.observer = {.read = note_read, .written = note_written, .removed = note_removed}};
     notes->observer.context = notes;
     pthread_mutex_init(&notes->lock, NULL);
 }

@@ -11,10 +11,13 @@
 #include "common/digest.h"
 #include "common/files.h"
 
+enum { FILE_REMOVED = -1 };
+
 struct file_note {
     size_t path;  /* place of the path in `texts` */
     bool written; /* else read */
-    int64_t size, mtime_ns;
+    int64_t size; /* bytes; FILE_REMOVED: the file was removed after it was written */
+    int64_t mtime_ns;
     uint64_t inode;
     char digest[DIGEST_SIZE]; /* "": not known */
 };

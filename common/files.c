@@ -33,6 +33,17 @@ const struct file_observer *file_observe(const struct file_observer *observer) {
     return before;
 }
 
+const struct file_observer *file_observed_by(void) {
+    return observed_by;
+}
+
+enum status file_remove(const char *path, struct err *err) {
+    if (unlink(path) != 0 && errno != ENOENT)
+        FAIL(err, status_of_writing(errno), "%s: cannot be removed: %s", path, strerror(errno));
+    if (observed_by != NULL && observed_by->removed != NULL) observed_by->removed(observed_by->context, path);
+    return STATUS_OK;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;

@@ -39,10 +39,17 @@ struct file_observer {
     void *context;
     enum status (*read)(void *context, const char *path, int descriptor, const struct stat *info, struct err *err);
     enum status (*written)(void *context, const char *path, int descriptor, const struct stat *info, struct err *err);
+    void (*removed)(void *context, const char *path); /* with file_remove */
 };
 /* Sets the observer of the calling thread (NULL: nobody), which must outlive this, and returns the one before. A worker
  * (common/worker.h) has for each job the observer of the thread that starts the job. */
 const struct file_observer *file_observe(const struct file_observer *observer);
+/* Returns the observer of the calling thread, for the threads that help it; NULL: nobody. */
+const struct file_observer *file_observed_by(void);
+
+/* Removes a file that its writer no longer wants, such as one of an earlier iteration. A file that is not there is no
+ * error. */
+enum status file_remove(const char *path, struct err *err);
 
 /* Creates, writes and commits a file. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);

@@ -81,6 +81,7 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_PUT_FILE] = "INSERT OR REPLACE INTO files (source, id, product, path, revision, size, mtime_ns, digest)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [SQL_FORGET_FILES] = "DELETE FROM files WHERE source = ?1 AND id = ?2",
+    [SQL_DROP_REMOVED] = "DELETE FROM files WHERE size < 0",
     [SQL_EACH_FILE] = "SELECT source, id, product, path, size, mtime_ns, digest FROM files ORDER BY rowid",
     [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                       " time_changed = ?3 WHERE " THE_ITEM " AND state = 1 AND instance <> -2",

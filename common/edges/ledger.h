@@ -107,7 +107,7 @@ struct ledger_send {
 struct ledger_file {
     const char *path, *digest; /* borrowed */
     bool product;
-    int64_t size, mtime_ns;
+    int64_t size, mtime_ns; /* size below 0: the file was removed, and the ledger forgets it */
 };
 /* An item's final state, its reason, and what goes out because of it. */
 struct ledger_finish {

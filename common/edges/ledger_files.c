@@ -13,6 +13,10 @@ static enum status put(struct ledger *ledger, struct ledger_key key, int64_t rev
     sqlite3_bind_int64(statement, 6, file->size);
     sqlite3_bind_int64(statement, 7, file->mtime_ns);
     ledger_bind_text(statement, 8, file->digest);
+    TRY(ledger_run(ledger, statement, err));
+    if (file->size >= 0) return STATUS_OK;
+    /* The row goes in first, so that the second copy learns of it too. */
+    TRY(ledger_prepare(ledger, SQL_DROP_REMOVED, &statement, err));
     return ledger_run(ledger, statement, err);
 }
 

@@ -47,6 +47,7 @@ enum ledger_statement {
     SQL_OUTPUT_ENDED,
     SQL_PUT_FILE,
     SQL_FORGET_FILES,
+    SQL_DROP_REMOVED,
     /* Once at a time, with ledger_prepare_once. */
     SQL_REDO_ITEM,
     SQL_REDO_OUTBOX,

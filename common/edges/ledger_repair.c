@@ -42,7 +42,8 @@ static const char insert_sends[] =
     "   AND " REVISION("o") " >= " REVISION("s") ") ORDER BY s.seq";
 static const char insert_files[] =
     "INSERT OR REPLACE INTO main.files (source, id, product, path, revision, size, mtime_ns, digest)"
-    " SELECT source, id, product, path, revision, size, mtime_ns, digest FROM copied_files AS c WHERE NOT EXISTS"
+    " SELECT source, id, product, path, revision, size, mtime_ns, digest FROM copied_files AS c WHERE c.size >= 0 AND "
+    "NOT EXISTS"
     "  (SELECT 1 FROM main.files AS f WHERE f.source = c.source AND f.id = c.id AND f.product = c.product"
     "   AND f.path = c.path AND f.mtime_ns >= c.mtime_ns)";
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/clock.h"
 #include "common/files.h"
@@ -293,9 +292,9 @@ void snapshot_remove(const struct snapshot *snapshot, int iteration, bool select
                                           "_data.star",  "_classes.png",    "_classes.mrcs"};
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
-    if (selection) (void)unlink(path);
+    if (selection) (void)file_remove(path, NULL); /* a file that cannot be removed only takes room */
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !selection; i++) {
         snapshot_name(&old, endings[i], path, old.folder);
-        (void)unlink(path);
+        (void)file_remove(path, NULL);
     }
 }

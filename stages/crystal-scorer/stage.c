@@ -45,14 +45,16 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
 /* Finding the drop and its texture work on copies of the image. */
 static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
                         struct stage_need *ret_need, struct err *err) {
-    (void)state;
+    const struct crystal_scorer *scorer = &((struct state *)state)->scorer;
     const struct crystal_scorer_options *p = stage_params(stage);
     const char *name;
     char path[PATH_SIZE];
     struct image_info info;
+    const struct label *label;
     if (p->features_from != NULL) return STATUS_OK;
     TRY(item_need_string(stage_lane->item, "micrograph.path", &name, err));
     TRY(stage_resolve(stage, name, path, err));
+    TRY(crystal_scorer_label(scorer, path, &label, err)); /* images without a label are left out, broken or not */
     TRY(image_probe(path, &info, err));
     TRY(features_check_one(path, info.nz, err));
     ret_need->lane = mem_sum(info.bytes, image_bytes(info.nx, info.ny, 2));

@@ -3,7 +3,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/npy.h"
@@ -50,8 +49,7 @@ static enum status drop_others(const char *folder, int kept, struct err *err) {
     for (int number; (number = file_last_number(folder, "centre_", ".pdb", INT_MAX)) > kept;) {
         snprintf(name, sizeof name, "centre_%04d.pdb", number);
         TRY(path_join(folder, name, path, sizeof path, err));
-        FAIL_IF(unlink(path) != 0, err, STATUS_UNAVAILABLE, "%s: this centre of an earlier result cannot be removed",
-                path);
+        TRY(file_remove(path, err));
     }
     return STATUS_OK;
 }

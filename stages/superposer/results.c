@@ -1,7 +1,6 @@
 #include "stages/superposer/results.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/npy.h"
@@ -54,9 +53,7 @@ static enum status write_array(const char *folder, const char *name, enum npy_ty
 enum status results_drop(const char *folder, const char *name, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(folder, name, path, sizeof path, err));
-    FAIL_IF(unlink(path) != 0 && file_exists(path), err, STATUS_UNAVAILABLE,
-            "%s: this file of an earlier run cannot be removed", path);
-    return STATUS_OK;
+    return file_remove(path, err);
 }
 
 static enum status write_neighbours(const struct superposer *s, const char *folder, struct err *err) {

@@ -69,6 +69,14 @@ static void notes_hold_what_was_read_and_written(void **state) {
     assert_ok(digest_file(made, digest, NULL, &err));
     assert_string_equal(list[1].digest, digest);
     assert_string_equal(file_note_path(&notes, &list[2]), workers);
+    file_observe(&notes.observer);
+    assert_ok(file_remove(made, &err));
+    assert_ok(file_remove(made, &err)); /* it is gone already */
+    file_observe(NULL);
+    assert_false(file_exists(made));
+    assert_int_equal(notes.count, 5);
+    assert_string_equal(file_note_path(&notes, &notes.list[3]), made);
+    assert_int_equal(notes.list[3].size, FILE_REMOVED);
     worker_destroy(&worker);
     file_notes_empty(&notes);
     assert_int_equal(notes.count, 0);

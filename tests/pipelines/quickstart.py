@@ -20,6 +20,7 @@ from session import (
     points,
     read_map,
     resolution,
+    run,
     star,
     status,
 )
@@ -123,6 +124,13 @@ with Work("quickstart") as work:
     check(bool(classes) and classes[0]["time"] < last, "class averages before the last micrograph arrived")
     early = sorted({e["particles"] for e in maps if e["time"] < last})
     check(len(early) >= 2, f"two maps, each from more particles, before the last micrograph arrived: {early}")
+
+    # Stages remove the files of earlier iterations, and the ledgers forget them.
+    verified = run("verify", "--session", session)
+    check(
+        " missing" not in verified.stdout and " unknown" not in verified.stdout,
+        "icestream verify finds every file whole: " + "; ".join(verified.stdout.splitlines()[-3:]),
+    )
 
     # Other programs read icestream's files.
     with warnings.catch_warnings():

@@ -273,14 +273,14 @@ static void particles_that_cannot_join_fail_as_items(void **state) {
     write_plain(scratch, "no_voltage", 24, 6, 3, "rlnImageName");
     write_plain(scratch, "cut", 24, 6, 3, "rlnImageName");
     write_plain(scratch, "last", 24, 6, 3, "rlnImageName");
-    replace_in_file(scratch, "no_number", "12000", "nan");
+    replace_in_file(scratch, "no_number", "12000", "inf");
     replace_in_file(scratch, "no_group", "cs 1 12", "cs 2 12");
     replace_in_file(scratch, "no_voltage", "Size #2\n1 6", "Size #2\n_rlnVoltage #3\n1 6 0");
     snprintf(path, sizeof path, "%s/cut.mrcs", scratch);
     assert_int_equal(truncate(path, 2000), 0);
     const struct expected first[] = {{"odd_box", "box must be even"},
                                      {"small_box", "at least 16 px"},
-                                     {"no_number", "row 1: its CTF"},
+                                     {"no_number", "rlnDefocusU is \"inf\""},
                                      {"good", NULL},
                                      {"larger", "32 × 32 px, 24 × 24 px were expected"},
                                      {"finer", "5 Å/px, those before had 6 Å/px"},

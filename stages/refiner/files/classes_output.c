@@ -4,7 +4,6 @@
 #include "stages/refiner/files/classes_output.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #include "common/files.h"
 #include "common/memory.h"
@@ -46,7 +45,7 @@ static void remove_file(const char *folder, int iteration, const char *part) {
     char name[96], path[PATH_SIZE];
     snprintf(name, sizeof name, "run_it%03d_%s", iteration, part);
     if (path_join(folder, name, path, sizeof path, NULL) == STATUS_OK)
-        unlink(path); /* a file that cannot be removed only takes room */
+        (void)file_remove(path, NULL); /* a file that cannot be removed only takes room */
 }
 
 static void remove_iteration(const struct refiner *r, const char *folder, int iteration) {

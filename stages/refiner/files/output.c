@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
@@ -109,10 +108,14 @@ enum status output_files(const struct refiner *r, const struct output_place *pla
     enum { AT_A_TIME = 8 };
     enum status statuses[OUTPUT_FILES_MOST] = {STATUS_OK};
     struct err errs[OUTPUT_FILES_MOST] = {{0}};
+    const struct file_observer *observer = file_observed_by();
     FAIL_IF(count > OUTPUT_FILES_MOST, err, STATUS_BAD_STATE, "%d files are too many at a time", count);
 #pragma omp parallel for num_threads(r->context.threads < AT_A_TIME ? r->context.threads : AT_A_TIME) schedule(dynamic)
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        const struct file_observer *before = file_observe(observer);
         statuses[i] = files[i].write(r, place, files[i].index, &errs[i]);
+        file_observe(before);
+    }
     for (int i = 0; i < count; i++)
         if (statuses[i] != STATUS_OK) {
             if (err != NULL) *err = errs[i];
@@ -205,7 +208,7 @@ static void remove_iteration(const char *folder, int iteration) {
         char name[64], path[PATH_SIZE];
         snprintf(name, sizeof name, "run_it%03d_%s", iteration, PARTS[i]);
         if (path_join(folder, name, path, sizeof path, NULL) == STATUS_OK)
-            unlink(path); /* a file that cannot be removed only takes room */
+            (void)file_remove(path, NULL); /* a file that cannot be removed only takes room */
     }
 }
 
