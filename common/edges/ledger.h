@@ -129,8 +129,8 @@ struct ledger_finish {
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err);
 /* For sources: records `item` in `state`, if its key is not known yet, and the sends. ret_new is false, and nothing is
- * written, when the key is known in this revision or a later one. Exception: an item that the source itself had set aside as failed may still go on.
- * One-item form of ledger_originate_items. */
+ * written, when the key is known in this revision or a later one. Exception: an item that the source itself had set
+ * aside as failed may still go on. One-item form of ledger_originate_items. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err);

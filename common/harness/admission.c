@@ -29,8 +29,8 @@ static size_t reserve_of(const struct stage *stage) {
 void admission_prepare(const struct stage *stage) {
     struct rlimit limit;
     if (stage->descriptor->need == NULL || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    /* Each thread would reserve 64 MiB of addresses for small allocations. The one heap grows in large steps and keeps what
-     * it has, so that a stage in its stride needs no more. */
+    /* Each thread would reserve 64 MiB of addresses for small allocations. The one heap grows in large steps and keeps
+     * what it has, so that a stage in its stride needs no more. */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
     mallopt(M_TRIM_THRESHOLD, 2 * MEM_HEADROOM);
@@ -43,8 +43,8 @@ void admission_begin(struct stage *stage) {
     stage->admission.base_address = mem_sum(m.address_used, MEM_HEADROOM);
 }
 
-/* Limits may change while the stage runs. One of the address space that is lowered fails no item, which could go on when
- * it is lifted: the item waits a little, and then tries. */
+/* Limits may change while the stage runs. One of the address space that is lowered fails no item, which could go on
+ * when it is lifted: the item waits a little, and then tries. */
 static void look(struct stage *stage, const struct machine_memory *m) {
     struct admission *a = &stage->admission;
     double limit = stage->common.memory_limit;
@@ -83,7 +83,8 @@ static enum budget_verdict judge(struct stage *stage, const struct slot *slot) {
                                     });
 }
 
-/* Gives back the buffers of the lanes without an item, except for those that the item can use. Returns whether there were any. */
+/* Gives back the buffers of the lanes without an item, except for those that the item can use. Returns whether there
+ * were any. */
 static bool release_lanes(struct stage *stage, struct slot *slot) {
     struct admission *a = &stage->admission;
     bool any = false;

@@ -254,8 +254,8 @@ void lanes_stop(struct stage *stage);
 void admission_prepare(const struct stage *stage);
 /* Finds out how much the stage may use; the threads are there, and no item yet. */
 void admission_begin(struct stage *stage);
-/* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items are
- * admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
+/* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items
+ * are admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
 enum status admission_wait(struct stage *stage, struct slot *slot, enum status status);
 /* Notes that an item is about to give back its lane; needs the lock. */
 void admission_leave(struct stage *stage, struct slot *slot);

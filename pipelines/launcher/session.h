@@ -2,8 +2,8 @@
  *   graph.yaml  the resolved graph, with versions
  *   ledger/     one SQLite file for each stage
  *   log/        plan.json (what `status` needs), lock, sockets (their folder, or a file with its path); for each
- *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item in process
- *               (NAME.current) */
+ *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item
+ *               in process (NAME.current) */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 #define ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 

@@ -1,7 +1,7 @@
-/* Counts what happened to every item, stage by stage and input by input, from the ledgers of a session. An item is known
- * by its source and id. It counts for a stage when it is in the stage's ledger or was sent to the stage; an item on its
- * way between two stages is in flight at the second one. A stage without a ledger (a third party's) is known by what it
- * acknowledged. */
+/* Counts what happened to every item, stage by stage and input by input, from the ledgers of a session. An item is
+ * known by its source and id. It counts for a stage when it is in the stage's ledger or was sent to the stage; an item
+ * on its way between two stages is in flight at the second one. A stage without a ledger (a third party's) is known by
+ * what it acknowledged. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_TALLY_H
 #define ICESTREAM_PIPELINES_LAUNCHER_TALLY_H
 

@@ -18,8 +18,8 @@ struct lowpass_picker {
     struct search *search;
 };
 
-/* Creates the search of `templates`. diameter: Å, NaN to measure it in the templates. Sets the geometry's diameter, radius
- * and border. */
+/* Creates the search of `templates`. diameter: Å, NaN to measure it in the templates. Sets the geometry's diameter,
+ * radius and border. */
 static enum status create_search(struct lowpass_picker *p, const struct lowpass_picker_task *task,
                                  const struct picker_templates *templates, double diameter, struct err *err) {
     struct pick_geometry *g = &p->geometry;
@@ -59,7 +59,8 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
     return search_create(&options, data, &p->search, err);
 }
 
-/* Blobs are searched for with round templates; one circle and one background serve all sizes, so that scores compare. */
+/* Blobs are searched for with round templates; one circle and one background serve all sizes, so that scores
+ * compare. */
 static enum status create_round(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
     const struct lowpass_picker_options *o = task->options;
     bool listed = o->log_diameter.count == 2;

@@ -29,8 +29,8 @@ struct live {
     char *blamed; /* the series on which the stage died again and again; NULL: none */
 };
 
-/* ---- Series that end the stage ---- The file .begun names the series on which idle or flush works. After a death it is
- * still there. */
+/* ---- Series that end the stage ---- The file .begun names the series on which idle or flush works. After a death it
+ * is still there. */
 enum { DEATHS_MAX = 3 };
 
 static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], struct err *err) {
@@ -383,8 +383,8 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     if (group == NULL) return STATUS_OK;
     bool over = false;
     *ret_work = STAGE_WORK_MORE;
-    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when other
-     * trouble is over. */
+    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when
+     * other trouble is over. */
     struct stage_patience patience = {0};
     enum status status;
     do
