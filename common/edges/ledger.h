@@ -47,8 +47,8 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
 /* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
-/* To whom a ledger belongs: stage, and the random id of the session; "" when the ledger does not say. */
 enum { LEDGER_OWNER_SIZE = 128 };
+/* Stage and session (its random id) to which a ledger belongs; "" where the ledger does not say. */
 struct ledger_owner {
     char stage[LEDGER_OWNER_SIZE], session[LEDGER_OWNER_SIZE];
 };
@@ -263,10 +263,11 @@ struct ledger_file_row {
 typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
 enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
 
-/* What a repair has put back: items, what was sent, rows about files; what goes through again; lines of the copy that
- * could not be read. */
+/* Counts what a repair has done. */
 struct ledger_mended {
-    int64_t items, parcels, files, again, bad_lines;
+    int64_t items, parcels, files; /* rows that were put back */
+    int64_t again;                 /* parcels that go through again */
+    int64_t bad_lines;             /* lines of the copy that could not be read */
 };
 /* Puts back what the ledger's second copy (STAGE.jsonl) knows and the ledger does not. owner: as expected; a copy of
  * another stage or session is refused (STATUS_BAD_ARGUMENT). Adds to *mended. Nothing may use the ledger meanwhile. */

@@ -233,10 +233,10 @@ struct stage_patience {
 bool stage_wait_out(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
 /* Sends a new item on its way; for sources and cumulative stages. Copies the item. Blocks while the window is full, but
- * never from idle or flush of a cumulative stage. ret_new: false when the item's id was seen before, in this
- * revision or a later one; may be NULL. A later revision replaces the earlier one in every stage behind this one. The
- * ledger writes down what a source emits a little later, together with what it emits meanwhile, and only then sends it:
- * after a power cut the source must find again what stage_lookup does not know. */
+ * never from idle or flush of a cumulative stage. ret_new: false when the item's id was seen before, in this revision
+ * or a later one; may be NULL. A later revision replaces the earlier one in every stage behind this one. The ledger
+ * writes down what a source emits a little later, together with what it emits meanwhile, and only then sends it: after
+ * a power cut the source must find again what stage_lookup does not know. */
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
 /* Records an item of a source that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,

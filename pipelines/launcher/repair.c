@@ -104,7 +104,7 @@ static enum status reconcile_edge(struct mending *from, struct mending *to, enum
 static enum status reconcile(struct repair *repair, enum ledger_reconcile what, struct err *err) {
     for (size_t i = 0; i < repair->count; i++) {
         const json_t *from = json_object_get(repair->stages[i].planned, "from");
-        /* With several inputs nobody knows from which one an item came. */
+        /* Nobody knows from which of several inputs an item came. */
         if (what == LEDGER_BACK && json_array_size(from) != 1) continue;
         for (size_t k = 0; k < json_array_size(from); k++) {
             struct mending *up = find(repair, json_string_value(json_array_get(from, k)));
@@ -124,7 +124,7 @@ static int64_t put_back(const struct repair *repair) {
 static enum status mend(struct repair *repair, struct err *err) {
     for (size_t i = 0; i < repair->count; i++)
         TRY(restore(repair, &repair->stages[i], err));
-    /* What a stage learns from the one behind it may be news for the one before it. */
+    /* An item that a stage learns of from the one behind it may be new to the one before it as well. */
     for (int64_t before = -1; before != put_back(repair);) {
         before = put_back(repair);
         TRY(reconcile(repair, LEDGER_BACK, err));

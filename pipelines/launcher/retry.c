@@ -123,7 +123,7 @@ static enum status retry_stage(const struct options *options, const struct tally
     return status;
 }
 
-/* What a retry has found and done. */
+/* The outcome of a retry. */
 struct outcome {
     struct session session;
     int64_t total; /* items put back */

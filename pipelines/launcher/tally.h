@@ -25,7 +25,7 @@ struct tally_item {
 };
 enum { TALLY_NOBODY = -1 };
 
-/* What one upstream stage has sent to a stage, each item counted once. */
+/* Items that one upstream stage has sent to a stage, each counted once. */
 struct tally_input {
     char *from; /* that stage's name */
     bool known; /* the upstream stage remembers what it sent; else the numbers are 0 */

@@ -106,7 +106,7 @@ static bool is_in_work(const struct verify *verify, const struct stat *info) {
     return verify->running && (double)info->st_mtim.tv_sec > verify->begun - RECENT;
 }
 
-/* What the disk has at a path; read once for all entries. */
+/* The file at a path as the disk has it; read once for all entries. */
 struct disk {
     struct stat info;
     bool there, readable;

@@ -29,8 +29,9 @@ struct live {
     char *blamed; /* the series on which the stage died again and again; NULL: none */
 };
 
-/* ---- Series that end the stage ---- The file .begun names the series on which idle or flush works. After a death it
- * is still there. */
+/* ---- Series that end the stage ----
+ *
+ * The file .begun names the series on which idle or flush works. After a death it is still there. */
 enum { DEATHS_MAX = 3 };
 
 static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], struct err *err) {
@@ -41,7 +42,7 @@ static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], s
 static void find_blamed(struct live *live) {
     char path[PATH_SIZE];
     if (stage_deaths(live->stage) < DEATHS_MAX || begun_path(live->stage, path, NULL) != STATUS_OK) return;
-    /* Without the file no series is known to be the cause. */
+    /* If the file cannot be read, no series is known to be the cause. */
     (void)file_read_whole(path, PATH_SIZE, &live->blamed, NULL, NULL);
 }
 

@@ -31,7 +31,7 @@ struct deaths_suspect {
     int count;     /* deaths; 0: the entry is free */
 };
 
-/* What is known so far; begin with {0}. */
+/* All that is known of the deaths of a stage; begin with {0}. */
 struct deaths {
     int64_t finished; /* at the last death */
     int row;          /* deaths in a row with items begun */

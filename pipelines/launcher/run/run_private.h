@@ -1,6 +1,5 @@
-/* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and
- * instance files), run_deaths.c (deaths and silence), run.c (everything
- * else). */
+/* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and instance files), run_deaths.c
+ * (deaths and silence), run.c (everything else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 
