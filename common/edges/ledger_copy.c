@@ -65,10 +65,7 @@ static void append(struct ledger_copy *copy, const char *bytes, size_t length) {
     if (copy->used + length > copy->room) {
         size_t room = 2 * copy->room + length + 4096;
         char *buffer = realloc(copy->buffer, room);
-        if (buffer == NULL) { /* the copy is then short of this line, as repair will say */
-            copy->lost = true;
-            return;
-        }
+        if (buffer == NULL) return; /* this line of the copy is then damaged, as repair will say */
         copy->buffer = buffer;
         copy->room = room;
     }
@@ -156,10 +153,7 @@ static bool write_buffer(struct ledger_copy *copy) {
         memmove(copy->buffer, copy->buffer + done, copy->used - done);
         copy->used -= done;
     }
-    if (well || copy->used > KEPT) {
-        copy->lost = copy->lost || !well;
-        copy->used = 0;
-    }
+    if (well || copy->used > KEPT) copy->used = 0;
     copy->item_length = 0;
     return well;
 }

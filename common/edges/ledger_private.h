@@ -70,7 +70,7 @@ struct ledger_copy {
     size_t used, room;
     size_t kept;                 /* bytes of earlier transactions that wait for the disk */
     size_t item_at, item_length; /* the last item in the buffer */
-    bool dumping, lost;          /* all tables are being copied; a line could not be kept */
+    bool dumping;                /* all tables are being copied */
 };
 
 struct ledger {
