@@ -264,9 +264,9 @@ enum status ledger_integrity(struct ledger *ledger, struct err *err) {
     sqlite3_stmt *statement = NULL;
     if (sqlite3_prepare_v2(ledger->db, "PRAGMA integrity_check(1)", -1, &statement, NULL) != SQLITE_OK)
         return ledger_fail(ledger, "checked", err);
-    bool well =
-        sqlite3_step(statement) == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
-    const char *found = (const char *)sqlite3_column_text(statement, 0);
+    bool row = sqlite3_step(statement) == SQLITE_ROW;
+    const char *found = row ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    bool well = found != NULL && strcmp(found, "ok") == 0;
     if (!well) err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: %s", ledger->path, found != NULL ? found : "damaged");
     sqlite3_finalize(statement);
     return well ? STATUS_OK : STATUS_IO;
