@@ -33,6 +33,10 @@ const struct file_observer *file_observe(const struct file_observer *observer) {
     return before;
 }
 
+int64_t file_mtime_ns(const struct stat *info) {
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
@@ -271,6 +275,15 @@ FILE *file_output_stream(struct file_output *output) {
     return output->stream;
 }
 
+/* Tells the observer that a file is whole; it is not at its path yet. */
+static enum status tell_written(const struct file_output *output, struct err *err) {
+    const struct file_observer *observer = observed_by;
+    int descriptor = fileno(output->stream);
+    struct stat info;
+    if (observer == NULL || observer->written == NULL || fstat(descriptor, &info) != 0) return STATUS_OK;
+    return observer->written(observer->context, output->path, descriptor, &info, err);
+}
+
 enum status file_place(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
@@ -282,15 +295,10 @@ enum status file_place(struct file_output **output, struct err *err) {
         file_discard(output);
         return STATUS_UNAVAILABLE;
     }
-    if (!bad && observed_by != NULL && observed_by->written != NULL) {
-        struct stat info;
-        enum status status = STATUS_OK;
-        if (fstat(fileno(o->stream), &info) == 0)
-            status = observed_by->written(observed_by->context, o->path, fileno(o->stream), &info, err);
-        if (status != STATUS_OK) {
-            file_discard(output);
-            return status;
-        }
+    enum status status = bad ? STATUS_OK : tell_written(o, err);
+    if (status != STATUS_OK) {
+        file_discard(output);
+        return status;
     }
     errno = 0;
     if (bad || rename(o->partial, o->path) != 0) {

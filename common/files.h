@@ -32,6 +32,9 @@ enum status file_place(struct file_output **output, struct err *err);
 /* Removes what was written; accepts NULL. Fits _cleanup_: does nothing after file_commit. */
 void file_discard(struct file_output **output);
 
+/* Returns when the content of a file last changed, in ns since 1970. */
+int64_t file_mtime_ns(const struct stat *info);
+
 /* Someone who wants to know which files a thread opens with file_open_read (all readers of formats do), and which it
  * places: the descriptor is open for reading, and the content is whole. An error from the observer is one of the call
  * that it observes. A function may be NULL. */

@@ -47,15 +47,9 @@ static enum status move_away(const char *path, struct err *err) {
     return STATUS_OK;
 }
 
-/* A program of others may keep no ledger at all. */
-static bool keeps_ledger(const struct mending *stage) {
-    const char *program = json_string_value(json_object_get(stage->planned, "program"));
-    return program != NULL && strncmp(path_name(program), "icestream-", 10) == 0;
-}
-
 static enum status open_ledger(const struct repair *repair, struct mending *stage, struct err *err) {
     bool there = file_exists(stage->path);
-    if (!there && !keeps_ledger(stage)) return STATUS_OK;
+    if (!there && !session_keeps_ledger(stage->planned)) return STATUS_OK;
     if (!there) stage->found = "its ledger was lost";
     struct err own = {0};
     enum status status = ledger_open(stage->path, stage->name, false, &stage->ledger, &own);
@@ -80,12 +74,6 @@ static enum status restore(const struct repair *repair, struct mending *stage, s
     return ledger_own(stage->ledger, stage->name, repair->session->id, err);
 }
 
-/* Items of a cumulative stage end there, and what it sends are new ones. */
-static bool passes_on(const struct mending *stage) {
-    return json_array_size(json_object_get(stage->planned, "from")) == 0 ||
-           !json_is_true(json_object_get(stage->planned, "cumulative"));
-}
-
 static enum status reconcile_edge(struct mending *from, struct mending *to, enum ledger_reconcile what,
                                   struct err *err) {
     char name[512];
@@ -96,7 +84,7 @@ static enum status reconcile_edge(struct mending *from, struct mending *to, enum
                                      .from = from->name,
                                      .to = to->name,
                                      .to_path = to->path,
-                                     .passes_on = passes_on(from),
+                                     .passes_on = session_passes_on(from->planned),
                                      .settle = from->found != NULL || m->items + m->parcels > 0};
     return ledger_reconcile(from->ledger, &edge, what, &from->mended, err);
 }

@@ -41,6 +41,11 @@ bool session_is_running(const struct session *session);
 /* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
+/* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */
+bool session_keeps_ledger(const json_t *planned);
+/* Returns whether the items that are done in a stage of the plan go on as they are; a cumulative stage sends what it made
+ * from many. */
+bool session_passes_on(const json_t *planned);
 /* session_id.c: take the session's id from a plan; make sure that there is one, and that all ledgers belong to it. */
 void session_take_id(struct session *session, const json_t *plan);
 enum status session_need_id(struct session *session, const struct graph *graph, struct err *err);

@@ -8,7 +8,6 @@
 
 #include "common/clock.h"
 #include "common/digest.h"
-#include "common/text.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
 
@@ -117,21 +116,20 @@ struct disk {
 static void look(struct verify *verify, const char *path, bool digest, struct disk *disk) {
     struct err err = {0};
     int64_t size = 0;
-    *disk = (struct disk){.there = stat(path, &disk->info) == 0};
+    *disk = (struct disk){0};
+    disk->there = stat(path, &disk->info) == 0;
     if (!disk->there) return;
-    stat(path, &disk->info);
     disk->readable = !digest || digest_file(path, disk->digest, &size, &err) == STATUS_OK;
     verify->bytes += size;
     snprintf(disk->reason, sizeof disk->reason, "; %s", err.message);
 }
 
 static enum verdict judge(const struct entry *entry, const struct disk *disk, const char **ret_why) {
-    int64_t mtime_ns = (int64_t)disk->info.st_mtim.tv_sec * 1000000000 + disk->info.st_mtim.tv_nsec;
     *ret_why = "";
     if (!disk->there) return MISSING;
     if (!disk->readable) return *ret_why = disk->reason, UNREADABLE;
     if (disk->info.st_size != entry->size) return *ret_why = "; its size is another", CHANGED;
-    bool dated = mtime_ns == entry->mtime_ns;
+    bool dated = file_mtime_ns(&disk->info) == entry->mtime_ns;
     if (entry->digest[0] == '\0') return dated ? WHOLE : (*ret_why = "; its date is another", CHANGED);
     if (strcmp(entry->digest, disk->digest) == 0) return WHOLE;
     *ret_why = dated ? "; size and date are as they were, the content is not"
@@ -203,8 +201,10 @@ static enum status verify_session(struct verify *verify, struct err *err) {
     verify->begun = clock_realtime();
     enum status status = read_ledgers(verify, plan, err);
     if (status == STATUS_OK) status = judge_all(verify, err);
-    json_array_foreach(json_object_get(plan, "stages"), i, planned) if (status == STATUS_OK) status =
-        find_unknown(verify, json_string_value(json_object_get(planned, "name")), err);
+    json_array_foreach(json_object_get(plan, "stages"), i, planned) {
+        if (status == STATUS_OK)
+            status = find_unknown(verify, json_string_value(json_object_get(planned, "name")), err);
+    }
     json_decref(plan);
     return status;
 }
