@@ -162,7 +162,8 @@ static enum status refuse(struct stage *stage, struct slot *slot) {
     const struct admission *a = &stage->admission;
     double need = (double)slot->need.lane + (double)slot->need.shared;
     FAIL(&slot->err, STATUS_UNSUPPORTED,
-         "it needs %.3g GB of memory, and %s may use %.3g GB (%s): is it what it should be? If so, give the stage more",
+         "it needs %.3g GB of memory, and %s may use %.3g GB (%s): look at the item's files; if they are right, give "
+         "the stage more",
          need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE, a->limited_by);
 }
 

@@ -83,7 +83,7 @@ static enum status check_sides(int nx, int ny, struct err *err) {
 
 enum status lowpass_picker_check_size(const char *path, int nx, int ny, int nz, struct err *err) {
     FAIL_IF(nz != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path, nz);
+            "%s holds %d images; expected one micrograph (is it a movie that has not been corrected?)", path, nz);
     enum status status = check_sides(nx, ny, err);
     return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);
 }
