@@ -289,7 +289,6 @@ enum status ledger_backup(struct ledger *ledger, const char *path, struct err *e
 /* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */
 enum status ledger_integrity(struct ledger *ledger, struct err *err);
 
-/* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };
 struct ledger_row {
     const char *source, *id, *reason, *item_text;
@@ -299,6 +298,8 @@ struct ledger_row {
     double time_seen, time_changed;
 };
 typedef enum status ledger_visit(const struct ledger_row *row, void *context, struct err *err);
+/* Visits every item, or those in one state, oldest first. The strings are valid during the call; a status other than OK
+ * ends the walk. */
 enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
                         struct err *err);
 

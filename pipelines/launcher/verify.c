@@ -124,14 +124,24 @@ static void look(struct verify *verify, const char *path, bool digest, struct di
     snprintf(disk->reason, sizeof disk->reason, "; %s", err.message);
 }
 
+/* Judges the file as one ledger has it. *ret_why: what to add to the path in the report. */
 static enum verdict judge(const struct entry *entry, const struct disk *disk, const char **ret_why) {
     *ret_why = "";
     if (!disk->there) return MISSING;
-    if (!disk->readable) return *ret_why = disk->reason, UNREADABLE;
-    if (disk->info.st_size != entry->size) return *ret_why = "; its size is another", CHANGED;
-    bool dated = file_mtime_ns(&disk->info) == entry->mtime_ns;
-    if (entry->digest[0] == '\0') return dated ? WHOLE : (*ret_why = "; its date is another", CHANGED);
-    if (strcmp(entry->digest, disk->digest) == 0) return WHOLE;
+    if (!disk->readable) {
+        *ret_why = disk->reason;
+        return UNREADABLE;
+    }
+    if (disk->info.st_size != entry->size) {
+        *ret_why = "; its size is another";
+        return CHANGED;
+    }
+    bool dated = file_mtime_ns(&disk->info) == entry->mtime_ns, digested = entry->digest[0] != '\0';
+    if (digested ? strcmp(entry->digest, disk->digest) == 0 : dated) return WHOLE;
+    if (!digested) {
+        *ret_why = "; its date is another";
+        return CHANGED;
+    }
     *ret_why = dated ? "; size and date are as they were, the content is not"
                      : "; the size is as it was, content and date are not";
     return ROTTEN;
