@@ -84,10 +84,16 @@ static enum status copy_path(const char *path, size_t length, char *ret_path, si
     return STATUS_OK;
 }
 
+const char *path_base(const char *path, size_t *ret_length) {
+    const char *name = path_name(path), *dot = strrchr(name, '.');
+    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err) {
-    const char *name = path_name(path);
-    const char *dot = strrchr(name, '.');
-    return copy_path(path, dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path), ret_path, size, err);
+    size_t length;
+    const char *name = path_base(path, &length);
+    return copy_path(path, (size_t)(name - path) + length, ret_path, size, err);
 }
 
 enum status path_stem(const char *path, char *ret_stem, size_t size, struct err *err) {

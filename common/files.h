@@ -93,6 +93,9 @@ int file_last_number(const char *folder, const char *prefix, const char *suffix,
 bool path_is_below(const char *path, const char *folder, const char **ret_rest);
 /* Returns "folder/name"; returns name alone when it is absolute or folder is "". */
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err);
+/* Returns the last part of a path, and its length without the last ending. A name without an ending, or whose only dot
+ * comes first, counts whole. */
+const char *path_base(const char *path, size_t *ret_length);
 /* Removes the last ending: "a.b/mic_1.mrc" → "a.b/mic_1". A name without an ending, or whose only dot comes first,
  * stays. */
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err);
