@@ -70,7 +70,7 @@ static enum status put(struct ledger *ledger, const char *sql, const json_t *lin
 
 struct reading {
     struct ledger *ledger;
-    char *item; /* of the last line that had one */
+    char *item; /* of the last line that had one; NULL after a damaged line, which may have had the next one */
 };
 
 static enum status take_item(struct reading *reading, const json_t *line, struct err *err) {
@@ -131,6 +131,7 @@ static enum status read_copy(struct ledger *ledger, const char *path, const stru
         if (length <= 1) continue;
         json_t *line = json_loadb(text, (size_t)length, 0, NULL);
         *ret_bad += line == NULL;
+        if (line == NULL) mem_free(&reading.item);
         if (is_foreign(line, "stage", owner->stage) || is_foreign(line, "session", owner->session))
             status =
                 err_set(err, STATUS_BAD_ARGUMENT, __FILE__, __LINE__,

@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/edges/ledger.h"
+#include "common/files.h"
 #include "tests/common/scratch.h"
 
 static struct item *make_item(const char *id) {
@@ -403,6 +404,52 @@ static void what_is_no_ledger_is_refused(void **state) {
     assert_null(ledger);
 }
 
+/* Overwrites the beginning of the last line about an item, so that the line cannot be read. */
+static void damage_last_item(const char *path) {
+    static const char begin[] = "{\"k\":\"item\"";
+    struct err err = {0};
+    char *text = NULL, *last = NULL;
+    size_t length = 0;
+    assert_ok(file_read_whole(path, 1 << 20, &text, &length, &err));
+    for (char *at = text; (at = strstr(at, begin)) != NULL; at++)
+        last = at;
+    assert_non_null(last);
+    *last = '#';
+    assert_ok(file_write_whole(path, text, length, &err));
+    free(text);
+}
+
+/* A line of the copy about what was sent leaves the item out if the line before has it. When that one is damaged, the
+ * item of an earlier line must not take its place. */
+static void a_damaged_line_gives_no_other_item(void **state) {
+    (void)state;
+    char path[PATH_SIZE], copy[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(claim(ledger, i == 0 ? "a" : "b", 0, "token"), CLAIM_NEW);
+        assert_ok(finish(ledger, i == 0 ? "a" : "b", LEDGER_DONE, 0, "token", "stage.0>next"));
+    }
+    ledger_close(&ledger);
+    snprintf(copy, sizeof copy, "%.*s.jsonl", (int)(strlen(path) - strlen(".sqlite")), path);
+    damage_last_item(copy);
+    assert_int_equal(unlink(path), 0);
+    assert_ok(ledger_open(path, "stage", false, &ledger, &err));
+    struct ledger_mended mended = {0};
+    assert_ok(ledger_restore(ledger, &(struct ledger_owner){.stage = "stage"}, &mended, &err));
+    assert_int_equal(mended.bad_lines, 1);
+    struct ledger_parcel parcel = {0};
+    bool found = false;
+    assert_ok(ledger_next_parcel(ledger, "stage.0>next", 0, &parcel, &found, &err));
+    assert_true(found);
+    assert_string_equal(parcel.id, "a");
+    int64_t seq = parcel.seq;
+    ledger_parcel_clear(&parcel);
+    assert_ok(ledger_next_parcel(ledger, "stage.0>next", seq, &parcel, &found, &err));
+    assert_false(found);
+    ledger_close(&ledger);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_held_by_the_living),
@@ -415,6 +462,7 @@ int main(void) {
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(patience_with_other_processes_ends),
         cmocka_unit_test(what_is_no_ledger_is_refused),
+        cmocka_unit_test(a_damaged_line_gives_no_other_item),
     };
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
 }
