@@ -16,7 +16,7 @@ enum budget_verdict budget_judge(const struct budget *budget, const struct budge
     if (item->need > budget->limit) return BUDGET_NEVER;
     if (!item->alone && item->after > budget->share) return BUDGET_FULL;
     if (item->after <= item->held) return BUDGET_FITS;
-    /* What is held but not yet in use will still be taken from the machine's room. */
+    /* Held memory that is not in use yet will still be taken from the machine's room. */
     size_t touched = smaller(item->touched, item->held);
     return item->after - smaller(touched, item->after) > item->room ? BUDGET_SHORT : BUDGET_FITS;
 }

@@ -32,8 +32,8 @@ enum budget_verdict {
     BUDGET_NEVER, /* it needs more than the limit */
 };
 
-/* An item that is alone may use more than the share, up to the limit. One that only uses what is held already, buffers of
- * an item before it, needs no room of the machine. */
+/* Judges an item. One that is alone may use more than the share, up to the limit. One that only uses the buffers of an
+ * item before it, which are held already, needs no room of the machine. */
 enum budget_verdict budget_judge(const struct budget *budget, const struct budget_item *item);
 
 #endif

@@ -5,9 +5,10 @@
  * Buffers come from mem_aligned. The inverse destroys its input. Several threads may run one plan at once, each on its
  * own buffers. Creating and destroying plans locks inside, because FFTW has one planner per process.
  *
- * FFTW ends the process when an allocation of its own fails. fft_create therefore looks for room first, and mem_new leaves
- * MEM_HEADROOM of address space untouched, which is for FFTW's small buffers while plans run. Two gaps stay: memory that
- * other threads take with malloc between the look and FFTW's allocations, and the memory killer, which does not ask. */
+ * FFTW ends the process when an allocation of its own fails. fft_create therefore looks for room first, and mem_new
+ * leaves MEM_HEADROOM of address space untouched, which is for FFTW's small buffers while plans run. Two gaps stay:
+ * memory that other threads take with malloc between the look and FFTW's allocations, and the memory killer, which does
+ * not ask. */
 #ifndef ICESTREAM_COMMON_FFT_H
 #define ICESTREAM_COMMON_FFT_H
 

@@ -54,10 +54,8 @@ static enum status add(struct file_notes *notes, const char *path, const struct 
 }
 
 static struct file_note note_of(const struct stat *info, bool written) {
-    return (struct file_note){.written = written,
-                              .size = info->st_size,
-                              .mtime_ns = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
-                              .inode = info->st_ino};
+    return (struct file_note){
+        .written = written, .size = info->st_size, .mtime_ns = file_mtime_ns(info), .inode = info->st_ino};
 }
 
 static enum status note_read(void *context, const char *path, int descriptor, const struct stat *info,

@@ -44,6 +44,10 @@ enum status file_remove(const char *path, struct err *err) {
     return STATUS_OK;
 }
 
+int64_t file_mtime_ns(const struct stat *info) {
+    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
 const char *path_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash == NULL ? path : slash + 1;
@@ -91,10 +95,16 @@ static enum status copy_path(const char *path, size_t length, char *ret_path, si
     return STATUS_OK;
 }
 
+const char *path_base(const char *path, size_t *ret_length) {
+    const char *name = path_name(path), *dot = strrchr(name, '.');
+    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
+    return name;
+}
+
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err) {
-    const char *name = path_name(path);
-    const char *dot = strrchr(name, '.');
-    return copy_path(path, dot == NULL || dot == name ? strlen(path) : (size_t)(dot - path), ret_path, size, err);
+    size_t length;
+    const char *name = path_base(path, &length);
+    return copy_path(path, (size_t)(name - path) + length, ret_path, size, err);
 }
 
 enum status path_stem(const char *path, char *ret_stem, size_t size, struct err *err) {
@@ -282,6 +292,15 @@ FILE *file_output_stream(struct file_output *output) {
     return output->stream;
 }
 
+/* Tells the observer that a file is whole; it is not at its path yet. */
+static enum status tell_written(const struct file_output *output, struct err *err) {
+    const struct file_observer *observer = observed_by;
+    int descriptor = fileno(output->stream);
+    struct stat info;
+    if (observer == NULL || observer->written == NULL || fstat(descriptor, &info) != 0) return STATUS_OK;
+    return observer->written(observer->context, output->path, descriptor, &info, err);
+}
+
 enum status file_place(struct file_output **output, struct err *err) {
     struct file_output *o = *output;
     errno = 0;
@@ -293,15 +312,10 @@ enum status file_place(struct file_output **output, struct err *err) {
         file_discard(output);
         return STATUS_UNAVAILABLE;
     }
-    if (!bad && observed_by != NULL && observed_by->written != NULL) {
-        struct stat info;
-        enum status status = STATUS_OK;
-        if (fstat(fileno(o->stream), &info) == 0)
-            status = observed_by->written(observed_by->context, o->path, fileno(o->stream), &info, err);
-        if (status != STATUS_OK) {
-            file_discard(output);
-            return status;
-        }
+    enum status status = bad ? STATUS_OK : tell_written(o, err);
+    if (status != STATUS_OK) {
+        file_discard(output);
+        return status;
     }
     errno = 0;
     if (bad || rename(o->partial, o->path) != 0) {

@@ -32,6 +32,9 @@ enum status file_place(struct file_output **output, struct err *err);
 /* Removes what was written; accepts NULL. Fits _cleanup_: does nothing after file_commit. */
 void file_discard(struct file_output **output);
 
+/* Returns when the content of a file last changed, in ns since 1970. */
+int64_t file_mtime_ns(const struct stat *info);
+
 /* Someone who wants to know which files a thread opens with file_open_read (all readers of formats do), and which it
  * places: the descriptor is open for reading, and the content is whole. An error from the observer is one of the call
  * that it observes. A function may be NULL. */
@@ -97,6 +100,9 @@ int file_last_number(const char *folder, const char *prefix, const char *suffix,
 bool path_is_below(const char *path, const char *folder, const char **ret_rest);
 /* Returns "folder/name"; returns name alone when it is absolute or folder is "". */
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err);
+/* Returns the last part of a path, and its length without the last ending. A name without an ending, or whose only dot
+ * comes first, counts whole. */
+const char *path_base(const char *path, size_t *ret_length);
 /* Removes the last ending: "a.b/mic_1.mrc" → "a.b/mic_1". A name without an ending, or whose only dot comes first,
  * stays. */
 enum status path_without_ending(const char *path, char *ret_path, size_t size, struct err *err);

@@ -20,7 +20,7 @@ static FILE *open_below(const char *root, const char *folder, const char *name) 
     return used > 0 && (size_t)used < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* Returns a number of bytes as text; "max" and all that is no number: SIZE_MAX. */
+/* Reads a number of bytes; "max", as anything else that is no number, gives SIZE_MAX. */
 static size_t bytes_of(const char *text) {
     char *end = NULL;
     errno = 0;

@@ -14,8 +14,8 @@ struct machine_memory {
     size_t address_used;  /* of this process */
 };
 
-/* Reads it below `root`: "" for this machine; tests have folders with proc/ and sys/ of their own. Reads about ten small
- * files, which takes some tens of microseconds. Never fails: what cannot be read does not limit. */
+/* Reads it below `root`: "" for this machine; tests have folders with proc/ and sys/ of their own. Reads about ten
+ * small files, which takes some tens of microseconds. Never fails: what cannot be read does not limit. */
 struct machine_memory machine_memory_read(const char *root);
 
 /* Returns how many bytes can be taken if `reserve` are to stay free for others. Address space needs no reserve but

@@ -26,8 +26,8 @@ enum status mem_new(size_t count, size_t size, const char *what, void *ret_point
 /* As mem_new, not zeroed: for memory that is written before it is read, such as an image from a file. */
 enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
 
-/* Returns whether the process can still get `bytes` and the headroom. Takes both for a moment, without touching them, so
- * it notices RLIMIT_AS and strict overcommit, but neither a control group's limit nor the memory killer; and another
+/* Returns whether the process can still get `bytes` and the headroom. Takes both for a moment, without touching them,
+ * so it notices RLIMIT_AS and strict overcommit, but neither a control group's limit nor the memory killer; and another
  * thread may take them right after. */
 bool mem_would_fit(size_t bytes);
 

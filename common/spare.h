@@ -1,5 +1,5 @@
-/* Asks the system for what a library is about to need, and gives it back: ZeroMQ and OpenMP end the process when they get
- * no descriptor or no thread, and that would count as a crash. */
+/* Asks the system for what a library is about to need, and gives it back: ZeroMQ and OpenMP end the process when they
+ * get no descriptor or no thread, and that would count as a crash. */
 #ifndef ICESTREAM_COMMON_SPARE_H
 #define ICESTREAM_COMMON_SPARE_H
 

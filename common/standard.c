@@ -6,7 +6,7 @@
 
 void standard_begin(void) {
     int descriptor;
-    /* open returns the lowest free number. */
+    /* open() returns the lowest number that is free: one of the standard streams, as long as one is closed. */
     do
         descriptor = open("/dev/null", O_RDWR);
     while (descriptor >= 0 && descriptor <= STDERR_FILENO);

@@ -48,7 +48,8 @@ enum status status_of_reading(int reason) {
     return among(reason, passing, sizeof passing / sizeof *passing) ? STATUS_UNAVAILABLE : STATUS_IO;
 }
 
-/* Without a limit on the size of files it is the file system that cannot hold so large a file. */
+/* Returns whether a write failed at the process's limit on the size of files. Without one, EFBIG is the file system's
+ * own limit. */
 static bool is_file_limit(int reason) {
     struct rlimit limit;
     return reason == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;

@@ -86,7 +86,7 @@ const char *item_source(const struct item *item);
 struct ledger_key item_key(const struct item *item);
 /* Returns how often the item was replaced under its source and id; 0 for the first. */
 int64_t item_revision(const struct item *item);
-/* Sets the source; "" takes an unknown source down explicitly, so that no receiver guesses one. */
+/* Sets the source. "": records that it is not known, so that no receiver takes the sender for it. */
 enum status item_set_source(struct item *item, const char *source, struct err *err);
 /* Sets the revision, from 0 on. */
 enum status item_set_revision(struct item *item, int64_t revision, struct err *err);

@@ -1,5 +1,5 @@
-/* What an item says about the files that it names: size, time and digest, so that a later stage notices a file that
- * was replaced under its name. Member "files" of the item, by path:
+/* Keeps in an item the size, time and digest of each file that it names, so that a later stage notices a file that was
+ * replaced under its name. Member "files" of the item, by path:
  *   "files": {"/data/grid1/mic_0001.mrc": {"size": 67109888, "mtime_ns": …, "inode": …, "digest": "…"}}
  * Whoever first reads a file adds its digest; "inode" and "digest" may be missing. */
 #ifndef ICESTREAM_COMMON_EDGES_ITEM_FILES_H
@@ -15,7 +15,7 @@ struct item_file {
     const char *digest;     /* "": not known; borrowed from the item */
 };
 
-/* Returns whether the item says something about the file, and what. */
+/* Reads what the item says about a file; returns false, and leaves ret_file as it is, if it says nothing. */
 bool item_file(const struct item *item, const char *path, struct item_file *ret_file);
 /* Replaces what the item says about a file. */
 enum status item_set_file(struct item *item, const char *path, const struct item_file *file, struct err *err);

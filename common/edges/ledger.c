@@ -147,7 +147,8 @@ static enum status status_of_sqlite(int code) {
 
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err) {
     int reason = sqlite3_system_errno(ledger->db), code = sqlite3_extended_errcode(ledger->db);
-    /* SQLite does not keep the reason of each failed write; with a limit on the size of files, that is the likely one. */
+    /* SQLite does not keep the reason of each failed write; with a limit on the size of files, that is the likely
+     * one. */
     if (reason == 0 && (code & 0xff) == SQLITE_IOERR && status_of_writing(EFBIG) == STATUS_UNAVAILABLE) reason = EFBIG;
     bool broken = (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
     FAIL(err, status_of_sqlite(code), "%s: the ledger cannot be %s: %s%s%s%s%s", ledger->path, what,

@@ -47,8 +47,8 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
 /* Closes the ledger and frees it; accepts NULL. */
 void ledger_close(struct ledger **ledger);
 
-/* To whom a ledger belongs: stage, and the random id of the session; "" when the ledger does not say. */
 enum { LEDGER_OWNER_SIZE = 128 };
+/* Stage and session (its random id) to which a ledger belongs; "" where the ledger does not say. */
 struct ledger_owner {
     char stage[LEDGER_OWNER_SIZE], session[LEDGER_OWNER_SIZE];
 };
@@ -129,8 +129,8 @@ struct ledger_finish {
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err);
 /* For sources: records `item` in `state`, if its key is not known yet, and the sends. ret_new is false, and nothing is
- * written, when the key is known in this revision or a later one. Exception: an item that the source itself had set aside as failed may still go on.
- * One-item form of ledger_originate_items. */
+ * written, when the key is known in this revision or a later one. Exception: an item that the source itself had set
+ * aside as failed may still go on. One-item form of ledger_originate_items. */
 enum status ledger_originate(struct ledger *ledger, const struct item *item, enum ledger_state state,
                              const char *reason, const struct ledger_send *sends, size_t send_count, bool *ret_new,
                              struct err *err);
@@ -263,10 +263,11 @@ struct ledger_file_row {
 typedef enum status ledger_file_visit(const struct ledger_file_row *row, void *context, struct err *err);
 enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err);
 
-/* What a repair has put back: items, what was sent, rows about files; what goes through again; lines of the copy that
- * could not be read. */
+/* Counts what a repair has done. */
 struct ledger_mended {
-    int64_t items, parcels, files, again, bad_lines;
+    int64_t items, parcels, files; /* rows that were put back */
+    int64_t again;                 /* parcels that go through again */
+    int64_t bad_lines;             /* lines of the copy that could not be read */
 };
 /* Puts back what the ledger's second copy (STAGE.jsonl) knows and the ledger does not. owner: as expected; a copy of
  * another stage or session is refused (STATUS_BAD_ARGUMENT). Adds to *mended. Nothing may use the ledger meanwhile. */
@@ -288,7 +289,6 @@ enum status ledger_backup(struct ledger *ledger, const char *path, struct err *e
 /* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */
 enum status ledger_integrity(struct ledger *ledger, struct err *err);
 
-/* Visits every item, oldest first. The strings are valid during the call; a status other than OK ends the walk. */
 enum { LEDGER_TOGETHER = -3 };
 struct ledger_row {
     const char *source, *id, *reason, *item_text;
@@ -298,6 +298,8 @@ struct ledger_row {
     double time_seen, time_changed;
 };
 typedef enum status ledger_visit(const struct ledger_row *row, void *context, struct err *err);
+/* Visits every item, or those in one state, oldest first. The strings are valid during the call; a status other than OK
+ * ends the walk. */
 enum status ledger_each(struct ledger *ledger, int state_or_minus_1, ledger_visit *visit, void *context,
                         struct err *err);
 

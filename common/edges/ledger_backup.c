@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "common/edges/ledger_private.h"
+#include "common/files.h"
 
 enum { PAGES = 256, PAUSE_MILLISECONDS = 5 }; /* of one step, after which writers may go on */
 
@@ -18,6 +19,20 @@ static enum status copy(struct ledger *ledger, sqlite3 *target, struct err *err)
     FAIL_IF(result != SQLITE_DONE, err, result == SQLITE_FULL ? STATUS_UNAVAILABLE : STATUS_IO,
             "%s: cannot be copied: %s", ledger->path, sqlite3_errstr(result));
     return STATUS_OK;
+}
+
+/* Removes what belongs to the ledger that was at the path: its log would be applied to the new one, and its second copy
+ * tells of another time. */
+static enum status drop_companions(const char *path, struct err *err) {
+    static const char *const endings[] = {"-wal", "-shm"};
+    char name[PATH_SIZE];
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        FAIL_IF((size_t)snprintf(name, sizeof name, "%s%s", path, endings[i]) >= sizeof name, err, STATUS_BAD_ARGUMENT,
+                "%s: too long a path", path);
+        TRY(file_remove(name, err));
+    }
+    TRY(ledger_copy_path(path, name, err));
+    return file_remove(name, err);
 }
 
 enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err) {
@@ -40,6 +55,7 @@ enum status ledger_backup(struct ledger *ledger, const char *path, struct err *e
     ledger_let_go(ledger);
     if (sqlite3_close(target) != SQLITE_OK && status == STATUS_OK)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be finished", partial);
+    if (status == STATUS_OK) status = drop_companions(path, err);
     if (status == STATUS_OK && rename(partial, path) != 0)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be put in place", path);
     if (status != STATUS_OK) unlink(partial);

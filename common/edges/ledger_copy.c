@@ -30,34 +30,38 @@ enum { PIECE = 1 << 20, KEPT = 1 << 24 }; /* bytes: what is written at once, and
 #define SEND_VALUES(row) row "edge, " row "seq, " row "source, " row "id, " row "time_sent, " row "item"
 #define FILE_VALUES(row)                                                                                               \
     row "source, " row "id, " row "product, " row "path, " row "revision, " row "size, " row "mtime_ns, " row "digest"
+#define NEW_ITEM ITEM_VALUES("NEW.")
+#define NEW_SEND SEND_VALUES("NEW.")
+#define NEW_FILE FILE_VALUES("NEW.")
 
 static const char triggers[] =
     "CREATE TEMP TRIGGER copy_new AFTER INSERT ON main.items WHEN NEW.state <> 0"
-    "  BEGIN SELECT copy_item(" ITEM_VALUES(
-        "NEW.") "); END;"
-                "CREATE TEMP TRIGGER copy_change AFTER UPDATE OF state, revision ON main.items WHEN NEW.state <> "
-                "OLD.state"
-                "  OR NEW.revision <> OLD.revision"
-                "  BEGIN SELECT copy_item(" ITEM_VALUES(
-                    "NEW.") "); END;"
-                            "CREATE TEMP TRIGGER copy_gone AFTER DELETE ON main.items BEGIN SELECT "
-                            "copy_item(OLD.source, OLD.id, OLD.revision,"
-                            "  -1, NULL, OLD.instance, OLD.time_seen, OLD.time_changed, OLD.item); END;"
-                            "CREATE TEMP TRIGGER copy_sent AFTER INSERT ON main.outbox BEGIN SELECT "
-                            "copy_send(" SEND_VALUES(
-                                "NEW.") "); END;"
-                                        "CREATE TEMP TRIGGER copy_unsent AFTER DELETE ON main.outbox"
-                                        "  BEGIN SELECT copy_unsend(OLD.edge, OLD.source, OLD.id); END;"
-                                        "CREATE TEMP TRIGGER copy_filed AFTER INSERT ON main.files BEGIN SELECT "
-                                        "copy_file(" FILE_VALUES(
-                                            "NEW.") "); END;"
-                                                    "CREATE TEMP TRIGGER copy_owned AFTER INSERT ON main.about BEGIN "
-                                                    "SELECT copy_about(NEW.key, NEW.value); END;";
-static const char everything[] = "SELECT copy_about(key, value) FROM about; SELECT copy_item(" ITEM_VALUES(
-    "") ") FROM items WHERE state <> 0"
-        "  ORDER BY number;"
-        "SELECT copy_send(" SEND_VALUES("") ") FROM outbox ORDER BY seq; SELECT copy_file(" FILE_VALUES(
-            "") ") FROM files;";
+    "  BEGIN SELECT copy_item(" NEW_ITEM "); END;"
+    "CREATE TEMP TRIGGER copy_change AFTER UPDATE OF state, revision ON main.items"
+    "  WHEN NEW.state <> OLD.state OR NEW.revision <> OLD.revision"
+    "  BEGIN SELECT copy_item(" NEW_ITEM "); END;"
+    "CREATE TEMP TRIGGER copy_named AFTER UPDATE OF source ON main.items WHEN NEW.source <> OLD.source"
+    "  BEGIN SELECT copy_item(OLD.source, OLD.id, OLD.revision, -1, NULL, OLD.instance, OLD.time_seen,"
+    "    OLD.time_changed, OLD.item);"
+    "  SELECT copy_item(" NEW_ITEM "); END;"
+    "CREATE TEMP TRIGGER copy_gone AFTER DELETE ON main.items"
+    "  BEGIN SELECT copy_item(OLD.source, OLD.id, OLD.revision, -1, NULL, OLD.instance, OLD.time_seen,"
+    "    OLD.time_changed, OLD.item); END;"
+    "CREATE TEMP TRIGGER copy_sent AFTER INSERT ON main.outbox"
+    "  BEGIN SELECT copy_send(" NEW_SEND "); END;"
+    "CREATE TEMP TRIGGER copy_unsent AFTER DELETE ON main.outbox"
+    "  BEGIN SELECT copy_unsend(OLD.edge, OLD.source, OLD.id); END;"
+    "CREATE TEMP TRIGGER copy_filed AFTER INSERT ON main.files"
+    "  BEGIN SELECT copy_file(" NEW_FILE "); END;"
+    "CREATE TEMP TRIGGER copy_owned AFTER INSERT ON main.about"
+    "  BEGIN SELECT copy_about(NEW.key, NEW.value); END;";
+#define ALL_ITEMS ITEM_VALUES("")
+#define ALL_SENDS SEND_VALUES("")
+#define ALL_FILES FILE_VALUES("")
+static const char everything[] = "SELECT copy_about(key, value) FROM about;"
+                                 "SELECT copy_item(" ALL_ITEMS ") FROM items WHERE state <> 0 ORDER BY number;"
+                                 "SELECT copy_send(" ALL_SENDS ") FROM outbox ORDER BY seq;"
+                                 "SELECT copy_file(" ALL_FILES ") FROM files;";
 
 /* ---- The buffer ---- */
 
@@ -65,10 +69,7 @@ static void append(struct ledger_copy *copy, const char *bytes, size_t length) {
     if (copy->used + length > copy->room) {
         size_t room = 2 * copy->room + length + 4096;
         char *buffer = realloc(copy->buffer, room);
-        if (buffer == NULL) { /* the copy is then short of this line, as repair will say */
-            copy->lost = true;
-            return;
-        }
+        if (buffer == NULL) return; /* this line of the copy is then damaged, as repair will say */
         copy->buffer = buffer;
         copy->room = room;
     }
@@ -151,15 +152,12 @@ static bool write_buffer(struct ledger_copy *copy) {
         done += (size_t)wrote;
     }
     bool well = done == copy->used;
-    /* What a full disk has cut off begins a line of its own when there is room again. */
+    /* A full disk may cut the buffer anywhere: the rest is appended when there is room again. */
     if (!well && done > 0) {
         memmove(copy->buffer, copy->buffer + done, copy->used - done);
         copy->used -= done;
     }
-    if (well || copy->used > KEPT) {
-        copy->lost = copy->lost || !well;
-        copy->used = 0;
-    }
+    if (well || copy->used > KEPT) copy->used = 0;
     copy->item_length = 0;
     return well;
 }

@@ -23,7 +23,6 @@ static enum status put(struct ledger *ledger, struct ledger_key key, int64_t rev
 enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
                              const struct ledger_file *files, size_t count, struct err *err) {
     sqlite3_stmt *statement = NULL;
-    if (count == 0) return STATUS_OK;
     TRY(ledger_prepare(ledger, SQL_FORGET_FILES, &statement, err));
     ledger_bind_key(statement, key);
     TRY(ledger_run(ledger, statement, err));

@@ -178,7 +178,8 @@ static enum status finish(struct ledger *ledger, const struct ledger_finish *wha
     sqlite3_bind_double(statement, 6, clock_realtime());
     sqlite3_bind_int(statement, 7, what->instance);
     ledger_bind_text(statement, 8, what->run_token);
-    /* An instance that seemed to hang may hold the claim of a later revision while it still works on the earlier one. */
+    /* An instance that seemed to hang may hold the claim of a later revision while it still works on the earlier
+     * one. */
     sqlite3_bind_int64(statement, 9, what->revision);
     TRY(ledger_run(ledger, statement, err));
     *late = sqlite3_changes(ledger->db) != 1;

@@ -71,7 +71,7 @@ struct ledger_copy {
     size_t used, room;
     size_t kept;                 /* bytes of earlier transactions that wait for the disk */
     size_t item_at, item_length; /* the last item in the buffer */
-    bool dumping, lost;          /* all tables are being copied; a line could not be kept */
+    bool dumping;                /* all tables are being copied */
 };
 
 struct ledger {
@@ -130,7 +130,7 @@ enum status ledger_copy_path(const char *ledger_path, char path[PATH_SIZE], stru
 /* Ends a transaction: appends its lines to the copy, or drops them. */
 void ledger_copy_end(struct ledger *ledger, bool committed);
 void ledger_copy_close(struct ledger *ledger);
-/* ledger_files.c: replaces the files of an item, inside a transaction; none leaves those that are there. */
+/* ledger_files.c: replaces the files of an item, inside a transaction. */
 enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
                              const struct ledger_file *files, size_t count, struct err *err);
 

@@ -18,7 +18,7 @@ static const char tables[] =
     "  PRIMARY KEY (source, id, product, path));";
 
 #define REVISION(row) "COALESCE(json_extract(" row ".item, '$.revision'), 0)"
-/* What is later wins. An item that begins again, or was forgotten, is not brought back. */
+/* The later state wins. An item that begins again, or was forgotten, is not brought back. */
 static const char restore_items[] =
     "DELETE FROM main.items AS i WHERE EXISTS (SELECT 1 FROM copied_items AS c WHERE c.id = i.id AND"
     "  c.source = i.source AND c.state = -1 AND c.changed >= i.time_changed AND i.state <> 0)";
@@ -32,7 +32,8 @@ static const char insert_items[] =
     "  time_changed)"
     " SELECT source, id, revision, state, reason, 1, 0, CASE WHEN instance < -1 THEN instance ELSE -1 END, item, seen,"
     "  changed FROM copied_items AS c WHERE c.state > 0"
-    "  AND NOT EXISTS (SELECT 1 FROM main.items AS i WHERE i.id = c.id AND i.source = c.source) ORDER BY seen";
+    "  AND NOT EXISTS (SELECT 1 FROM main.items AS i WHERE i.id = c.id AND"
+    "   (i.source = c.source OR i.source = '' OR c.source = '')) ORDER BY seen";
 /* A number stands for one message for ever; where it is taken, the message gets a new one. */
 static const char insert_sends[] =
     "INSERT INTO main.outbox (seq, edge, source, id, item, time_sent)"
@@ -71,7 +72,7 @@ static enum status put(struct ledger *ledger, const char *sql, const json_t *lin
 
 struct reading {
     struct ledger *ledger;
-    char *item; /* of the last line that had one */
+    char *item; /* of the last line that had one; NULL after a damaged line, which may have had the next one */
 };
 
 static enum status take_item(struct reading *reading, const json_t *line, struct err *err) {
@@ -132,6 +133,7 @@ static enum status read_copy(struct ledger *ledger, const char *path, const stru
         if (length <= 1) continue;
         json_t *line = json_loadb(text, (size_t)length, 0, NULL);
         *ret_bad += line == NULL;
+        if (line == NULL) mem_free(&reading.item);
         if (is_foreign(line, "stage", owner->stage) || is_foreign(line, "session", owner->session))
             status =
                 err_set(err, STATUS_BAD_ARGUMENT, __FILE__, __LINE__,
@@ -179,7 +181,8 @@ enum status ledger_restore(struct ledger *ledger, const struct ledger_owner *own
 #define TO "substr(o.edge, instr(o.edge, '>') + 1) = ?1"
 #define SAME(a, b) a ".id = " b ".id AND (" a ".source = " b ".source OR " a ".source = '' OR " b ".source = '')"
 
-/* What the receiver has and this stage does not know: it was done here, and sent. ?2: the edge, ?3: this stage. */
+/* Adds items that the receiver has and this stage does not know: they were done here, and sent. ?2: the edge, ?3: this
+ * stage. */
 static const char back_items[] =
     "INSERT INTO main.items (source, id, revision, state, reason, attempts, crashes, instance, item, time_seen,"
     "  time_changed)"
@@ -192,20 +195,22 @@ static const char back_items[] =
     "  CASE i.state WHEN 1 THEN 'done' WHEN 2 THEN 'rejected' WHEN 3 THEN 'failed' END FROM other.items AS i"          \
     " WHERE ?3 <> '' AND NOT EXISTS (SELECT 1 FROM main.outbox AS o WHERE " TO " AND " SAME("o", "i") ")"
 static const char back_sends[] = BACK_SENDS " ORDER BY i.number";
-/* Of items that came in here, only those that this ledger has lost; runs ahead of back_items. */
+/* Where the items that came in are sent on: adds only parcels whose item this ledger has lost. Runs ahead of
+ * back_items. */
 static const char back_lost_sends[] =
     BACK_SENDS " AND NOT EXISTS (SELECT 1 FROM main.items AS m WHERE " SAME("m", "i") ") ORDER BY i.number";
-/* What is done here and was sent to others must have been sent to all. */
+/* Sends items that are done here to a receiver that was left out: a stage sends each item to all its receivers. */
 static const char send_rest[] =
     "INSERT INTO main.outbox (edge, source, id, item, time_sent)"
     " SELECT ?2, i.source, i.id, i.item, i.time_changed FROM main.items AS i WHERE i.state = 1 AND ?3 <> ''"
     "  AND NOT EXISTS (SELECT 1 FROM main.outbox AS o WHERE " TO " AND " SAME("o", "i") ") ORDER BY i.number";
-/* What was acknowledged and is not finished over there goes through again. */
+/* Takes back the acknowledgement of each parcel whose item the receiver has not finished, so that it goes through
+ * again. */
 static const char send_again[] =
     "UPDATE main.outbox AS o SET acknowledged = NULL, verdict = NULL WHERE o.acknowledged IS NOT NULL AND " TO
     "  AND ?2 <> '' AND ?3 <> '' AND NOT EXISTS (SELECT 1 FROM other.items AS i WHERE " SAME(
         "i", "o") "  AND (i.state <> 0 OR i.revision > " REVISION("o") "))";
-/* What this repair has put back into the outbox, and is finished over there, need not go through again. */
+/* Acknowledges parcels that this repair has put back, if the receiver has finished their items. */
 static const char settle[] =
     "UPDATE main.outbox AS o SET acknowledged = i.time_changed,"
     "  verdict = CASE i.state WHEN 1 THEN 'done' WHEN 2 THEN 'rejected' ELSE 'failed' END"
@@ -262,9 +267,9 @@ enum status ledger_integrity(struct ledger *ledger, struct err *err) {
     sqlite3_stmt *statement = NULL;
     if (sqlite3_prepare_v2(ledger->db, "PRAGMA integrity_check(1)", -1, &statement, NULL) != SQLITE_OK)
         return ledger_fail(ledger, "checked", err);
-    bool well =
-        sqlite3_step(statement) == SQLITE_ROW && strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
-    const char *found = (const char *)sqlite3_column_text(statement, 0);
+    bool row = sqlite3_step(statement) == SQLITE_ROW;
+    const char *found = row ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    bool well = found != NULL && strcmp(found, "ok") == 0;
     if (!well) err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: %s", ledger->path, found != NULL ? found : "damaged");
     sqlite3_finalize(statement);
     return well ? STATUS_OK : STATUS_IO;

@@ -1,5 +1,5 @@
-/* Reads EER movies: TIFF files (mostly BigTIFF) with one directory for each frame of the detector, whose strips hold the
- * codes that common/formats/eer.h decodes. Directories in another compression (a preview, the sum) are passed over.
+/* Reads EER movies: TIFF files (mostly BigTIFF) with one directory for each frame of the detector, whose strips hold
+ * the codes that common/formats/eer.h decodes. Directories in another compression (a preview, the sum) are passed over.
  * TIFF tag 65001 of the first frame holds the camera's notes as XML. */
 #ifndef ICESTREAM_COMMON_FORMATS_EER_FILE_H
 #define ICESTREAM_COMMON_FORMATS_EER_FILE_H

@@ -65,7 +65,7 @@ static bool whole_number_of(struct span text, double *ret_value) {
     return true;
 }
 
-/* As whole_number_of, for a value that may be missing: NaN and infinity are no values. */
+/* Takes a value that may be missing, if the whole text is a finite number. */
 static void take_finite(struct span text, double *value) {
     double number;
     if (whole_number_of(text, &number) && isfinite(number)) *value = number;

@@ -1,10 +1,11 @@
 /* Reads and writes MRC2014 files: images, stacks and volumes.
  *
- * Modes 0 (int8, or uint8 with IMOD's mark), 1 (int16), 2 (float32), 6 (uint16), 12 (float16) and, for reading, 101 (two
- * 4-bit counts a byte, the first in the lower half; rows of whole bytes), in both byte orders.
+ * Modes 0 (int8, or uint8 with IMOD's mark), 1 (int16), 2 (float32), 6 (uint16), 12 (float16) and, for reading, 101
+ * (two 4-bit counts a byte, the first in the lower half; rows of whole bytes), in both byte orders.
  * The byte order comes from the machine stamp; if the stamp is nonsense, from the order that makes a sane header.
  * Extended headers are skipped, but FEI's pixel size in one is used when the header has none. Rows, columns and
- * sections stay as stored; MAPC, MAPR and MAPS are not applied. Complex data are STATUS_UNSUPPORTED. Source: the MRC2014 specification (Cheng et al., JSB 192:146). */
+ * sections stay as stored; MAPC, MAPR and MAPS are not applied. Complex data are STATUS_UNSUPPORTED. Source: the
+ * MRC2014 specification (Cheng et al., JSB 192:146). */
 #ifndef ICESTREAM_COMMON_FORMATS_MRC_H
 #define ICESTREAM_COMMON_FORMATS_MRC_H
 

@@ -1,5 +1,5 @@
-/* Reads tables of particles: with optics groups, as RELION 3.1 and later write them, and with all values in one table, as
- * RELION 3.0 and earlier do. What one stage accepts, the next stage accepts too:
+/* Reads tables of particles: with optics groups, as RELION 3.1 and later write them, and with all values in one table,
+ * as RELION 3.0 and earlier do. What one stage accepts, the next stage accepts too:
  *  - The particles are in the table "particles", else in the first table that has a column rlnImageName.
  *  - Pixel size and optics come from the optics group, else from columns of the row, else as optics.h says for
  *    particles. The header is that of the first stack.

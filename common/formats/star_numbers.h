@@ -1,8 +1,9 @@
 /* Tells numbers, texts and broken numbers of STAR tables apart. Programs write "nan" or "inf" where a fit failed, and a
  * damaged file may hold any text. Such a cell is never a value: whoever reads it leaves the column out and says why.
  *
- * Tables that are joined need a text where a row has no value. RELION reads each text that is no number as 0, and has no
- * text of its own for a missing number. "nan" is what other readers take for missing, and what icestream reads so. */
+ * Tables that are joined need a text where a row has no value. RELION reads each text that is no number as 0, and has
+ * no text of its own for a missing number. "nan" is what other readers take for missing, and what icestream reads
+ * so. */
 #ifndef ICESTREAM_COMMON_FORMATS_STAR_NUMBERS_H
 #define ICESTREAM_COMMON_FORMATS_STAR_NUMBERS_H
 

@@ -15,7 +15,7 @@ static const double GIGABYTE = 1e9;
 /* Seconds: how often to look at the machine, and how long an item that is alone waits for it. After that it goes ahead:
  * what holds the memory may itself wait for this item. */
 static const double look_pause = 1, alone_patience = 60;
-/* Nobody but this process can make room in its address space, and it has given back what it can within this time. */
+/* Seconds to wait for address space: only this process can make room there, and it gives back what it can at once. */
 static const double address_patience = 1;
 
 static size_t larger(size_t a, size_t b) {
@@ -29,8 +29,8 @@ static size_t reserve_of(const struct stage *stage) {
 void admission_prepare(const struct stage *stage) {
     struct rlimit limit;
     if (stage->descriptor->need == NULL || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    /* Each thread would reserve 64 MiB of addresses for small allocations. The one heap grows in large steps and keeps what
-     * it has, so that a stage in its stride needs no more. */
+    /* Each thread would reserve 64 MiB of addresses for small allocations. The one heap grows in large steps and keeps
+     * what it has, so that a stage in its stride needs no more. */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_MMAP_THRESHOLD, MEM_LARGE);
     mallopt(M_TRIM_THRESHOLD, 2 * MEM_HEADROOM);
@@ -43,8 +43,8 @@ void admission_begin(struct stage *stage) {
     stage->admission.base_address = mem_sum(m.address_used, MEM_HEADROOM);
 }
 
-/* Limits may change while the stage runs. One of the address space that is lowered fails no item, which could go on when
- * it is lifted: the item waits a little, and then tries. */
+/* Looks at the limits again, which may change while the stage runs. A lowered limit of the address space fails no item,
+ * since the item could go on when the limit is lifted: it waits a little, and then tries. */
 static void look(struct stage *stage, const struct machine_memory *m) {
     struct admission *a = &stage->admission;
     double limit = stage->common.memory_limit;
@@ -83,7 +83,8 @@ static enum budget_verdict judge(struct stage *stage, const struct slot *slot) {
                                     });
 }
 
-/* Gives back the buffers of the lanes without an item, except for those that the item can use. Returns whether there were any. */
+/* Gives back the buffers of the lanes without an item, except for those that the item can use. Returns whether there
+ * were any. */
 static bool release_lanes(struct stage *stage, struct slot *slot) {
     struct admission *a = &stage->admission;
     bool any = false;
@@ -127,7 +128,7 @@ static void want_release(struct stage *stage) {
     stage_wake(stage, PART_PROCESS);
 }
 
-/* As judge, after memory that nobody needs now has been given back, if that is what is missing. */
+/* Judges the item, and once more after memory that nobody needs now has been given back, if that is missing. */
 static enum budget_verdict judge_with_release(struct stage *stage, struct slot *slot) {
     take_fullest_lane(stage, slot);
     enum budget_verdict verdict = judge(stage, slot);
@@ -161,7 +162,8 @@ static enum status refuse(struct stage *stage, struct slot *slot) {
     const struct admission *a = &stage->admission;
     double need = (double)slot->need.lane + (double)slot->need.shared;
     FAIL(&slot->err, STATUS_UNSUPPORTED,
-         "it needs %.3g GB of memory, and %s may use %.3g GB (%s): is it what it should be? If so, give the stage more",
+         "it needs %.3g GB of memory, and %s may use %.3g GB (%s): look at the item's files; if they are right, give "
+         "the stage more",
          need / GIGABYTE, stage->name, (double)a->budget.limit / GIGABYTE, a->limited_by);
 }
 
@@ -193,7 +195,7 @@ static void wait_for_room(struct stage *stage, struct slot *slot, enum budget_ve
     metrics_trouble(&stage->metrics, "");
 }
 
-/* With the lock. */
+/* Decides about an item whose turn it is, and waits for its memory. Needs the lock. */
 static enum status admit(struct stage *stage, struct slot *slot) {
     struct admission *a = &stage->admission;
     enum budget_verdict verdict = judge_with_release(stage, slot);

@@ -24,10 +24,6 @@ static struct item_file item_file_of(const struct file_note *note) {
     return (struct item_file){note->size, note->mtime_ns, note->inode, note->digest};
 }
 
-static int64_t mtime_of(const struct stat *info) {
-    return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
-}
-
 static void print_time(int64_t ns, char *text, size_t size) {
     time_t seconds = (time_t)(ns / 1000000000);
     struct tm parts;
@@ -43,8 +39,8 @@ static enum status replaced(const char *path, const struct item_file *expected, 
     FAIL(
         err, STATUS_BAD_FORMAT,
         "%s was replaced while the item was on its way: it has %lld bytes of %s, and the item was made from %lld bytes "
-        "of %s. Nothing is made of both; the item begins again when its source sends the new file, else put the old "
-        "file back and `icestream retry`",
+        "of %s. Nothing is made of both: put the old file back and `icestream retry`, or give the new file another "
+        "name, and it is taken too",
         path, (long long)size, now, (long long)expected->size, then);
 }
 
@@ -53,15 +49,18 @@ static enum status digest_again(const char *path, struct file_note *note, struct
     _cleanup_(file_close) int descriptor = -1;
     struct stat info;
     TRY(file_open_read(path, &descriptor, NULL, err));
-    bool same = fstat(descriptor, &info) == 0 && info.st_size == note->size && mtime_of(&info) == note->mtime_ns;
+    bool same = fstat(descriptor, &info) == 0 && info.st_size == note->size && file_mtime_ns(&info) == note->mtime_ns;
     FAIL_IF(!same, err, STATUS_UNAVAILABLE, "%s: is being replaced", path);
-    return digest_descriptor(descriptor, path, note->digest, &note->size, err);
+    TRY(digest_descriptor(descriptor, path, note->digest, &note->size, err));
+    same = fstat(descriptor, &info) == 0 && info.st_size == note->size && file_mtime_ns(&info) == note->mtime_ns;
+    FAIL_IF(!same, err, STATUS_UNAVAILABLE, "%s: is being written", path);
+    return STATUS_OK;
 }
 
 /* Returns whether the file at the path is no longer the one that was opened. */
 static bool is_moving(const char *path, const struct file_note *note) {
     struct stat info;
-    return stat(path, &info) != 0 || info.st_size != note->size || mtime_of(&info) != note->mtime_ns ||
+    return stat(path, &info) != 0 || info.st_size != note->size || file_mtime_ns(&info) != note->mtime_ns ||
            info.st_ino != note->inode;
 }
 
@@ -191,7 +190,7 @@ static enum status stamp_path(const char *path, void *context, struct err *err) 
     if (path_join(stamp->stage->root, path, absolute, sizeof absolute, NULL) != STATUS_OK ||
         stat(absolute, &info) != 0 || !S_ISREG(info.st_mode))
         return STATUS_OK;
-    const struct item_file file = {info.st_size, mtime_of(&info), info.st_ino, ""};
+    const struct item_file file = {info.st_size, file_mtime_ns(&info), info.st_ino, ""};
     return item_set_file(stamp->stamped, path, &file, err);
 }
 

@@ -9,7 +9,7 @@
 
 struct slot;
 
-/* What one item has read and written. The arrays keep their memory from item to item. */
+/* The files that one item has read and written. The arrays keep their memory from item to item. */
 struct slot_files {
     struct file_notes notes;
     struct ledger_file *rows;

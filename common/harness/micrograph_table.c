@@ -96,8 +96,9 @@ enum status micrograph_table_note(struct micrograph_table *table, const struct i
     if (group == star_row_count(table->optics)) TRY(add_group(table->optics, item, err));
     const char *name;
     const json_t *value;
-    json_object_foreach(json_object_get(item_json(item), "columns"), name, value) if (json_is_number(value))
-        TRY(star_column_add(table->micrographs, name, NULL, NULL, err));
+    json_object_foreach(json_object_get(item_json(item), "columns"), name, value) {
+        if (json_is_number(value)) TRY(star_column_add(table->micrographs, name, NULL, NULL, err));
+    }
     return STATUS_OK;
 }
 

@@ -5,9 +5,9 @@
 #include "common/edges/item.h"
 #include "common/status.h"
 
-/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns`. First note all
- * items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written in pieces,
- * so that a long session needs no more memory. An item whose optics were not noted gets no row. */
+/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns`. First
+ * note all items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written
+ * in pieces, so that a long session needs no more memory. An item whose optics were not noted gets no row. */
 struct micrograph_table;
 enum status micrograph_table_create(struct micrograph_table **ret_table, struct err *err);
 void micrograph_table_destroy(struct micrograph_table **table);

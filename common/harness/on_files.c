@@ -84,8 +84,8 @@ static const char *below_all(const char *name) {
     }
 }
 
-/* Returns the item of a micrograph, a new one when there is none yet. Two files may have one id: m/x.mrc and m/x.tif, or
- * g/x.mrc and ../g/x.mrc. The second one keeps its ending in its id. path: as items hold it; name: in the table. */
+/* Returns the item of a micrograph, a new one when there is none yet. Two files may have one id: m/x.mrc and m/x.tif,
+ * or g/x.mrc and ../g/x.mrc. The second one keeps its ending in its id. path: as items hold it; name: in the table. */
 static enum status list_need_file(struct item_list *list, const char *id, const char *name, const char *path,
                                   struct item **ret_item, struct err *err) {
     const char *const ids[] = {id, below_all(name)};

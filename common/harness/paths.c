@@ -73,8 +73,8 @@ static bool is_stage_folder(const struct stage *stage, const char *name) {
     return used > 0 && used < (int)sizeof path && file_exists(path);
 }
 
-/* Checks a path "NAME/…" in the session that leads to no file. When NAME is the folder of a stage and is gone, it may be
- * put back; any other name was never a folder. */
+/* Checks a path "NAME/…" in the session that leads to no file. When NAME is the folder of a stage and is gone, it may
+ * be put back; any other name was never a folder. */
 static enum status folder_there(const struct stage *stage, const char *path, struct err *err) {
     char first[PATH_SIZE], absolute[PATH_SIZE];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(path, "/"), path);
@@ -92,8 +92,8 @@ static bool is_away(const struct stage *stage, int place) {
     return stage->place_devices[place] != 0 && stage->place_devices[place] != (uint64_t)info.st_dev;
 }
 
-/* Sets the error of a file that is not there. Only a folder that was there is worth waiting for: a stage's folder, or an
- * input folder. A path to nowhere fails its item. */
+/* Sets the error of a file that is not there. Only a folder that was there is worth waiting for: a stage's folder, or
+ * an input folder. A path to nowhere fails its item. */
 static enum status missing(const struct stage *stage, const char *absolute, struct err *err) {
     const char *rest;
     if (path_is_below(absolute, stage->root, &rest)) TRY(folder_there(stage, rest, err));

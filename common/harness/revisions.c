@@ -18,8 +18,8 @@ enum status revision_is_later(struct stage *stage, const struct item *item, bool
     return STATUS_OK;
 }
 
-/* On files and in process no item comes twice. */
 bool revision_counts_twice(const struct stage *stage, const struct slot *slot) {
+    /* No item comes twice on files and in process. */
     return slot->replaces && stage->descriptor->cumulative && stage->mode == STAGE_IN_PIPELINE;
 }
 

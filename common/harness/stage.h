@@ -123,16 +123,17 @@ struct stage_descriptor {
      * from that of the item before. May be slow and may allocate; after a failure it is called again for the next
      * item. */
     enum status (*reconfigure)(struct stage *stage, void *state, struct stage_lane *lane, struct err *err);
-    /* Says what the item will need, from headers, parameters and the item, without reading pixels; also refuses sizes that
-     * the stage does not take. Called on an I/O thread before load, for several lanes at once; must not touch lane->state.
-     * The harness calls load when there is room (common/harness/admission.c): items wait for the items before them, and
-     * for the machine. An item that needs more than memory_limit fails. NULL: items need nothing worth counting. */
+    /* Says what the item will need, from headers, parameters and the item, without reading pixels; also refuses sizes
+     * that the stage does not take. Called on an I/O thread before load, for several lanes at once; must not touch
+     * lane->state. The harness calls load when there is room (common/harness/admission.c): items wait for the items
+     * before them, and for the machine. An item that needs more than memory_limit fails. NULL: items need nothing worth
+     * counting. */
     enum status (*need)(struct stage *stage, void *state, const struct stage_lane *lane, struct stage_need *ret_need,
                         struct err *err);
-    /* Gives memory back because it is short. lane: one that holds no item now, whose buffers the next load can make anew;
-     * called on an I/O thread, with the harness's lock held, so it must be quick and must not call the harness. lane
-     * NULL: what state keeps for later items; called on the compute thread between two items, and reconfigure follows
-     * before the next item. For stages with need. */
+    /* Gives memory back because it is short. lane: one that holds no item now, whose buffers the next load can make
+     * anew; called on an I/O thread, with the harness's lock held, so it must be quick and must not call the harness.
+     * lane NULL: what state keeps for later items; called on the compute thread between two items, and reconfigure
+     * follows before the next item. For stages with need. */
     void (*release)(struct stage *stage, void *state, struct stage_lane *lane);
     /* Reads the item's files into the lane and sets lane->shape. Called on an I/O thread, one OpenMP thread wide, for
      * several lanes at once. May block on the disk. Must not change `state` without a lock. */
@@ -190,8 +191,8 @@ double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 void stage_wait(struct stage *stage, double seconds);
 
 /* Names the product of an item, "NAME/MIC_autopick.star", or "NAME/SOURCE/MIC_autopick.star" where the items of several
- * sources come together: relative to stage_root in relative[], absolute in absolute[] (each PATH_MAX). Makes the folders
- * on the way. */
+ * sources come together: relative to stage_root in relative[], absolute in absolute[] (each PATH_MAX). Makes the
+ * folders on the way. */
 enum status stage_product(const struct stage *stage, const struct item *item, const char *suffix, char *relative,
                           char *absolute, struct err *err);
 /* Makes an item's path absolute: it counts from stage_root, else from the working directory. In a pipeline items come
@@ -232,22 +233,22 @@ struct stage_patience {
 bool stage_wait_out(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
 /* Sends a new item on its way; for sources and cumulative stages. Copies the item. Blocks while the window is full, but
- * never from idle or flush of a cumulative stage. ret_new: false when the item's id was seen before, in this
- * revision or a later one; may be NULL. A later revision replaces the earlier one in every stage behind this one. The
- * ledger writes down what a source emits a little later, together with what it emits meanwhile, and only then sends it:
- * after a power cut the source must find again what stage_lookup does not know. */
+ * never from idle or flush of a cumulative stage. ret_new: false when the item's id was seen before, in this revision
+ * or a later one; may be NULL. A later revision replaces the earlier one in every stage behind this one. The ledger
+ * writes down what a source emits a little later, together with what it emits meanwhile, and only then sends it: after
+ * a power cut the source must find again what stage_lookup does not know. */
 enum status stage_emit(struct stage *stage, const struct item *item, bool *ret_new, struct err *err);
 /* Records an item of a source that does not go on, with the reason (state LEDGER_REJECTED or LEDGER_FAILED). */
 enum status stage_set_aside(struct stage *stage, const struct item *item, int state, const char *reason,
                             struct err *err);
-/* Marks finished items, named by source and id, as failed because a product that needs all of them (such as a tomogram) could not be made. The
- * items count as failed, with this reason, and a retry sends them again. reason NULL: the product could be made after
- * all; takes the mark back, and the items count as done. For cumulative stages with one store thread, from idle and
- * flush. Waits until the ledger holds what is being stored. */
+/* Marks finished items, named by source and id, as failed because a product that needs all of them (such as a tomogram)
+ * could not be made. The items count as failed, with this reason, and a retry sends them again. reason NULL: the
+ * product could be made after all; takes the mark back, and the items count as done. For cumulative stages with one
+ * store thread, from idle and flush. Waits until the ledger holds what is being stored. */
 enum status stage_revise(struct stage *stage, const struct ledger_key *keys, size_t count, const char *reason,
                          struct err *err);
-/* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the ledger does not know the id. A source
- * may still emit an item that it had set aside as failed. */
+/* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the
+ * ledger does not know the id. A source may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
 /* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);

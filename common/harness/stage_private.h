@@ -254,8 +254,8 @@ void lanes_stop(struct stage *stage);
 void admission_prepare(const struct stage *stage);
 /* Finds out how much the stage may use; the threads are there, and no item yet. */
 void admission_begin(struct stage *stage);
-/* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items are
- * admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
+/* Waits until the item may take the memory that it needs; nothing when `status`, the result so far, is not OK. Items
+ * are admitted in the order of arrival. Fails for an item that needs more than the limit. Takes the lock itself. */
 enum status admission_wait(struct stage *stage, struct slot *slot, enum status status);
 /* Notes that an item is about to give back its lane; needs the lock. */
 void admission_leave(struct stage *stage, struct slot *slot);
@@ -292,10 +292,10 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
 
 /* trouble.c: returns whether the stage is ending, so that nobody waits any longer. */
 bool stage_ending(const struct stage *stage);
-/* As stage_wait_out, for a caller that has other things to do until patience->until. */
+/* Does the same as stage_wait_out for a caller that has other things to do until patience->until. */
 bool stage_may_wait(struct stage *stage, enum status status, const struct err *err, struct stage_patience *patience);
 
-/* revisions.c: Returns whether an item is a later revision of what a source has emitted. */
+/* revisions.c: returns whether an item is a later revision of what a source has emitted. */
 enum status revision_is_later(struct stage *stage, const struct item *item, bool *ret_later, struct err *err);
 /* Returns whether the state of the stage holds an earlier revision of the item in a slot. */
 bool revision_counts_twice(const struct stage *stage, const struct slot *slot);

@@ -177,24 +177,3 @@ enum status ctf_fit_run(struct ctf_fit *f, const float *power, const struct ctf_
     finish(f, power, o, &point, ret_result);
     return STATUS_OK;
 }
-
-enum status ctf_fit_near(struct ctf_fit *f, const float *power, const struct ctf_fit_options *o, double range,
-                         struct ctf_fit_result *result, struct err *err) {
-    TRY(check(o, err));
-    double half = (result->defocus_u - result->defocus_v) / 2, angle = result->angle * M_PI / 90;
-    double start = (result->defocus_u + result->defocus_v) / 2, best = -2;
-    struct ctf_point point = {start, half * cos(angle), half * sin(angle), result->phase_shift}, found = point;
-    ctf_flatten(f, power, f->box * o->pixel_size / o->low);
-    TRY(list(f, o, err));
-    for (double shift = -range; shift <= range; shift += CTF_STEP) {
-        point.mean = start + shift;
-        double score = ctf_score(f, &point);
-        if (score > best) {
-            best = score;
-            found = point;
-        }
-    }
-    ctf_climb(f, 1, o->astigmatism_max + 1, &found);
-    finish(f, power, o, &found, result);
-    return STATUS_OK;
-}

@@ -54,10 +54,6 @@ void ctf_fit_destroy(struct ctf_fit **fit);
 /* Fits power[box][box/2 + 1] (kernels/periodogram). STATUS_BAD_ARGUMENT: the resolutions leave too few pixels. */
 enum status ctf_fit_run(struct ctf_fit *fit, const float *power, const struct ctf_fit_options *options,
                         struct ctf_fit_result *ret_result, struct err *err);
-/* As ctf_fit_run, but changes only the mean defocus, by at most `range` Å, and keeps astigmatism, angle and phase
- * shift. */
-enum status ctf_fit_near(struct ctf_fit *fit, const float *power, const struct ctf_fit_options *options, double range,
-                         struct ctf_fit_result *result, struct err *err);
 /* Returns the profile of the last fit. */
 const struct ctf_fit_profile *ctf_fit_profile(const struct ctf_fit *fit);
 /* Returns the last spectrum, [box][box/2 + 1]: amplitude over its local average, less 1. */

@@ -1,9 +1,10 @@
 /* Averaged periodogram of a micrograph: the mean power of the transforms of overlapping square tiles.
  *
  * Tiles of `box` px cover the micrograph, each at least half over the one before. The mean of a tile is subtracted, and
- * a Hann window (sin² along each side) keeps its borders out of the spectrum. Tiles without variance, such as those of a
- * filled border, are left out. Power is divided by the window's, so that white noise of variance 1 gives 1. The result
- * does not depend on the number of threads. Source: Welch 1967; Fernández et al., Ultramicroscopy 68:267 (1997). */
+ * a Hann window (sin² along each side) keeps its borders out of the spectrum. Tiles without variance, such as those of
+ * a filled border, are left out. Power is divided by the window's, so that white noise of variance 1 gives 1. The
+ * result does not depend on the number of threads. Source: Welch 1967; Fernández et al., Ultramicroscopy 68:267
+ * (1997). */
 #ifndef ICESTREAM_KERNELS_PERIODOGRAM_PERIODOGRAM_H
 #define ICESTREAM_KERNELS_PERIODOGRAM_PERIODOGRAM_H
 

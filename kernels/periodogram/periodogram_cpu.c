@@ -11,7 +11,7 @@
 #include "common/multiversion.h"
 #include "kernels/periodogram/periodogram_private.h"
 
-/* What one thread works with. */
+/* Buffers of one thread. */
 struct worker {
     float *tile, *transform;
 };

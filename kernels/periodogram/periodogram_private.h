@@ -14,7 +14,7 @@ struct periodogram_window {
     double power;  /* sum of its squares over a tile */
 };
 
-/* What a device does. The window outlives the state. */
+/* The operations of a device. The window outlives the state. */
 struct periodogram_work {
     enum status (*create)(const struct periodogram_task *task, const struct periodogram_window *window,
                           void **ret_state, struct err *err);

@@ -43,8 +43,7 @@ static enum status copy_file(struct backup *backup, const char *from, const char
     if (status == STATUS_NOT_FOUND) return STATUS_OK; /* replaced or removed meanwhile */
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     FAIL_IF(fstat(descriptor, &info) != 0, err, status_of_reading(errno), "%s: %s", from, strerror(errno));
-    if (stat(to, &there) == 0 && there.st_size == info.st_size && there.st_mtim.tv_sec == info.st_mtim.tv_sec &&
-        there.st_mtim.tv_nsec == info.st_mtim.tv_nsec)
+    if (stat(to, &there) == 0 && there.st_size == info.st_size && file_mtime_ns(&there) == file_mtime_ns(&info))
         return STATUS_OK;
     TRY(file_make_parents(to, 0755, err));
     TRY(file_create(to, &output, err));
@@ -117,8 +116,9 @@ static const char *name_of(const json_t *planned) {
 static bool senders_copied(const json_t *planned, const json_t *copied) {
     size_t i;
     json_t *from;
-    json_array_foreach(json_object_get(planned, "from"), i,
-                       from) if (json_object_get(copied, json_string_value(from)) == NULL) return false;
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        if (json_object_get(copied, json_string_value(from)) == NULL) return false;
+    }
     return true;
 }
 

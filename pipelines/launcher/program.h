@@ -28,9 +28,8 @@ enum status program_list(struct program_names *ret_names, struct err *err);
 void program_names_clear(struct program_names *names);
 
 /* Runs `PATH --describe`. *ret_describe is NULL when the program prints no description within the time: a script may
- * not know the option. STATUS_IO or STATUS_UNAVAILABLE: the program could not be
- * started. STATUS_BAD_FORMAT: its answer does not follow
- * docs/protocol.md. */
+ * not know the option. STATUS_IO or STATUS_UNAVAILABLE: the program could not be started. STATUS_BAD_FORMAT: its
+ * answer does not follow docs/protocol.md. */
 enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err);
 /* Parses and checks such an answer (program_answer.c); `path` is for the message. */
 enum status program_answer(const char *path, const char *text, size_t length, json_t **ret_describe, struct err *err);

@@ -47,15 +47,9 @@ static enum status move_away(const char *path, struct err *err) {
     return STATUS_OK;
 }
 
-/* A program of others may keep no ledger at all. */
-static bool keeps_ledger(const struct mending *stage) {
-    const char *program = json_string_value(json_object_get(stage->planned, "program"));
-    return program != NULL && strncmp(path_name(program), "icestream-", 10) == 0;
-}
-
 static enum status open_ledger(const struct repair *repair, struct mending *stage, struct err *err) {
     bool there = file_exists(stage->path);
-    if (!there && !keeps_ledger(stage)) return STATUS_OK;
+    if (!there && !session_keeps_ledger(stage->planned)) return STATUS_OK;
     if (!there) stage->found = "its ledger was lost";
     struct err own = {0};
     enum status status = ledger_open(stage->path, stage->name, false, &stage->ledger, &own);
@@ -80,12 +74,6 @@ static enum status restore(const struct repair *repair, struct mending *stage, s
     return ledger_own(stage->ledger, stage->name, repair->session->id, err);
 }
 
-/* Items of a cumulative stage end there, and what it sends are new ones. */
-static bool passes_on(const struct mending *stage) {
-    return json_array_size(json_object_get(stage->planned, "from")) == 0 ||
-           !json_is_true(json_object_get(stage->planned, "cumulative"));
-}
-
 static enum status reconcile_edge(struct mending *from, struct mending *to, enum ledger_reconcile what,
                                   struct err *err) {
     char name[512];
@@ -96,7 +84,7 @@ static enum status reconcile_edge(struct mending *from, struct mending *to, enum
                                      .from = from->name,
                                      .to = to->name,
                                      .to_path = to->path,
-                                     .passes_on = passes_on(from),
+                                     .passes_on = session_passes_on(from->planned),
                                      .settle = from->found != NULL || m->items + m->parcels > 0};
     return ledger_reconcile(from->ledger, &edge, what, &from->mended, err);
 }
@@ -104,7 +92,7 @@ static enum status reconcile_edge(struct mending *from, struct mending *to, enum
 static enum status reconcile(struct repair *repair, enum ledger_reconcile what, struct err *err) {
     for (size_t i = 0; i < repair->count; i++) {
         const json_t *from = json_object_get(repair->stages[i].planned, "from");
-        /* With several inputs nobody knows from which one an item came. */
+        /* Nobody knows from which of several inputs an item came. */
         if (what == LEDGER_BACK && json_array_size(from) != 1) continue;
         for (size_t k = 0; k < json_array_size(from); k++) {
             struct mending *up = find(repair, json_string_value(json_array_get(from, k)));
@@ -124,7 +112,7 @@ static int64_t put_back(const struct repair *repair) {
 static enum status mend(struct repair *repair, struct err *err) {
     for (size_t i = 0; i < repair->count; i++)
         TRY(restore(repair, &repair->stages[i], err));
-    /* What a stage learns from the one behind it may be news for the one before it. */
+    /* An item that a stage learns of from the one behind it may be new to the one before it as well. */
     for (int64_t before = -1; before != put_back(repair);) {
         before = put_back(repair);
         TRY(reconcile(repair, LEDGER_BACK, err));
@@ -191,5 +179,5 @@ int command_repair(const struct options *options) {
     session_end(&session);
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
-    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+    return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;
 }

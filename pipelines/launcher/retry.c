@@ -123,7 +123,7 @@ static enum status retry_stage(const struct options *options, const struct tally
     return status;
 }
 
-/* What a retry has found and done. */
+/* The outcome of a retry. */
 struct outcome {
     struct session session;
     int64_t total; /* items put back */
@@ -132,24 +132,24 @@ struct outcome {
 };
 
 static enum status retry(const struct options *options, struct outcome *outcome, struct err *err) {
-    struct session session;
+    struct session *session = &outcome->session;
     json_t *plan = NULL;
     struct tally tally = {0};
     struct tally_choice chosen = {0};
-    TRY(session_find(options->session, &session, err));
-    outcome->session = session;
-    outcome->running = session_is_running(&session);
+    TRY(session_find(options->session, session, err));
+    outcome->running = session_is_running(session);
     FAIL_IF(outcome->running && options->lost, err, STATUS_BAD_STATE,
-            "%s is running: end it (Ctrl-C) before its lost products are made again", session.path);
-    TRY(session_read_plan(&session, &plan, err));
-    enum status status = tally_take(&session, plan, TALLY_ITEMS, &tally, err);
+            "%s is running: end it (Ctrl-C) before its lost products are made again", session->path);
+    TRY(session_read_plan(session, &plan, err));
+    enum status status = tally_take(session, plan, TALLY_ITEMS, &tally, err);
     if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
-        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session.path, options->stage);
+        status =
+            err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session->path, options->stage);
     /* A name that no item has is reported at the end, as one that has not failed. */
     if (status == STATUS_OK) status = tally_choose(&tally, options->words, options->word_count, &chosen, err);
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
         if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
-            status = retry_stage(options, &chosen, &session, json_array_get(json_object_get(plan, "stages"), i),
+            status = retry_stage(options, &chosen, session, json_array_get(json_object_get(plan, "stages"), i),
                                  &tally.stages[i], outcome->running, &outcome->total, err);
     if (status == STATUS_OK) tally_reconciles(&tally, outcome->miscount, sizeof outcome->miscount);
     tally_choice_clear(&chosen);

@@ -76,6 +76,16 @@ enum status session_find(const char *path, struct session *ret_session, struct e
     return STATUS_OK;
 }
 
+bool session_keeps_ledger(const json_t *planned) {
+    const char *program = json_string_value(json_object_get(planned, "program"));
+    return program != NULL && strncmp(path_name(program), "icestream-", strlen("icestream-")) == 0;
+}
+
+bool session_passes_on(const json_t *planned) {
+    return json_array_size(json_object_get(planned, "from")) == 0 ||
+           !json_is_true(json_object_get(planned, "cumulative"));
+}
+
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *text = NULL;

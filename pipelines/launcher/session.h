@@ -2,8 +2,8 @@
  *   graph.yaml  the resolved graph, with versions
  *   ledger/     one SQLite file for each stage
  *   log/        plan.json (what `status` needs), lock, sockets (their folder, or a file with its path); for each
- *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item in process
- *               (NAME.current) */
+ *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item
+ *               in process (NAME.current) */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 #define ICESTREAM_PIPELINES_LAUNCHER_SESSION_H
 
@@ -41,6 +41,11 @@ bool session_is_running(const struct session *session);
 /* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
+/* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */
+bool session_keeps_ledger(const json_t *planned);
+/* Returns whether the items that are done in a stage of the plan go on as they are; a cumulative stage sends what it made
+ * from many. */
+bool session_passes_on(const json_t *planned);
 /* session_id.c: take the session's id from a plan; make sure that there is one, and that all ledgers belong to it. */
 void session_take_id(struct session *session, const json_t *plan);
 enum status session_need_id(struct session *session, const struct graph *graph, struct err *err);

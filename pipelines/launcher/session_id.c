@@ -18,8 +18,8 @@ void session_take_id(struct session *session, const json_t *plan) {
     if (id != NULL && strlen(id) < sizeof session->id) memcpy(session->id, id, strlen(id) + 1);
 }
 
-/* The plan may have been lost, or be of a version without ids: the ledgers may know the id. A ledger that cannot be read
- * now is for its stage to report. */
+/* The plan may have been lost, or be of a version without ids: the ledgers may know the id. A ledger that cannot be
+ * read now is for its stage to report. */
 static enum status ask_ledgers(struct session *session, const struct graph *graph, struct err *err) {
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct ledger *ledger = NULL;

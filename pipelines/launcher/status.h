@@ -9,7 +9,8 @@
 
 /* Prints a table: stage, seen, done, rejected, failed, in flight, and where the products are. */
 void status_table(const struct session *session, const struct tally *tally, FILE *out);
-/* Prints a table of the inputs where what was sent is not yet seen, acknowledged, or is lost; nothing if there are none. */
+/* Prints a table of the inputs where what was sent is not yet seen, acknowledged, or is lost; nothing if there are
+ * none. */
 void status_inputs(const struct tally *tally, FILE *out);
 /* Prints why the counts do not add up, and what to do. reason: from tally_reconciles. */
 void status_miscount(const struct session *session, const char *reason, FILE *out);

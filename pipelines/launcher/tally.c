@@ -96,16 +96,13 @@ static enum status take_counts(const struct session *session, enum tally_depth d
     return status;
 }
 
-/* Returns whether the items that are done in a stage go on as they are; a cumulative stage sends what it made from
- * many. */
+/* Returns whether the stage of that name is in the plan and passes its items on. */
 static bool passes_on(const json_t *plan, const char *name) {
     size_t i;
     json_t *planned;
     json_array_foreach(json_object_get(plan, "stages"), i, planned) {
         const char *other = json_string_value(json_object_get(planned, "name"));
-        if (other != NULL && strcmp(other, name) == 0)
-            return json_array_size(json_object_get(planned, "from")) == 0 ||
-                   !json_is_true(json_object_get(planned, "cumulative"));
+        if (other != NULL && strcmp(other, name) == 0) return session_passes_on(planned);
     }
     return false;
 }
@@ -125,12 +122,6 @@ static enum status count_unsent(const struct session *session, const json_t *pla
         stage->unsent += unsent;
     }
     return STATUS_OK;
-}
-
-/* Returns whether a stage keeps a ledger: ours do. A program of others is known by what it acknowledges. */
-static bool keeps_ledger(const json_t *planned) {
-    const char *program = json_string_value(json_object_get(planned, "program"));
-    return program != NULL && strncmp(path_name(program), "icestream-", strlen("icestream-")) == 0;
 }
 
 static enum status add_inputs(const struct session *session, const json_t *from, struct tally_stage *stage,
@@ -159,7 +150,7 @@ static enum status take_stage(const struct session *session, const json_t *plan,
     TRY(add_inputs(session, json_object_get(planned, "from"), stage, err));
     stage->source = stage->input_count == 0;
     stage->upstream_known = true;
-    stage->has_ledger = keeps_ledger(planned);
+    stage->has_ledger = session_keeps_ledger(planned);
     if (stage->left_out) return STATUS_OK;
     if (depth != TALLY_LIVE) TRY(count_unsent(session, plan, stage, err));
     bool counted = false;
@@ -171,8 +162,9 @@ static enum status take_stage(const struct session *session, const json_t *plan,
 static bool has_several(const json_t *plan) {
     size_t i, sources = 0;
     json_t *planned;
-    json_array_foreach(json_object_get(plan, "stages"), i, planned) sources +=
-        json_array_size(json_object_get(planned, "from")) == 0;
+    json_array_foreach(json_object_get(plan, "stages"), i, planned) {
+        sources += json_array_size(json_object_get(planned, "from")) == 0;
+    }
     return sources > 1 || json_is_true(json_object_get(plan, "separate"));
 }
 

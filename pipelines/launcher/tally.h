@@ -1,7 +1,7 @@
-/* Counts what happened to every item, stage by stage and input by input, from the ledgers of a session. An item is known
- * by its source and id. It counts for a stage when it is in the stage's ledger or was sent to the stage; an item on its
- * way between two stages is in flight at the second one. A stage without a ledger (a third party's) is known by what it
- * acknowledged. */
+/* Counts what happened to every item, stage by stage and input by input, from the ledgers of a session. An item is
+ * known by its source and id. It counts for a stage when it is in the stage's ledger or was sent to the stage; an item
+ * on its way between two stages is in flight at the second one. A stage without a ledger (a third party's) is known by
+ * what it acknowledged. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_TALLY_H
 #define ICESTREAM_PIPELINES_LAUNCHER_TALLY_H
 
@@ -25,7 +25,7 @@ struct tally_item {
 };
 enum { TALLY_NOBODY = -1 };
 
-/* What one upstream stage has sent to a stage, each item counted once. */
+/* Items that one upstream stage has sent to a stage, each counted once. */
 struct tally_input {
     char *from; /* that stage's name */
     bool known; /* the upstream stage remembers what it sent; else the numbers are 0 */

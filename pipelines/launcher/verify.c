@@ -8,7 +8,6 @@
 
 #include "common/clock.h"
 #include "common/digest.h"
-#include "common/text.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
 
@@ -106,7 +105,7 @@ static bool is_in_work(const struct verify *verify, const struct stat *info) {
     return verify->running && (double)info->st_mtim.tv_sec > verify->begun - RECENT;
 }
 
-/* What the disk has at a path; read once for all entries. */
+/* The file at a path as the disk has it; read once for all entries. */
 struct disk {
     struct stat info;
     bool there, readable;
@@ -117,23 +116,32 @@ struct disk {
 static void look(struct verify *verify, const char *path, bool digest, struct disk *disk) {
     struct err err = {0};
     int64_t size = 0;
-    *disk = (struct disk){.there = stat(path, &disk->info) == 0};
+    *disk = (struct disk){0};
+    disk->there = stat(path, &disk->info) == 0;
     if (!disk->there) return;
-    stat(path, &disk->info);
     disk->readable = !digest || digest_file(path, disk->digest, &size, &err) == STATUS_OK;
     verify->bytes += size;
     snprintf(disk->reason, sizeof disk->reason, "; %s", err.message);
 }
 
+/* Judges the file as one ledger has it. *ret_why: what to add to the path in the report. */
 static enum verdict judge(const struct entry *entry, const struct disk *disk, const char **ret_why) {
-    int64_t mtime_ns = (int64_t)disk->info.st_mtim.tv_sec * 1000000000 + disk->info.st_mtim.tv_nsec;
     *ret_why = "";
     if (!disk->there) return MISSING;
-    if (!disk->readable) return *ret_why = disk->reason, UNREADABLE;
-    if (disk->info.st_size != entry->size) return *ret_why = "; its size is another", CHANGED;
-    bool dated = mtime_ns == entry->mtime_ns;
-    if (entry->digest[0] == '\0') return dated ? WHOLE : (*ret_why = "; its date is another", CHANGED);
-    if (strcmp(entry->digest, disk->digest) == 0) return WHOLE;
+    if (!disk->readable) {
+        *ret_why = disk->reason;
+        return UNREADABLE;
+    }
+    if (disk->info.st_size != entry->size) {
+        *ret_why = "; its size is another";
+        return CHANGED;
+    }
+    bool dated = file_mtime_ns(&disk->info) == entry->mtime_ns, digested = entry->digest[0] != '\0';
+    if (digested ? strcmp(entry->digest, disk->digest) == 0 : dated) return WHOLE;
+    if (!digested) {
+        *ret_why = "; its date is another";
+        return CHANGED;
+    }
     *ret_why = dated ? "; size and date are as they were, the content is not"
                      : "; the size is as it was, content and date are not";
     return ROTTEN;
@@ -203,8 +211,10 @@ static enum status verify_session(struct verify *verify, struct err *err) {
     verify->begun = clock_realtime();
     enum status status = read_ledgers(verify, plan, err);
     if (status == STATUS_OK) status = judge_all(verify, err);
-    json_array_foreach(json_object_get(plan, "stages"), i, planned) if (status == STATUS_OK) status =
-        find_unknown(verify, json_string_value(json_object_get(planned, "name")), err);
+    json_array_foreach(json_object_get(plan, "stages"), i, planned) {
+        if (status == STATUS_OK)
+            status = find_unknown(verify, json_string_value(json_object_get(planned, "name")), err);
+    }
     json_decref(plan);
     return status;
 }
@@ -220,8 +230,9 @@ static enum status print(struct verify *verify, struct err *err) {
                 printf("%s%lld %s", i == WHOLE ? "" : ", ", (long long)verify->numbers[i], verdict_names[i]);
         printf(" (%.3g GB read)\n", 1e-9 * (double)verify->bytes);
         if (wrong(verify) > 0)
-            puts("put back what is missing, changed or rotten from a copy; or remove the products and have them made "
-                 "again with `icestream retry --lost`");
+            puts("put back what is missing, changed or rotten from a copy; or remove the products of items and have "
+                 "them "
+                 "made again with `icestream retry --lost`; the next run makes joined tables again");
         return STATUS_OK;
     }
     json_t *root = json_pack("{s:s, s:b, s:I, s:O}", "session", verify->session->path, "running", (int)verify->running,
@@ -252,5 +263,5 @@ int command_verify(const struct options *options) {
     json_decref(verify.found);
     if (status == STATUS_OK) return wrong(&verify) > 0 ? EXIT_COUNTS : EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
-    return status == STATUS_NOT_FOUND ? EXIT_USAGE : EXIT_ERROR;
+    return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;
 }

@@ -210,7 +210,8 @@ enum status extractor_join_begin(struct extractor_join *join, const char *path, 
     return star_writer_table(join->writer, join->particles, err);
 }
 
-/* Copies the particles of a file into rows with the joined columns. Columns that the file lacks hold no value (star_missing). */
+/* Copies the particles of a file into rows with the joined columns. Columns that the file lacks hold no value
+ * (star_missing). */
 static enum status rearrange(const struct extractor_join *join, const struct star_table *particles, long group,
                              struct star_table *rows, struct err *err) {
     size_t columns = star_column_count(join->particles);

@@ -18,8 +18,8 @@ struct lowpass_picker {
     struct search *search;
 };
 
-/* Creates the search of `templates`. diameter: Å, NaN to measure it in the templates. Sets the geometry's diameter, radius
- * and border. */
+/* Creates the search of `templates`. diameter: Å, NaN to measure it in the templates. Sets the geometry's diameter,
+ * radius and border. */
 static enum status create_search(struct lowpass_picker *p, const struct lowpass_picker_task *task,
                                  const struct picker_templates *templates, double diameter, struct err *err) {
     struct pick_geometry *g = &p->geometry;
@@ -59,7 +59,8 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
     return search_create(&options, data, &p->search, err);
 }
 
-/* Blobs are searched for with round templates; one circle and one background serve all sizes, so that scores compare. */
+/* Blobs are searched for with round templates; one circle and one background serve all sizes, so that scores
+ * compare. */
 static enum status create_round(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
     const struct lowpass_picker_options *o = task->options;
     bool listed = o->log_diameter.count == 2;
@@ -82,7 +83,7 @@ static enum status check_sides(int nx, int ny, struct err *err) {
 
 enum status lowpass_picker_check_size(const char *path, int nx, int ny, int nz, struct err *err) {
     FAIL_IF(nz != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images; expected one micrograph (movies are summed by motion-corrector)", path, nz);
+            "%s holds %d images; expected one micrograph (is it a movie that has not been corrected?)", path, nz);
     enum status status = check_sides(nx, ny, err);
     return status == STATUS_OK ? STATUS_OK : err_context(err, status, "%s", path);
 }

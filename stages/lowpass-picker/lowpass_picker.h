@@ -60,7 +60,7 @@ struct lowpass_picker_bytes {
     size_t maps;   /* for each micrograph in hand: its maps, and what the choice of picks works with */
     size_t search; /* for the search, once */
 };
-/* Estimates it, rather too much than too little. templates: their number; of round ones 0. */
+/* Estimates that memory, rather too much than too little. templates: their number; 0: round ones. */
 struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates);
 
 /* Creates a search. templates: used with PICKER_TEMPLATE only, and only during the call. PICKER_LOG searches with round

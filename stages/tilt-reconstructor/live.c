@@ -29,8 +29,9 @@ struct live {
     char *blamed; /* the series on which the stage died again and again; NULL: none */
 };
 
-/* ---- Series that end the stage ---- The file .begun names the series on which idle or flush works. After a death it is
- * still there. */
+/* ---- Series that end the stage ----
+ *
+ * The file .begun names the series on which idle or flush works. After a death it is still there. */
 enum { DEATHS_MAX = 3 };
 
 static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], struct err *err) {
@@ -41,7 +42,7 @@ static enum status begun_path(const struct stage *stage, char path[PATH_SIZE], s
 static void find_blamed(struct live *live) {
     char path[PATH_SIZE];
     if (stage_deaths(live->stage) < DEATHS_MAX || begun_path(live->stage, path, NULL) != STATUS_OK) return;
-    /* Without the file no series is known to be the cause. */
+    /* If the file cannot be read, no series is known to be the cause. */
     (void)file_read_whole(path, PATH_SIZE, &live->blamed, NULL, NULL);
 }
 
@@ -383,8 +384,8 @@ static enum status tomogram_next(struct live *live, bool final, enum stage_work 
     if (group == NULL) return STATUS_OK;
     bool over = false;
     *ret_work = STAGE_WORK_MORE;
-    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when other
-     * trouble is over. */
+    /* Waits for memory only. A full disk waits in write_products, after the computing. The harness calls again when
+     * other trouble is over. */
     struct stage_patience patience = {0};
     enum status status;
     do

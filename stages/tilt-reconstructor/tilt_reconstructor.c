@@ -15,8 +15,8 @@ static int count_of(const struct item *item, const char *member) {
     return value >= 0 && value <= TILTS_MAX ? (int)value : 0;
 }
 
-/* Checks that a tomogram and its item can be named after a series. The name may come from anywhere, so that a bad one fails
- * its tilts and not the stage. */
+/* Checks that a tomogram and its item can be named after a series. The name may come from anywhere, so that a bad one
+ * fails its tilts and not the stage. */
 static enum status check_series(const char *series, struct err *err) {
     _cleanup_(item_destroy) struct item *probe = NULL;
     char id[PATH_SIZE + 16];

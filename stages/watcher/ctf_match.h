@@ -1,8 +1,8 @@
 /* Decides which row of the CTF file belongs to a micrograph.
  *
- * Tables name a micrograph as their program saw it: by an absolute path, by a path in a project, or by its base name, and
- * copies lie in another folder. So the row is the one whose path agrees with the file's in the most parts from the end.
- * The base name alone is enough if one row and one file have it. A row is not taken
+ * Tables name a micrograph as their program saw it: by an absolute path, by a path in a project, or by its base name,
+ * and copies lie in another folder. So the row is the one whose path agrees with the file's in the most parts from the
+ * end. The base name alone is enough if one row and one file have it. A row is not taken
  *  - if several rows fit equally well,
  *  - if it fits another folder with known files better, also when the file there is not known yet, or
  *  - if it fits another known file as well.

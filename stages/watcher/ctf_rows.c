@@ -28,16 +28,10 @@ struct ctf_rows {
 
 static const double SETTLED = 10; /* s without a change after which a last row without a line break counts as whole */
 
-/* Returns where the base name begins, and its length without ending. */
-static const char *stem(const char *path, size_t *ret_length) {
-    const char *name = path_name(path), *dot = strrchr(name, '.');
-    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
-    return name;
-}
-
+/* Returns the hash of a base name without its ending. */
 static uint64_t hash_stem(const char *path) {
     size_t length;
-    const char *name = stem(path, &length);
+    const char *name = path_base(path, &length);
     return text_hash_bytes(name, length);
 }
 
@@ -175,7 +169,7 @@ enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct er
  * one path agree. */
 static int common_parts(const char *a, const char *b, bool *ret_whole) {
     size_t length_a, length_b;
-    const char *name_a = stem(a, &length_a), *name_b = stem(b, &length_b);
+    const char *name_a = path_base(a, &length_a), *name_b = path_base(b, &length_b);
     *ret_whole = false;
     if (length_a != length_b || memcmp(name_a, name_b, length_a) != 0) return 0;
     int parts = 1;

@@ -52,8 +52,8 @@ struct ctf_optics {
 };
 /* Reads the optics of a row. */
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics);
-/* Copies each number of the row into the item, as "columns.NAME" with its RELION name. Broken cells are left out; with a
- * broken cell in it the whole CTF is. */
+/* Copies each number of the row into the item, as "columns.NAME" with its RELION name. Broken cells are left out; with
+ * a broken cell in it the whole CTF is. */
 enum status ctf_rows_columns(const struct ctf_rows *rows, long row, struct item *item, struct err *err);
 
 #endif

@@ -277,8 +277,8 @@ static enum look look_inside(struct folder *folder, struct known_file *file, dou
     return LOOK_REPORT;
 }
 
-/* Reports a file whose id is that of another file: a picture beside its micrograph, or a failure under its name with the
- * ending. */
+/* Reports a file whose id is that of another file: a picture beside its micrograph, or a failure under its name with
+ * the ending. */
 static void set_namesake(struct folder *folder, struct known_file *file, struct folder_find *find) {
     bool picture = image_path_fits(file->path, IMAGE_AS_PHOTOGRAPH) && is_thumbnail(folder->path);
     file->state = KNOWN_DONE;

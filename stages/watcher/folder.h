@@ -5,8 +5,8 @@
  * inside the file, a picture with its end marker, a PDB file with its END. A file that stops growing before that is
  * reported as failed, and handed out after all if it becomes whole later. A file with holes must rest for longer: its
  * missing part may come last. Each file is handed out once. A second name for the same file (a link) is a duplicate, as
- * is a picture beside its micrograph; another file of the same name but for its ending fails. Costs per file are constant or
- * logarithmic.
+ * is a picture beside its micrograph; another file of the same name but for its ending fails. Costs per file are
+ * constant or logarithmic.
  *
  * The caller gives the time: `now` in seconds on any clock that does not go backwards. One thread. */
 #ifndef ICESTREAM_STAGES_WATCHER_FOLDER_H
@@ -38,14 +38,14 @@ struct folder_options {
     bool stacks_grow;
 
     void *context;
-    /* Tells what an earlier run has done with this id. Called once for each file, before it is opened,
-     * and once more with its ending where another file has that id. May be NULL. */
+    /* Tells what an earlier run has done with this id. Called once for each file, before it is opened, and once more
+     * with its ending where another file has that id. May be NULL. */
     enum status (*past)(void *context, const char *id, enum folder_past *ret_past, struct err *err);
     /* Called before a folder (absolute path) is listed: a caller that watches the folder from now on misses nothing.
      * May be NULL. */
     void (*before_listing)(void *context, const char *path);
-    /* Called in each sweep with each folder (absolute path) that is not entered, but for those of `skip`: those of other
-     * sessions, and links to folders above the directory. May be NULL. */
+    /* Called in each sweep with each folder (absolute path) that is not entered, but for those of `skip`: those of
+     * other sessions, and links to folders above the directory. May be NULL. */
     void (*skipped)(void *context, const char *path, const char *reason);
     /* Called when a file that was handed out has been replaced or changed since. May be NULL. */
     void (*replaced)(void *context, const char *path);
@@ -59,11 +59,10 @@ enum folder_verdict {
 
 struct folder_find {
     enum folder_verdict verdict;
-    const char *path;     /* absolute; this and the next two are valid until the next call */
-    const char *relative; /* below directory */
-    const char *
-        id; /* relative without its ending, or with it if another file has that id; if a name cannot be an id, its odd bytes are replaced and a
-                                hash follows */
+    const char *path;        /* absolute; this and the next two are valid until the next call */
+    const char *relative;    /* below directory */
+    const char *id;          /* relative without its ending, or with it if another file has that id; if a name cannot
+                                be an id, its odd bytes are replaced and a hash follows */
     bool structure;          /* the file holds atoms, not an image */
     struct image_info image; /* when READY */
     double time;             /* of its last change, s since 1970 */
@@ -79,8 +78,7 @@ void folder_destroy(struct folder **folder);
 /* Lists the directory and, if recursive, the folders below. STATUS_NOT_FOUND or STATUS_IO when the directory itself
  * cannot be listed. Folders below that vanish or cannot be read wait for the next sweep. */
 enum status folder_sweep(struct folder *folder, double now, struct err *err);
-/* As folder_sweep, but stops after about `seconds`; the next call goes on. The files that were seen so far can be handed
- * out in between. */
+/* Sweeps for about `seconds`; the next call goes on. The files that were seen so far can be handed out in between. */
 enum status folder_sweep_for(struct folder *folder, double now, double seconds, bool *ret_done, struct err *err);
 /* Returns whether a sweep is on its way, or a notice about a folder asks for one. */
 bool folder_wants_sweep(const struct folder *folder);

@@ -13,16 +13,10 @@ struct known_slot {
     uint32_t file; /* index + 1; 0: free */
 };
 
-/* Returns where the base name begins, and its length without ending. */
-static const char *stem(const char *path, size_t *ret_length) {
-    const char *name = path_name(path), *dot = strrchr(name, '.');
-    *ret_length = dot != NULL && dot != name ? (size_t)(dot - name) : strlen(name);
-    return name;
-}
-
+/* Returns the hash of a base name without its ending. */
 static uint64_t hash_stem(const char *path) {
     size_t length;
-    const char *name = stem(path, &length);
+    const char *name = path_base(path, &length);
     return text_hash_bytes(name, length);
 }
 
@@ -119,10 +113,10 @@ long known_find_inode(const struct known *known, dev_t device, ino_t inode) {
 long known_next_namesake(const struct known *known, const char *path, size_t *position) {
     uint64_t hash = hash_stem(path);
     size_t length, other_length, at = (size_t)hash + *position;
-    const char *name = stem(path, &length);
+    const char *name = path_base(path, &length);
     uint32_t file;
     while ((file = next_match(&known->by_stem, hash, &at)) != 0) {
-        const char *other = stem(known->files[file - 1].path, &other_length);
+        const char *other = path_base(known->files[file - 1].path, &other_length);
         *position = at - (size_t)hash;
         if (other_length == length && memcmp(name, other, length) == 0) return (long)file - 1;
     }

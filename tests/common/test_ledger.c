@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/edges/ledger.h"
+#include "common/files.h"
 #include "tests/common/scratch.h"
 
 static struct item *make_item(const char *id) {
@@ -403,6 +404,116 @@ static void what_is_no_ledger_is_refused(void **state) {
     assert_null(ledger);
 }
 
+/* Overwrites the beginning of the last line about an item, so that the line cannot be read. */
+static void damage_last_item(const char *path) {
+    static const char begin[] = "{\"k\":\"item\"";
+    struct err err = {0};
+    char *text = NULL, *last = NULL;
+    size_t length = 0;
+    assert_ok(file_read_whole(path, 1 << 20, &text, &length, &err));
+    for (char *at = text; (at = strstr(at, begin)) != NULL; at++)
+        last = at;
+    assert_non_null(last);
+    *last = '#';
+    assert_ok(file_write_whole(path, text, length, &err));
+    free(text);
+}
+
+/* A line of the copy about what was sent leaves the item out if the line before has it. When that one is damaged, the
+ * item of an earlier line must not take its place. */
+static void a_damaged_line_gives_no_other_item(void **state) {
+    (void)state;
+    char path[PATH_SIZE], copy[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(claim(ledger, i == 0 ? "a" : "b", 0, "token"), CLAIM_NEW);
+        assert_ok(finish(ledger, i == 0 ? "a" : "b", LEDGER_DONE, 0, "token", "stage.0>next"));
+    }
+    ledger_close(&ledger);
+    snprintf(copy, sizeof copy, "%.*s.jsonl", (int)(strlen(path) - strlen(".sqlite")), path);
+    damage_last_item(copy);
+    assert_int_equal(unlink(path), 0);
+    assert_ok(ledger_open(path, "stage", false, &ledger, &err));
+    struct ledger_mended mended = {0};
+    assert_ok(ledger_restore(ledger, &(struct ledger_owner){.stage = "stage"}, &mended, &err));
+    assert_int_equal(mended.bad_lines, 1);
+    struct ledger_parcel parcel = {0};
+    bool found = false;
+    assert_ok(ledger_next_parcel(ledger, "stage.0>next", 0, &parcel, &found, &err));
+    assert_true(found);
+    assert_string_equal(parcel.id, "a");
+    int64_t seq = parcel.seq;
+    ledger_parcel_clear(&parcel);
+    assert_ok(ledger_next_parcel(ledger, "stage.0>next", seq, &parcel, &found, &err));
+    assert_false(found);
+    ledger_close(&ledger);
+}
+
+static void copy_file(const char *from, const char *to) {
+    struct err err = {0};
+    size_t length = 0;
+    char *bytes = NULL;
+    assert_ok(file_read_whole(from, 1 << 26, &bytes, &length, &err));
+    assert_ok(file_write_whole(to, bytes, length, &err));
+    free(bytes);
+}
+
+/* A log that another ledger has left at the path must not be applied to the copy. */
+static void a_backup_replaces_all_of_an_older_one(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE], other[PATH_SIZE], target[PATH_SIZE], from[PATH_SIZE + 8], to[PATH_SIZE + 8];
+    struct ledger *ledger = open_fresh(path), *used = open_fresh(other), *copy = NULL;
+    for (int i = 0; i < 40; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "used_%d", i);
+        claim(used, id, 0, "token");
+        assert_int_equal(finish(used, id, LEDGER_DONE, 0, "token", NULL), STATUS_OK);
+    }
+    claim(ledger, "one", 0, "token");
+    assert_int_equal(finish(ledger, "one", LEDGER_DONE, 0, "token", NULL), STATUS_OK);
+    scratch_path("backup.sqlite", target);
+    static const char *const endings[] = {"", "-wal"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(from, sizeof from, "%s%s", other, endings[i]);
+        snprintf(to, sizeof to, "%s%s", target, endings[i]);
+        copy_file(from, to);
+    }
+    assert_ok(ledger_backup(ledger, target, &err));
+    assert_ok(ledger_open(target, "stage", false, &copy, &err));
+    struct ledger_counts counts = counts_of(copy);
+    assert_int_equal(counts.seen, 1);
+    assert_int_equal(counts.done, 1);
+    ledger_close(&copy);
+    ledger_close(&used);
+    ledger_close(&ledger);
+}
+
+/* A file that its writer has removed is forgotten. */
+static enum status count_file(const struct ledger_file_row *row, void *context, struct err *err) {
+    (void)err;
+    assert_string_equal(row->file.path, "kept");
+    ++*(int *)context;
+    return STATUS_OK;
+}
+
+static void removed_files_are_forgotten(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    struct ledger *ledger = open_fresh(path);
+    int count = 0;
+    const struct ledger_file files[] = {{.path = "old", .digest = "1", .product = true, .size = 5, .mtime_ns = 1},
+                                        {.path = "kept", .digest = "2", .product = true, .size = 6, .mtime_ns = 2},
+                                        {.path = "old", .digest = "", .product = true, .size = -1}};
+    assert_ok(ledger_add_files(ledger, files, 2, &err));
+    assert_ok(ledger_add_files(ledger, files + 2, 1, &err));
+    assert_ok(ledger_each_file(ledger, count_file, &count, &err));
+    assert_int_equal(count, 1);
+    ledger_close(&ledger);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_held_by_the_living),
@@ -415,6 +526,9 @@ int main(void) {
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(patience_with_other_processes_ends),
         cmocka_unit_test(what_is_no_ledger_is_refused),
+        cmocka_unit_test(a_damaged_line_gives_no_other_item),
+        cmocka_unit_test(a_backup_replaces_all_of_an_older_one),
+        cmocka_unit_test(removed_files_are_forgotten),
     };
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
 }

@@ -42,7 +42,7 @@ with Work("links") as work:
     said = [line for line in logs(session, "watcher.0") if " skipped " in line]
     check(len(said) == 1 and "/root is not searched" in said[0], f"the link to / is said once: {said}")
 
-# A folder so large that its sweep takes long: files are handed out before its end, and SIGINT ends the run.
+# Hundreds of links to one large folder: it is searched once, and SIGINT ends the run.
 with Work("links-many") as work:
     session = work("session")
     put(work("in"), "first.mrc")

@@ -7,6 +7,7 @@ memory_killer.py one       one item, while it is read, and while its products ar
 memory_killer.py lanes     three items, among many lanes and replicas
 memory_killer.py person    each process of a healthy stage is killed, again and again, with items finished between"""
 
+import contextlib
 import os
 import signal
 import sys
@@ -95,10 +96,13 @@ def person():
         session = work("session")
         path = graph(work.path, micrographs=folder, extractor="lanes: 2")
         with Run(path, session, "--backoff", "0.05", "--restarts", "100") as live:
-            for target in range(2, len(ids), 2):
-                wait_until(lambda: done(session, "extractor") >= target, 60, f"{target} are done", live)
+            target = 2
+            while target < len(ids):
+                wait_until(lambda: done(session, "extractor") >= target, 120, f"{target} are done", live)
                 for pid in pids(session, "extractor").values():
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                target = done(session, "extractor") + 2
             output = live.drain()
         check("is set aside" not in output, "no item is blamed")
         states = ledger(session, "extractor", "SELECT state, crashes FROM items")

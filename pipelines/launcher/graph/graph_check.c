@@ -164,7 +164,6 @@ static void check_beginning(struct graph_checks *c, const struct graph_stage *st
                      stage->section.name, entry->key, path, (int)strcspn(begins, "\n"), begins, help ? help : "");
 }
 
-/* Checks a path that must exist, and makes it absolute, as found beside the graph or in the working directory. */
 /* Returns whether a path can stand in items, tables and logs. */
 static bool is_readable(const char *path) {
     bool readable = item_text_fits(path);
@@ -186,6 +185,7 @@ static void refuse_path(struct graph_checks *c, const struct graph_stage *stage,
                  graph_set_by(entry), stage->section.name, entry->key, shown);
 }
 
+/* Checks a path that must exist, and makes it absolute, as found beside the graph or in the working directory. */
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
     char path[PATH_SIZE], absolute[PATH_SIZE];

@@ -10,8 +10,8 @@
 #include "common/memory.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
 
-/* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table: it
- * only validates and describes, so it has no offsets. */
+/* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table:
+ * it only validates and describes, so it has no offsets. */
 static const struct param session_table[] = {
     {.name = "transport",
      .type = PARAM_CHOICE,

@@ -1,5 +1,5 @@
-/* Sources: the stages at which items begin, and which an item names on its whole way. A stage without `from` is one, and
- * so is a cumulative stage for what it makes of many items. The check of the edges calls these functions. */
+/* Sources: the stages at which items begin, and which an item names on its whole way. A stage without `from` is one,
+ * and so is a cumulative stage for what it makes of many items. The check of the edges calls these functions. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_SOURCES_H
 #define ICESTREAM_PIPELINES_LAUNCHER_GRAPH_GRAPH_SOURCES_H
 

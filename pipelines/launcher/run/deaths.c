@@ -37,7 +37,7 @@ enum deaths_verdict deaths_count(struct deaths *deaths, const struct death *deat
         return DEATHS_NONE;
     }
     deaths->row++;
-    /* So many items were together when the stage died: the cause is among them. */
+    /* The cause is among the items that were together when the stage died. */
     int together = death->begun < INT_MAX ? (int)death->begun : INT_MAX;
     bool begins = deaths->one_by_one == 0 && deaths->row >= DEATHS_IN_A_ROW;
     if (deaths->row >= DEATHS_IN_A_ROW && deaths->one_by_one < together) deaths->one_by_one = together;

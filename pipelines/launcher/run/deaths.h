@@ -2,10 +2,10 @@
  * and no time.
  *
  * A process that is killed from outside says nothing about its items: a person may have done it. But when nothing is
- * finished between two such deaths, one of the items that the process had begun may be the cause. From then on the stage
- * takes its items one by one. An item with which instances die alone three times, with nothing finished between, is the
- * cause. Deaths by the system's memory killer count even if other items were finished between them: no person kills like
- * that. */
+ * finished between two such deaths, one of the items that the process had begun may be the cause. From then on the
+ * stage takes its items one by one. An item with which instances die alone three times, with nothing finished between,
+ * is the cause. Deaths by the system's memory killer count even if other items were finished between them: no person
+ * kills like that. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_DEATHS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_DEATHS_H
 
@@ -31,7 +31,7 @@ struct deaths_suspect {
     int count;     /* deaths; 0: the entry is free */
 };
 
-/* What is known so far; begin with {0}. */
+/* All that is known of the deaths of a stage; begin with {0}. */
 struct deaths {
     int64_t finished; /* at the last death */
     int row;          /* deaths in a row with items begun */

@@ -92,9 +92,8 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
         json_object_del(session_params, session_only[i]);
     return json_pack(
-        "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s, "
-        "s:I, s:s,"
-        " s:s, s:b}",
+        "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s,"
+        " s:I, s:s, s:s, s:b}",
         "v", 1, "session_id", session->id, "name", stage->section.name, "instance", instance->replica, "replicas",
         stage->replicas, "run", session->run, "session", session->path, "session_params", session_params, "params",
         section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",

@@ -9,8 +9,8 @@
 enum { CRASH_LIMIT = 3 };
 static const double STUCK = 3; /* s of silence before a stopped process that holds a ledger's lock is killed */
 
-/* Finds the mark of the item that killed the child; "": none. If the stage could tell, it is the item of the thread that
- * got the signal; otherwise it is the item that was in process. */
+/* Finds the mark of the item that killed the child; "": none. If the stage could tell, it is the item of the thread
+ * that got the signal; otherwise it is the item that was in process. */
 static void take_current(const struct child_texts *texts, char *mark, size_t size) {
     static const off_t places[] = {PATH_SIZE, 0};
     int file = open(texts->current, O_RDONLY | O_CLOEXEC);
@@ -60,8 +60,9 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
     return STATUS_OK;
 }
 
-/* Returns whether the process was killed, or told to end, while the launcher wanted it to go on. Nothing but the item it
- * had begun may be to blame for that: it may have needed more memory than there is, or have written too large a file. */
+/* Returns whether the process was killed, or told to end, while the launcher wanted it to go on. Nothing but the item
+ * it had begun may be to blame for that: it may have needed more memory than there is, or have written too large a
+ * file. */
 static bool is_kill(const struct run *run, int wait_status) {
     if (run->supervisor != NULL && supervisor_stopping(run->supervisor)) return false;
     return WIFSIGNALED(wait_status) ? !is_crash(wait_status) : WEXITSTATUS(wait_status) == 128 + SIGTERM;

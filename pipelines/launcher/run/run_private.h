@@ -1,6 +1,5 @@
-/* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and
- * instance files), run_deaths.c (deaths and silence), run.c (everything
- * else). */
+/* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and instance files), run_deaths.c
+ * (deaths and silence), run.c (everything else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 
@@ -72,8 +71,8 @@ enum status run_prepare(struct run *run, struct err *err);
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */
 enum status run_sockets_make(struct run *run, struct err *err);
-/* Makes the folder again if it is gone; restarts stages of others whose sockets were deleted. Call it at each tick; due:
- * about once a second. Between, it only notes who has bound its sockets by now. */
+/* Makes the folder again if it is gone; restarts stages of others whose sockets were deleted. Call it at each tick;
+ * due: about once a second. Between, it only notes who has bound its sockets by now. */
 void run_sockets_tend(struct run *run, struct supervisor *supervisor, bool due);
 /* Removes the folder of the sockets and what is in it. */
 void run_sockets_remove(struct run *run);

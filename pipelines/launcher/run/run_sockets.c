@@ -1,5 +1,6 @@
 /* Keeps what the processes of a run need to find one another: the folder of the sockets, and the instance files. Both
- * lie in the session, but cleaners and users delete what they do not know, so both are made again when they are gone. */
+ * lie in the session, but cleaners and users delete what they do not know, so both are made again when they are
+ * gone. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
