@@ -111,7 +111,7 @@ static void merge_into(struct tally_item *into, struct tally_item *sent) {
 }
 
 /* Finds what a sent item is among `count` items of its id: that of its very source, else one whose source is not known.
- * What another input has sent is another item, because a stage does only the first of the two. */
+ * A message of another input about this item is another item: a stage does only the first of the two. */
 static struct tally_item *find_match(struct tally_item *items, size_t count, const struct tally_item *sent) {
     struct tally_item *found = NULL;
     for (size_t i = 0; i < count; i++) {

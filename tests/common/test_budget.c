@@ -47,7 +47,7 @@ static void items_are_admitted(void **state) {
     assert_int_equal(judge(10 * GB, 0, 0, 10 * GB), BUDGET_FITS);
     assert_int_equal(judge(10 * GB + 1, 0, 0, SIZE_MAX), BUDGET_NEVER);
     assert_int_equal(judge(10 * GB + 1, GB, 0, SIZE_MAX), BUDGET_NEVER);
-    /* What others were promised and have not taken yet is not free. */
+    /* Memory that others were promised and have not taken yet is not free. */
     assert_int_equal(judge(GB, 3 * GB, 3 * GB, GB), BUDGET_FITS);
     assert_int_equal(judge(GB, 3 * GB, 2 * GB, GB), BUDGET_SHORT);
     assert_int_equal(judge(GB, 3 * GB, 2 * GB, 2 * GB), BUDGET_FITS);

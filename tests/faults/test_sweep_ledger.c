@@ -182,7 +182,7 @@ static void check(const struct subject *subject, enum nth_kind kind, long long n
     disturb(subject, kind, n, ever, &err, &status, &blocks);
     if (status != STATUS_OK && err.message[0] == '\0')
         fail_msg("%s: %s %lld%s failed, and there is no message", subject->name, nth_name(kind), n, when);
-    /* What a library keeps of its first failure is no leak: only what is lost again is one. */
+    /* A library may keep memory after its first failure: only memory that is lost again is a leak. */
     if (blocks > 0) disturb(subject, kind, n, ever, &err, &status, &blocks);
     if (blocks > 0 || nth_descriptors() != descriptors)
         fail_msg("%s: %s %lld%s failed, and %lld blocks of memory and %d files are left", subject->name, nth_name(kind),

@@ -56,7 +56,7 @@ static void put_text(const char *name, const char *text, char path[PATH_SIZE]) {
     assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
-/* What is read or written. in: its file. out: the file that it writes, or empty. */
+/* A file that is read or written. in: its file. out: the file that it writes, or empty. */
 struct subject {
     const char *name;
     enum status (*run)(const char *in, const char *out, uint64_t *digest, struct err *err);
@@ -358,7 +358,7 @@ static void check(const struct subject *subject, const struct outcome *calm, uin
         fail_msg("%s: %s %lld%s failed, and there is no message", subject->name, nth_name(kind), n, when);
     if (outcome.descriptors != 0)
         fail_msg("%s: %s %lld%s failed, and a file stayed open", subject->name, nth_name(kind), n, when);
-    /* What a library keeps of its first failure is no leak: only what is lost again is one. */
+    /* A library may keep memory after its first failure: only memory that is lost again is a leak. */
     if (outcome.blocks > 0) outcome = attempt(subject, kind, n, ever);
     if (outcome.blocks > 0)
         fail_msg("%s: %s %lld%s failed, and %lld blocks of memory were not freed", subject->name, nth_name(kind), n,
