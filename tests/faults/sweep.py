@@ -152,14 +152,15 @@ def in_pipeline(stage, tries):
         def attempt(kind, number):
             session, mark = work(f"{kind}-{number}"), work(f"{kind}-{number}.mark")
             code, said = begin(session, env=environment(kind, number, NTH_ONCE=mark, **aim))
-            wrong = None if code in (0, 3) else f"exit {code}: {said.strip()[-200:]}"
-            if code == 3:  # a reason, and a way on
-                run("retry", "--session", session)
+            died = "killed by signal" in said
+            wrong = None if code in (0, 1, 3, 75) else f"exit {code}: {said.strip()[-200:]}"
+            if not wrong and code != 0:  # a reason, and a way on
+                if code == 3:
+                    run("retry", "--session", session)
                 again, said = begin(session)
-                wrong = None if again == 0 else f"exit 3, and again: exit {again}: {said.strip()[-200:]}"
+                wrong = None if again == 0 else f"exit {code}, and again: exit {again}: {said.strip()[-200:]}"
             if not wrong and products(session) != calm:
                 wrong = f"exit {code}, but other products"
-            died = "killed by signal" in said
             hit = os.path.exists(mark)
             if not wrong and died:
                 wrong = f"a crash: {said.strip()[-300:]}"
