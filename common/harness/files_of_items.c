@@ -39,8 +39,8 @@ static enum status replaced(const char *path, const struct item_file *expected, 
     FAIL(
         err, STATUS_BAD_FORMAT,
         "%s was replaced while the item was on its way: it has %lld bytes of %s, and the item was made from %lld bytes "
-        "of %s. Nothing is made of both: put the old file back and `icestream retry`, or give the new file another "
-        "name, and it is taken too",
+        "of %s. Nothing is made of both: the item begins again when the watcher sends the new file; for a file that no "
+        "watcher has taken, put the old one back and `icestream retry`",
         path, (long long)size, now, (long long)expected->size, then);
 }
 

@@ -429,6 +429,11 @@ size_t folder_pending(const struct folder *folder) {
     return pending;
 }
 
+int64_t folder_revision(const struct folder *folder, const char *id) {
+    long index = known_find_id(&folder->known, id);
+    return index == KNOWN_NONE ? 0 : folder->known.files[index].revision;
+}
+
 double folder_last_change(const struct folder *folder) {
     return folder->last_change;
 }

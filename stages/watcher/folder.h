@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/formats/image.h"
 #include "common/status.h"
@@ -47,8 +48,9 @@ struct folder_options {
     /* Called in each sweep with each folder (absolute path) that is not entered, but for those of `skip`: those of
      * other sessions, and links to folders above the directory. May be NULL. */
     void (*skipped)(void *context, const char *path, const char *reason);
-    /* Called when a file that was handed out has been replaced or changed since. May be NULL. */
-    void (*replaced)(void *context, const char *path);
+    /* Called when a file that was handed out is another one now (its inode or its size), or has only a later date.
+     * Another file is handed out again when it is whole. May be NULL: no file is handed out twice. */
+    void (*replaced)(void *context, const char *path, bool another);
 };
 
 enum folder_verdict {
@@ -100,6 +102,9 @@ void folder_each_namesake(const struct folder *folder, const char *relative,
 
 /* Returns how many files may still become ready by themselves: new and incomplete ones, without reported ones. */
 size_t folder_pending(const struct folder *folder);
+/* Returns the revision of the file that was handed out with this id: 0, or a number that grows each time the file is
+ * replaced. */
+int64_t folder_revision(const struct folder *folder, const char *id);
 /* Returns when a file last appeared, grew or was handed out. */
 double folder_last_change(const struct folder *folder);
 

@@ -21,20 +21,28 @@ enum {
     CLOCK_EVERY = 64, /* entries between looks at the clock */
 };
 
-/* Tells once of each file that has another size or a later date than when it was handed out. An earlier date is that of
- * a program which copies a file and sets its time last. */
-static enum status see_done(struct folder *folder, struct known_file *file, struct err *err) {
+/* Tells once of each file that is another one than was handed out, or has a later date. An earlier date is that of a
+ * program which copies a file and sets its time last. Another file begins again. */
+static enum status see_done(struct folder *folder, long index, double now, struct err *err) {
+    struct known_file *file = &folder->known.files[index];
     char path[PATH_SIZE];
-    struct stat now;
+    struct stat there;
     if (folder->options.replaced == NULL || file->inode == 0) return STATUS_OK;
     TRY(path_join(folder->directory, file->path, path, sizeof path, err));
-    if (stat(path, &now) != 0 || !S_ISREG(now.st_mode)) return STATUS_OK;
-    double time = (double)now.st_mtim.tv_sec + 1e-9 * (double)now.st_mtim.tv_nsec;
-    bool replaced = now.st_size != file->size || time > file->time;
-    file->size = now.st_size;
+    if (stat(path, &there) != 0 || !S_ISREG(there.st_mode)) return STATUS_OK;
+    double time = (double)there.st_mtim.tv_sec + 1e-9 * (double)there.st_mtim.tv_nsec;
+    bool another = there.st_size != file->size || there.st_ino != file->inode || there.st_dev != file->device;
+    bool told = another || time > file->time;
     file->time = time;
-    if (replaced) folder->options.replaced(folder->options.context, path);
-    return STATUS_OK;
+    file->size = there.st_size;
+    if (!told) return STATUS_OK;
+    folder->options.replaced(folder->options.context, path, another);
+    if (!another) return STATUS_OK;
+    int64_t revision = (int64_t)(1e3 * clock_realtime());
+    file->revision = revision > file->revision ? revision : file->revision + 1;
+    file->state = KNOWN_WAITING;
+    file->changed_at = folder->last_change = now;
+    return queue_push(folder, index, err);
 }
 
 /* Adds a matching file to the queue if it is new. A notice about a file that is still growing makes the next look
@@ -44,7 +52,7 @@ static enum status see_file(struct folder *folder, const char *relative, bool no
     long index = known_find_path(&folder->known, relative);
     if (index != KNOWN_NONE && folder->known.files[index].state != KNOWN_GONE) {
         struct known_file *file = &folder->known.files[index];
-        if (file->state == KNOWN_DONE) return see_done(folder, file, err);
+        if (file->state == KNOWN_DONE) return see_done(folder, index, now, err);
         if (noticed && (file->state == KNOWN_GROWING || file->state == KNOWN_REPORTED))
             file->check_at = folder->wake_at = now;
         return STATUS_OK;

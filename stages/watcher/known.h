@@ -27,6 +27,7 @@ struct known_file {
     int64_t size; /* bytes */
     dev_t device;
     ino_t inode;
+    int64_t revision; /* 0; of a file that was replaced after it was taken: when that was seen, ms since 1970 */
     double changed_at, check_at; /* s on the clock of folder.h: last change that was seen, next look */
 };
 

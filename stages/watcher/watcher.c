@@ -46,12 +46,16 @@ static void note_skipped(void *context, const char *path, const char *reason) {
     stage_log(watcher->stage, LOG_WARN, "skipped", "%s is not searched: %s", path, reason);
 }
 
-static void note_replaced(void *context, const char *path) {
+static void note_replaced(void *context, const char *path, bool another) {
     struct watcher *watcher = context;
-    stage_log(watcher->stage, LOG_WARN, "replaced-since",
-              "%s has changed since it was taken: what was made of it stays as it is; give the new file another name, "
-              "and it is taken too",
-              path);
+    if (another)
+        stage_log(watcher->stage, LOG_WARN, "replaced-since",
+                  "%s has been replaced since it was taken: its item begins again with the new file", path);
+    else
+        stage_log(watcher->stage, LOG_WARN, "replaced-since",
+                  "%s has a later date than when it was taken, and the same size: if its content has changed, copy it "
+                  "there anew, and its item begins again",
+                  path);
 }
 
 /* Refuses to watch the session folder itself, where the watcher would take maps of other stages for micrographs. */

@@ -45,9 +45,10 @@ static bool is_of_one(enum status status) {
     return status_is_of_file(status) || status == STATUS_BAD_ARGUMENT;
 }
 
-static enum status emit(struct watcher *watcher, const char *id, const char *path, const struct item *item,
-                        struct err *err) {
+static enum status emit(struct watcher *watcher, const char *id, const char *path, struct item *item, struct err *err) {
     bool is_new = false;
+    int64_t revision = folder_revision(watcher->folder, id);
+    if (revision > 0) TRY(item_set_revision(item, revision, err));
     struct err own = {0};
     enum status status = stage_emit(watcher->stage, item, &is_new, &own);
     if (status == STATUS_BAD_FORMAT) return set_aside(watcher, id, path, own.message, err);
