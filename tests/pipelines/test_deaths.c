@@ -93,7 +93,7 @@ static void deaths_without_an_item_are_neutral(void **state) {
     assert_int_equal(die(&deaths, 0, 0, NULL), DEATHS_NONE);
     assert_int_equal(die(&deaths, 0, 1, "bad"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 0, 1, "bad"), DEATHS_SET_ASIDE);
-    /* What was finished before a death without items counts. */
+    /* Items that were finished before a death without items count as progress: the suspicion against "b" begins anew. */
     assert_int_equal(die(&deaths, 1, 1, "b"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 1, 1, "b"), DEATHS_SUSPECT);
     assert_int_equal(die(&deaths, 2, 0, NULL), DEATHS_NONE);
