@@ -13,12 +13,14 @@
 #include "common/memory.h"
 
 struct dataset {
-    pthread_mutex_t lock; /* for pending batches, box and pixel size */
+    pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
     struct dataset_batch **pending;
     size_t pending_count, pending_capacity, pending_particles;
-    int box;
-    double pixel_size;
+    int submitted_box; /* of all batches, pending ones included */
+    double submitted_pixel_size;
 
+    int box; /* of the merged batches: the computing thread reads it without the lock */
+    double pixel_size;
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;
@@ -184,13 +186,13 @@ void dataset_destroy(struct dataset **dataset) {
 static enum status submit_locked(struct dataset *d, struct dataset_batch **batch, struct err *err) {
     struct dataset_batch *b = *batch;
     const char *path = b->stacks[0].path;
-    int box = d->box;
-    double pixel_size = d->pixel_size;
+    int box = d->submitted_box;
+    double pixel_size = d->submitted_pixel_size;
     TRY(particle_join_box(&box, b->box, path, err));
     TRY(particle_join_pixel_size(&pixel_size, b->pixel_size, path, err));
     TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
-    d->box = box;
-    d->pixel_size = pixel_size;
+    d->submitted_box = box;
+    d->submitted_pixel_size = pixel_size;
     d->pending[d->pending_count++] = b;
     d->pending_particles += b->count;
     *batch = NULL;
@@ -222,6 +224,8 @@ static enum status merge_locked(struct dataset *d, struct err *err) {
         d->batches[d->batch_count++] = b;
     }
     d->pending_count = d->pending_particles = 0;
+    d->box = d->submitted_box;
+    d->pixel_size = d->submitted_pixel_size;
     return STATUS_OK;
 }
 

@@ -72,9 +72,9 @@ enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
 /* Returns the number of particles. */
 size_t dataset_count(const struct dataset *dataset);
-/* Returns the box in px; 0 before the first batch. */
+/* Returns the box in px; 0 before the first merged batch. */
 int dataset_box(const struct dataset *dataset);
-/* Returns the pixel size in Å. */
+/* Returns the pixel size in Å; 0 before the first merged batch. */
 double dataset_pixel_size(const struct dataset *dataset);
 /* Returns the particle at `index`. */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
