@@ -24,6 +24,7 @@ struct image_info {
     enum image_format format;
     int nx, ny, nz;
     float pixel_size; /* Å/px, 0 when the file does not say */
+    int count_bytes;  /* 1, 2: a TIFF whose pixels are whole numbers of so many bytes, from 0 on; else 0 */
     size_t bytes;     /* memory that image_read takes: the pixels as float32, and what decoding holds beside them */
 };
 

@@ -1,5 +1,6 @@
 #include "common/formats/movie.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ struct movie_reader {
     struct tiff_pages *pages;
     uint8_t *codes; /* of one detector frame */
     uint16_t *counts;
+    float *values; /* of a frame that is not read in its own type; NULL until there is one */
 };
 
 void movie_close(struct movie **movie) {
@@ -31,6 +33,19 @@ void movie_close(struct movie **movie) {
     eer_file_close(&(*movie)->eer);
     free((*movie)->path);
     mem_free(movie);
+}
+
+/* A pixel of the detector has one electron a frame at most. */
+static enum movie_pixels eer_pixels(int group) {
+    return group <= UINT8_MAX ? MOVIE_U8 : MOVIE_U16;
+}
+
+static enum movie_pixels pixels_of(int count_bytes) {
+    return count_bytes == 1 ? MOVIE_U8 : count_bytes == 2 ? MOVIE_U16 : MOVIE_F32;
+}
+
+size_t movie_pixel_bytes(enum movie_pixels pixels) {
+    return pixels == MOVIE_U8 ? sizeof(uint8_t) : pixels == MOVIE_U16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 static enum status open_eer(struct movie *m, const struct movie_options *options, struct err *err) {
@@ -45,6 +60,7 @@ static enum status open_eer(struct movie *m, const struct movie_options *options
             "%s: has %d EER frames; one frame of the movie takes %d: lower the number of EER frames in a group",
             m->path, eer->frames, m->group);
     m->info = (struct movie_info){.format = MOVIE_EER,
+                                  .pixels = eer_pixels(m->group),
                                   .nx = eer->nx << m->level,
                                   .ny = eer->ny << m->level,
                                   .frames = eer->frames / m->group,
@@ -53,9 +69,16 @@ static enum status open_eer(struct movie *m, const struct movie_options *options
     return STATUS_OK;
 }
 
-static void take_info(struct movie *m, enum movie_format format, int nx, int ny, int frames, float pixel_size) {
-    m->info = (struct movie_info){
-        .format = format, .nx = nx, .ny = ny, .frames = frames, .raw_frames = frames, .pixel_size = pixel_size};
+static void take_info(struct movie *m, const struct image_info *image) {
+    bool mrc = m->mrc != NULL;
+    m->info =
+        (struct movie_info){.format = mrc ? MOVIE_MRC : MOVIE_TIFF,
+                            .pixels = pixels_of(mrc ? mrc_count_bytes(mrc_reader_header(m->mrc)) : image->count_bytes),
+                            .nx = image->nx,
+                            .ny = image->ny,
+                            .frames = image->nz,
+                            .raw_frames = image->nz,
+                            .pixel_size = image->pixel_size};
 }
 
 enum status movie_open(const char *path, const struct movie_options *options, struct movie **ret_movie,
@@ -75,7 +98,7 @@ enum status movie_open(const char *path, const struct movie_options *options, st
         FAIL_IF(image_is_photograph(info.format), err, STATUS_UNSUPPORTED,
                 "%s: a picture is no movie: MRC, TIFF or EER is expected", path);
         if (info.format == IMAGE_MRC) TRY(mrc_open(path, &m->mrc, err));
-        take_info(m, info.format == IMAGE_MRC ? MOVIE_MRC : MOVIE_TIFF, info.nx, info.ny, info.nz, info.pixel_size);
+        take_info(m, &info);
     }
     *ret_movie = m;
     m = NULL;
@@ -91,6 +114,7 @@ void movie_reader_destroy(struct movie_reader **reader) {
     tiff_pages_close(&(*reader)->pages);
     free((*reader)->codes);
     free((*reader)->counts);
+    free((*reader)->values);
     mem_free(reader);
 }
 
@@ -132,12 +156,28 @@ MULTIVERSION static void counts_to_float(const uint16_t *restrict counts, size_t
         out[i] = (float)counts[i];
 }
 
+MULTIVERSION static void counts_to_bytes(const uint16_t *restrict counts, size_t count, uint8_t *restrict out) {
+    for (size_t i = 0; i < count; i++)
+        out[i] = (uint8_t)counts[i];
+}
+
+static enum status check_frame(const struct movie *m, int frame, struct err *err) {
+    FAIL_IF(frame < 0 || frame >= m->info.frames, err, STATUS_BAD_ARGUMENT, "%s: frame %d was asked for; it has %d",
+            m->path, frame + 1, m->info.frames);
+    return STATUS_OK;
+}
+
+/* Sums the detector's frames of one frame of an EER movie. */
+static enum status count_electrons(struct movie_reader *r, int frame, uint16_t *counts, struct err *err) {
+    const struct movie *m = r->movie;
+    memset(counts, 0, (size_t)m->info.nx * (size_t)m->info.ny * sizeof *counts);
+    return eer_file_add(m->eer, frame * m->group, m->group, m->level, r->codes, counts, err);
+}
+
 enum status movie_reader_read(struct movie_reader *r, int frame, float *out, struct err *err) {
     const struct movie *m = r->movie;
     const struct movie_info *info = &m->info;
-    size_t pixels = (size_t)info->nx * (size_t)info->ny;
-    FAIL_IF(frame < 0 || frame >= info->frames, err, STATUS_BAD_ARGUMENT, "%s: frame %d was asked for; it has %d",
-            m->path, frame + 1, info->frames);
+    TRY(check_frame(m, frame, err));
     switch (info->format) {
     case MOVIE_MRC:
         return mrc_read_slices(m->mrc, frame, 1, out, err);
@@ -146,10 +186,56 @@ enum status movie_reader_read(struct movie_reader *r, int frame, float *out, str
         flip_rows(out, info->nx, info->ny);
         return STATUS_OK;
     case MOVIE_EER:
-        memset(r->counts, 0, pixels * sizeof *r->counts);
-        TRY(eer_file_add(m->eer, frame * m->group, m->group, m->level, r->codes, r->counts, err));
-        counts_to_float(r->counts, pixels, out);
+        TRY(count_electrons(r, frame, r->counts, err));
+        counts_to_float(r->counts, (size_t)info->nx * (size_t)info->ny, out);
         return STATUS_OK;
     }
     FAIL(err, STATUS_BAD_ARGUMENT, "%s: a movie of an unknown format", m->path);
+}
+
+/* Reads a frame in the movie's own type of whole numbers. */
+static enum status read_counts(struct movie_reader *r, int frame, void *out, struct err *err) {
+    const struct movie *m = r->movie;
+    const struct movie_info *info = &m->info;
+    switch (info->format) {
+    case MOVIE_MRC:
+        return mrc_read_counts(m->mrc, frame, out, err);
+    case MOVIE_TIFF:
+        return tiff_pages_read_counts(r->pages, frame, out, err);
+    case MOVIE_EER:
+        if (info->pixels == MOVIE_U16) return count_electrons(r, frame, out, err);
+        TRY(count_electrons(r, frame, r->counts, err));
+        counts_to_bytes(r->counts, (size_t)info->nx * (size_t)info->ny, out);
+        return STATUS_OK;
+    }
+    FAIL(err, STATUS_BAD_ARGUMENT, "%s: a movie of an unknown format", m->path);
+}
+
+/* Reads a frame as floats and stores these in a type of whole numbers. */
+static enum status read_narrowed(struct movie_reader *r, int frame, enum movie_pixels pixels, void *out,
+                                 struct err *err) {
+    const struct movie_info *info = &r->movie->info;
+    size_t count = (size_t)info->nx * (size_t)info->ny;
+    float most = pixels == MOVIE_U8 ? UINT8_MAX : UINT16_MAX;
+    if (r->values == NULL) TRY(mem_new_unset(count, sizeof *r->values, "a frame", &r->values, err));
+    TRY(movie_reader_read(r, frame, r->values, err));
+    for (size_t i = 0; i < count; i++) {
+        float value = r->values[i];
+        FAIL_IF(!(value >= 0 && value <= most) || value != floorf(value), err, STATUS_UNSUPPORTED,
+                "%s: frame %d holds the value %g; whole numbers from 0 to %g are expected", r->movie->path, frame + 1,
+                (double)value, (double)most);
+        if (pixels == MOVIE_U8)
+            ((uint8_t *)out)[i] = (uint8_t)value;
+        else
+            ((uint16_t *)out)[i] = (uint16_t)value;
+    }
+    return STATUS_OK;
+}
+
+enum status movie_reader_read_pixels(struct movie_reader *r, int frame, enum movie_pixels pixels, void *out,
+                                     struct err *err) {
+    TRY(check_frame(r->movie, frame, err));
+    if (pixels == MOVIE_F32) return movie_reader_read(r, frame, out, err);
+    if (pixels == r->movie->info.pixels) return read_counts(r, frame, out, err);
+    return read_narrowed(r, frame, pixels, out, err);
 }

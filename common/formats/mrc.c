@@ -249,6 +249,39 @@ enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, flo
     return STATUS_OK;
 }
 
+int mrc_count_bytes(const struct mrc_header *h) {
+    return h->mode == MRC_UINT16 ? 2 : h->mode == MRC_UINT4 || (h->mode == MRC_INT8 && h->unsigned_bytes) ? 1 : 0;
+}
+
+/* Unpacks rows of mode 101 into bytes. */
+static enum status read_packed_counts(struct mrc_reader *reader, int64_t offset, uint8_t *out, struct err *err) {
+    const struct mrc_header *h = &reader->header;
+    unsigned char chunk[MRC_CHUNK];
+    size_t nx = (size_t)h->nx, row_bytes = mrc_row_bytes(MRC_UINT4, h->nx);
+    for (size_t y = 0; y < (size_t)h->ny; y++)
+        for (size_t done = 0; done < row_bytes; done += sizeof chunk) {
+            size_t part = row_bytes - done < sizeof chunk ? row_bytes - done : sizeof chunk;
+            TRY(file_read_at(reader->descriptor, reader->path, offset + (int64_t)(y * row_bytes + done), chunk, part,
+                             err));
+            mrc_nibbles_to_bytes(chunk, nx - 2 * done < 2 * part ? nx - 2 * done : 2 * part, out + y * nx + 2 * done);
+        }
+    return STATUS_OK;
+}
+
+enum status mrc_read_counts(struct mrc_reader *reader, int slice, void *out, struct err *err) {
+    const struct mrc_header *h = &reader->header;
+    int bytes = mrc_count_bytes(h);
+    FAIL_IF(slice < 0 || slice >= h->nz || bytes == 0, err, STATUS_BAD_ARGUMENT,
+            "%s: the counts of slice %d were asked for; it has %d in mode %d", reader->path, slice + 1, h->nz,
+            (int)h->mode);
+    size_t pixels = (size_t)h->nx * (size_t)h->ny, length = mrc_row_bytes((int)h->mode, h->nx) * (size_t)h->ny;
+    int64_t offset = h->data_offset + (int64_t)(length * (size_t)slice);
+    if (h->mode == MRC_UINT4) return read_packed_counts(reader, offset, out, err);
+    TRY(file_read_at(reader->descriptor, reader->path, offset, out, length, err));
+    if (h->swapped) mrc_swap(out, pixels, (size_t)bytes);
+    return STATUS_OK;
+}
+
 enum status mrc_read(const char *path, struct image *image, struct err *err) {
     _cleanup_(mrc_close) struct mrc_reader *reader = NULL;
     TRY(mrc_open(path, &reader, err));

@@ -114,6 +114,14 @@ MULTIVERSION void mrc_nibbles_to_float(const uint8_t *restrict stored, size_t co
     if (count % 2 == 1) out[count - 1] = (float)(stored[count / 2] & 15);
 }
 
+MULTIVERSION void mrc_nibbles_to_bytes(const uint8_t *restrict stored, size_t count, uint8_t *restrict out) {
+    for (size_t i = 0; i < count / 2; i++) {
+        out[2 * i] = stored[i] & 15;
+        out[2 * i + 1] = stored[i] >> 4;
+    }
+    if (count % 2 == 1) out[count - 1] = stored[count / 2] & 15;
+}
+
 /* A NaN fails both comparisons of the first line and then becomes 0. */
 static inline float clamped(float value, float least, float most) {
     float v = value < least ? least : value > most ? most : value;

@@ -22,6 +22,8 @@ void mrc_to_float(enum mrc_mode mode, const void *stored, size_t count, float *o
 void mrc_unsigned_to_float(const uint8_t *stored, size_t count, float *out);
 /* Converts count pixels of mode 101, two a byte, to float32. */
 void mrc_nibbles_to_float(const uint8_t *stored, size_t count, float *out);
+/* Unpacks count pixels of mode 101 into bytes. */
+void mrc_nibbles_to_bytes(const uint8_t *stored, size_t count, uint8_t *out);
 /* Converts float32 to a mode: rounds and clamps as mrc_write does. `as_stored` gets the values that a reader will
  * see. */
 void mrc_from_float(enum mrc_mode mode, const float *values, size_t count, void *stored, float *as_stored);

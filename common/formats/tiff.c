@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tiffio.h>
-
 #include "common/files.h"
 #include "common/formats/tiff_private.h"
 #include "common/memory.h"
@@ -16,30 +14,11 @@
 enum { LARGEST_SIDE = 1 << 24, LIKELY_PIXELS = 1 << 24, MOST_PER_BYTE = 256, MOST_SAMPLES = 16 };
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 31;
 
-struct page {
-    uint32_t nx, ny;
-    enum tiff_sample sample;
-    uint16_t bits, samples, planar, photometric, compression;
-    bool tiled;
-    uint32_t block_nx, block_ny; /* a tile, or a strip */
-    const uint16_t *palette[3];  /* libtiff's; NULL without one */
-    float pixel_size;
-};
-
-struct reader {
-    TIFF *tiff;
-    const char *path;
-    int descriptor;
-    int64_t size;
-    char message[256]; /* the first error message of libtiff */
-    struct err *err;
-};
-
 /* libtiff calls these instead of printing. */
 static int take_error(TIFF *tiff, void *context, const char *module, const char *format, va_list args) {
     (void)tiff;
     (void)module;
-    struct reader *r = context;
+    struct tiff_reader *r = context;
     if (r->message[0] == '\0') vsnprintf(r->message, sizeof r->message, format, args);
     return 1;
 }
@@ -53,7 +32,7 @@ static int drop_warning(TIFF *tiff, void *context, const char *module, const cha
     return 1;
 }
 
-static void reader_close(struct reader *r) {
+void tiff_reader_close(struct tiff_reader *r) {
     if (r->tiff != NULL)
         TIFFClose(r->tiff); /* closes the descriptor too */
     else
@@ -61,13 +40,13 @@ static void reader_close(struct reader *r) {
     r->tiff = NULL;
 }
 
-static enum status bad_page(const struct reader *r, uint32_t directory, const char *what) {
+enum status tiff_bad_page(const struct tiff_reader *r, uint32_t directory, const char *what) {
     FAIL(r->err, STATUS_BAD_FORMAT, "%s: directory %u: %s%s%s", r->path, directory + 1, what,
          r->message[0] != '\0' ? ": " : "", r->message);
 }
 
-static enum status reader_open(struct reader *r, const char *path, struct err *err) {
-    *r = (struct reader){.path = path, .descriptor = -1, .err = err};
+enum status tiff_reader_open(struct tiff_reader *r, const char *path, struct err *err) {
+    *r = (struct tiff_reader){.path = path, .descriptor = -1, .err = err};
     TRY(file_open_read(path, &r->descriptor, &r->size, err));
     TRY(tiff_walk(path, r->descriptor, r->size, err));
     TIFFOpenOptions *options = TIFFOpenOptionsAlloc();
@@ -93,7 +72,7 @@ static float page_pixel_size(TIFF *tiff) {
     return pixel_size >= 0.01 && pixel_size <= 100 ? (float)pixel_size : 0;
 }
 
-static enum status sample_type(const struct reader *r, uint32_t directory, uint16_t format, struct page *p) {
+static enum status sample_type(const struct tiff_reader *r, uint32_t directory, uint16_t format, struct tiff_page *p) {
     bool whole = p->bits >= 1 && (p->bits < 32 || p->bits == 32 || p->bits == 64);
     if (format == SAMPLEFORMAT_IEEEFP && (p->bits == 16 || p->bits == 32 || p->bits == 64))
         p->sample = SAMPLE_FLOAT;
@@ -111,7 +90,7 @@ static enum status sample_type(const struct reader *r, uint32_t directory, uint1
     return STATUS_OK;
 }
 
-static enum status check_colours(const struct reader *r, uint32_t directory, struct page *p) {
+static enum status check_colours(const struct tiff_reader *r, uint32_t directory, struct tiff_page *p) {
     FAIL_IF(p->samples < 1 || p->samples > MOST_SAMPLES, r->err, STATUS_UNSUPPORTED,
             "%s: directory %u: %u samples a pixel are not supported: 1 to %d are", r->path, directory + 1, p->samples,
             MOST_SAMPLES);
@@ -131,13 +110,12 @@ static enum status check_colours(const struct reader *r, uint32_t directory, str
     return STATUS_OK;
 }
 
-/* Reads shape and type of the current directory. */
-static enum status read_page(struct reader *r, struct page *ret_page) {
+enum status tiff_page_shape(struct tiff_reader *r, struct tiff_page *ret_page) {
     TIFF *t = r->tiff;
     uint32_t directory = (uint32_t)TIFFCurrentDirectory(t), depth = 1;
-    struct page p = {.bits = 1, .samples = 1};
+    struct tiff_page p = {.bits = 1, .samples = 1};
     if (!TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &p.nx) || !TIFFGetField(t, TIFFTAG_IMAGELENGTH, &p.ny))
-        return bad_page(r, directory, "has no width or length");
+        return tiff_bad_page(r, directory, "has no width or length");
     FAIL_IF(p.nx < 1 || p.ny < 1 || p.nx > LARGEST_SIDE || p.ny > LARGEST_SIDE, r->err, STATUS_BAD_FORMAT,
             "%s: directory %u gives %u × %u pixels; each must be between 1 and %d", r->path, directory + 1, p.nx, p.ny,
             LARGEST_SIDE);
@@ -165,28 +143,28 @@ static enum status read_page(struct reader *r, struct page *ret_page) {
     p.block_nx = p.nx;
     if (p.tiled &&
         (!TIFFGetField(t, TIFFTAG_TILEWIDTH, &p.block_nx) || !TIFFGetField(t, TIFFTAG_TILELENGTH, &p.block_ny)))
-        return bad_page(r, directory, "has tiles without a size");
+        return tiff_bad_page(r, directory, "has tiles without a size");
     if (!p.tiled) TIFFGetFieldDefaulted(t, TIFFTAG_ROWSPERSTRIP, &p.block_ny);
     if (!p.tiled && p.block_ny > p.ny) p.block_ny = p.ny;
     if (p.block_nx < 1 || p.block_ny < 1 || p.block_nx > LARGEST_SIDE || p.block_ny > LARGEST_SIDE)
-        return bad_page(r, directory, "has strips or tiles without a size");
+        return tiff_bad_page(r, directory, "has strips or tiles without a size");
     p.pixel_size = page_pixel_size(t);
     *ret_page = p;
     return STATUS_OK;
 }
 
 /* Checks that all strips or tiles lie inside the file; else the file is still being written. */
-static enum status check_blocks(struct reader *r, const struct page *p) {
+static enum status check_blocks(struct tiff_reader *r, const struct tiff_page *p) {
     uint32_t directory = (uint32_t)TIFFCurrentDirectory(r->tiff);
     uint64_t across = (p->nx + p->block_nx - 1) / p->block_nx, down = (p->ny + p->block_ny - 1) / p->block_ny;
     uint64_t blocks = across * down * (p->planar == PLANARCONFIG_SEPARATE ? p->samples : 1);
     if (blocks > UINT32_MAX || blocks > (uint64_t)r->size)
-        return bad_page(r, directory, "has more strips or tiles than the file has bytes");
+        return tiff_bad_page(r, directory, "has more strips or tiles than the file has bytes");
     for (uint32_t i = 0; i < (uint32_t)blocks; i++) {
         int failed = 0;
         uint64_t offset = TIFFGetStrileOffsetWithErr(r->tiff, i, &failed);
         uint64_t bytes = failed ? 0 : TIFFGetStrileByteCountWithErr(r->tiff, i, &failed);
-        if (failed) return bad_page(r, directory, "its strips or tiles cannot be found");
+        if (failed) return tiff_bad_page(r, directory, "its strips or tiles cannot be found");
         FAIL_IF(offset == 0 || bytes == 0, r->err, STATUS_TRUNCATED,
                 "%s: directory %u: strip or tile %u of %llu is not written yet", r->path, directory + 1, i + 1,
                 (unsigned long long)blocks);
@@ -197,19 +175,18 @@ static enum status check_blocks(struct reader *r, const struct page *p) {
     return STATUS_OK;
 }
 
-static bool is_extra(TIFF *tiff) {
+bool tiff_is_extra(TIFF *tiff) {
     uint32_t kind = 0;
     return TIFFGetField(tiff, TIFFTAG_SUBFILETYPE, &kind) && (kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
 }
 
-/* Walks all pages for their shape and number. Leaves the reader at the last directory. */
-static enum status survey(struct reader *r, struct page *ret_first, int *ret_count) {
-    struct page first = {0};
+enum status tiff_survey(struct tiff_reader *r, struct tiff_page *ret_first, int *ret_count) {
+    struct tiff_page first = {0};
     int count = 0;
     do {
-        if (is_extra(r->tiff)) continue;
-        struct page page = {0};
-        TRY(read_page(r, &page));
+        if (tiff_is_extra(r->tiff)) continue;
+        struct tiff_page page = {0};
+        TRY(tiff_page_shape(r, &page));
         TRY(check_blocks(r, &page));
         if (count == 0) first = page;
         FAIL_IF(page.nx != first.nx || page.ny != first.ny, r->err, STATUS_UNSUPPORTED,
@@ -222,7 +199,7 @@ static enum status survey(struct reader *r, struct page *ret_first, int *ret_cou
                 r->path, (long long)r->size, page.nx, page.ny, count);
     } while (TIFFReadDirectory(r->tiff));
     if (r->message[0] != '\0')
-        return bad_page(r, (uint32_t)TIFFCurrentDirectory(r->tiff), "it or the one after it cannot be read");
+        return tiff_bad_page(r, (uint32_t)TIFFCurrentDirectory(r->tiff), "it or the one after it cannot be read");
     FAIL_IF(count == 0, r->err, STATUS_BAD_FORMAT, "%s: holds previews or masks, but no image", r->path);
     *ret_first = first;
     *ret_count = count;
@@ -231,13 +208,12 @@ static enum status survey(struct reader *r, struct page *ret_first, int *ret_cou
 
 /* ---- pixels ---- */
 
-struct buffers {
-    unsigned char *block; /* one decoded strip or tile */
-    float *row;           /* one row of the block */
-    size_t block_bytes, row_samples;
-};
+int tiff_count_bytes(const struct tiff_page *p) {
+    bool counts = p->sample == SAMPLE_UNSIGNED && p->samples == 1 && p->photometric == PHOTOMETRIC_MINISBLACK;
+    return !counts || p->bits > 16 ? 0 : p->bits > 8 ? 2 : 1;
+}
 
-static void buffers_free(struct buffers *b) {
+void tiff_buffers_free(struct tiff_buffers *b) {
     mem_free(&b->block);
     mem_free(&b->row);
     b->block_bytes = b->row_samples = 0;
@@ -245,7 +221,7 @@ static void buffers_free(struct buffers *b) {
 
 /* Adds a row of `count` pixels to the image: sample `plane` of each pixel, or all samples when they lie side by
  * side. */
-static void add_row(const struct page *p, const float *samples, size_t count, int plane, float *out) {
+static void add_row(const struct tiff_page *p, const float *samples, size_t count, int plane, float *out) {
     static const float weights[3] = {0.2126f, 0.7152f, 0.0722f};
     bool separate = p->planar == PLANARCONFIG_SEPARATE;
     size_t stride = separate ? 1 : p->samples;
@@ -266,12 +242,11 @@ static void add_row(const struct page *p, const float *samples, size_t count, in
     }
 }
 
-static enum status read_block(struct reader *r, const struct page *p, struct buffers *b, uint32_t x, uint32_t y,
-                              int plane, float *out) {
+enum status tiff_block_decode(struct tiff_reader *r, const struct tiff_page *p, struct tiff_buffers *b, uint32_t x,
+                              uint32_t y, int plane, size_t *ret_row_bytes) {
     TIFF *t = r->tiff;
     size_t per_pixel = p->planar == PLANARCONFIG_SEPARATE ? 1 : p->samples;
-    size_t row_samples = (size_t)p->block_nx * per_pixel, row_bytes = (row_samples * p->bits + 7) / 8;
-    uint32_t columns = p->nx - x < p->block_nx ? p->nx - x : p->block_nx;
+    size_t row_bytes = ((size_t)p->block_nx * per_pixel * p->bits + 7) / 8;
     uint32_t rows = p->ny - y < p->block_ny ? p->ny - y : p->block_ny;
     size_t needed = row_bytes * (p->tiled ? p->block_ny : rows);
     uint32_t number = p->tiled ? TIFFComputeTile(t, x, y, 0, (uint16_t)plane) : TIFFComputeStrip(t, y, (uint16_t)plane);
@@ -280,6 +255,16 @@ static enum status read_block(struct reader *r, const struct page *p, struct buf
     FAIL_IF(got < 0 || (size_t)got < needed, r->err, STATUS_BAD_FORMAT, "%s: directory %u: %s %u cannot be decoded: %s",
             r->path, (uint32_t)TIFFCurrentDirectory(t) + 1, p->tiled ? "tile" : "strip", number + 1,
             r->message[0] != '\0' ? r->message : "it is too short");
+    *ret_row_bytes = row_bytes;
+    return STATUS_OK;
+}
+
+static enum status read_block(struct tiff_reader *r, const struct tiff_page *p, struct tiff_buffers *b, uint32_t x,
+                              uint32_t y, int plane, float *out) {
+    size_t per_pixel = p->planar == PLANARCONFIG_SEPARATE ? 1 : p->samples, row_bytes = 0;
+    uint32_t columns = p->nx - x < p->block_nx ? p->nx - x : p->block_nx;
+    uint32_t rows = p->ny - y < p->block_ny ? p->ny - y : p->block_ny;
+    TRY(tiff_block_decode(r, p, b, x, y, plane, &row_bytes));
     for (uint32_t i = 0; i < rows; i++) {
         tiff_to_float(p->sample, p->bits, b->block + i * row_bytes, columns * per_pixel, b->row);
         add_row(p, b->row, columns, plane, out + (size_t)(y + i) * p->nx + x);
@@ -289,14 +274,13 @@ static enum status read_block(struct reader *r, const struct page *p, struct buf
 
 /* Turns min-is-white into min-is-black: the largest unsigned value becomes 0; signed and float values change their
  * sign. */
-static void invert(const struct page *p, float *out) {
+static void invert(const struct tiff_page *p, float *out) {
     double largest = p->sample != SAMPLE_UNSIGNED ? 0 : p->bits == 64 ? 0x1p64 : (double)(((uint64_t)1 << p->bits) - 1);
     for (size_t i = 0; i < (size_t)p->nx * p->ny; i++)
         out[i] = (float)(largest - (double)out[i]);
 }
 
-/* Reads the current directory into out[ny][nx]. Makes the buffers anew where they are too small. */
-static enum status read_pixels(struct reader *r, const struct page *p, struct buffers *b, float *out) {
+enum status tiff_buffers_fit(struct tiff_reader *r, const struct tiff_page *p, struct tiff_buffers *b) {
     bool separate = p->planar == PLANARCONFIG_SEPARATE;
     tmsize_t block_bytes = p->tiled ? TIFFTileSize(r->tiff) : TIFFStripSize(r->tiff);
     size_t row_samples = (size_t)p->block_nx * p->samples;
@@ -307,12 +291,18 @@ static enum status read_pixels(struct reader *r, const struct page *p, struct bu
             r->err, STATUS_BAD_FORMAT, "%s: directory %u: strips or tiles of %u × %u pixels do not fit the file",
             r->path, (uint32_t)TIFFCurrentDirectory(r->tiff) + 1, p->block_nx, p->block_ny);
     if ((size_t)block_bytes > b->block_bytes || row_samples > b->row_samples) {
-        buffers_free(b);
+        tiff_buffers_free(b);
         TRY(mem_new((size_t)block_bytes, 1, "a strip or tile", &b->block, r->err));
         TRY(mem_new(row_samples, sizeof *b->row, "a row of pixels", &b->row, r->err));
         b->block_bytes = (size_t)block_bytes;
         b->row_samples = row_samples;
     }
+    return STATUS_OK;
+}
+
+enum status tiff_page_read(struct tiff_reader *r, const struct tiff_page *p, struct tiff_buffers *b, float *out) {
+    TRY(tiff_buffers_fit(r, p, b));
+    bool separate = p->planar == PLANARCONFIG_SEPARATE;
     memset(out, 0, (size_t)p->nx * p->ny * sizeof *out);
     int planes = !separate ? 1 : p->photometric == PHOTOMETRIC_RGB ? 3 : 1;
     for (int plane = 0; plane < planes; plane++)
@@ -327,7 +317,7 @@ static enum status read_pixels(struct reader *r, const struct page *p, struct bu
 
 /* Returns what read_pages takes: the pixels, one decoded strip or tile with a row of it as floats, and what libtiff
  * holds of the packed one. */
-static size_t bytes_to_read(const struct reader *r, const struct page *p, int pages) {
+static size_t bytes_to_read(const struct tiff_reader *r, const struct tiff_page *p, int pages) {
     size_t row = mem_bytes(p->block_nx, p->samples);
     size_t block = mem_bytes(mem_bytes(row, p->block_ny), (p->bits + 7u) / 8u);
     size_t beside = mem_sum(block, mem_bytes(row, sizeof(float)));
@@ -336,47 +326,48 @@ static size_t bytes_to_read(const struct reader *r, const struct page *p, int pa
 }
 
 enum status tiff_probe(const char *path, struct image_info *ret_info, struct err *err) {
-    _cleanup_(reader_close) struct reader r;
-    struct page first = {0};
+    _cleanup_(tiff_reader_close) struct tiff_reader r;
+    struct tiff_page first = {0};
     int count = 0;
-    TRY(reader_open(&r, path, err));
-    TRY(survey(&r, &first, &count));
+    TRY(tiff_reader_open(&r, path, err));
+    TRY(tiff_survey(&r, &first, &count));
     *ret_info = (struct image_info){.format = IMAGE_TIFF,
                                     .nx = (int)first.nx,
                                     .ny = (int)first.ny,
                                     .nz = count,
                                     .pixel_size = first.pixel_size,
+                                    .count_bytes = tiff_count_bytes(&first),
                                     .bytes = bytes_to_read(&r, &first, count)};
     return STATUS_OK;
 }
 
 /* Reads pages first .. first+count−1, or all from `first` on if count is 0. */
 static enum status read_pages(const char *path, int first, int count, struct image *image, struct err *err) {
-    _cleanup_(reader_close) struct reader r;
-    _cleanup_(buffers_free) struct buffers b = {0};
-    struct page shape = {0};
+    _cleanup_(tiff_reader_close) struct tiff_reader r;
+    _cleanup_(tiff_buffers_free) struct tiff_buffers b = {0};
+    struct tiff_page shape = {0};
     int pages = 0;
-    TRY(reader_open(&r, path, err));
-    TRY(survey(&r, &shape, &pages));
+    TRY(tiff_reader_open(&r, path, err));
+    TRY(tiff_survey(&r, &shape, &pages));
     FAIL_IF(first < 0 || first >= pages, err, STATUS_NOT_FOUND, "%s: has %d pages; number %d was asked for", path,
             pages, first + 1);
     int last = count == 0 ? pages - 1 : first + count - 1;
     TRY(image_resize(image, (int)shape.nx, (int)shape.ny, last - first + 1, err));
     image->pixel_size = shape.pixel_size;
-    if (!TIFFSetDirectory(r.tiff, 0)) return bad_page(&r, 0, "cannot be read again");
+    if (!TIFFSetDirectory(r.tiff, 0)) return tiff_bad_page(&r, 0, "cannot be read again");
     for (int page = 0; page <= last;) {
-        if (!is_extra(r.tiff)) {
-            struct page p = {0};
+        if (!tiff_is_extra(r.tiff)) {
+            struct tiff_page p = {0};
             if (page >= first) {
-                TRY(read_page(&r, &p));
+                TRY(tiff_page_shape(&r, &p));
                 FAIL_IF(p.nx != shape.nx || p.ny != shape.ny, err, STATUS_BAD_FORMAT, "%s: changed while it was read",
                         path);
-                TRY(read_pixels(&r, &p, &b, image->data + (size_t)(page - first) * shape.nx * shape.ny));
+                TRY(tiff_page_read(&r, &p, &b, image->data + (size_t)(page - first) * shape.nx * shape.ny));
             }
             page++;
         }
         if (page <= last && !TIFFReadDirectory(r.tiff))
-            return bad_page(&r, (uint32_t)TIFFCurrentDirectory(r.tiff), "the one after it cannot be read");
+            return tiff_bad_page(&r, (uint32_t)TIFFCurrentDirectory(r.tiff), "the one after it cannot be read");
     }
     return STATUS_OK;
 }
@@ -387,71 +378,4 @@ enum status tiff_read(const char *path, struct image *image, struct err *err) {
 
 enum status tiff_read_page(const char *path, int page, struct image *image, struct err *err) {
     return read_pages(path, page, 1, image, err);
-}
-
-/* ---- pages one by one ---- */
-
-struct tiff_pages {
-    struct reader reader;
-    struct buffers buffers;
-    struct page shape;
-    int count;
-    uint64_t *offsets; /* [count] of the directories */
-    char *path;
-};
-
-void tiff_pages_close(struct tiff_pages **pages) {
-    if (pages == NULL || *pages == NULL) return;
-    reader_close(&(*pages)->reader);
-    buffers_free(&(*pages)->buffers);
-    free((*pages)->offsets);
-    free((*pages)->path);
-    mem_free(pages);
-}
-
-/* Notes where the directory of each page lies, so that any page is one step away. */
-static enum status find_pages(struct tiff_pages *pages) {
-    struct reader *r = &pages->reader;
-    TRY(survey(r, &pages->shape, &pages->count));
-    TRY(mem_new((size_t)pages->count, sizeof *pages->offsets, "the pages of a movie", &pages->offsets, r->err));
-    int found = 0;
-    for (bool more = TIFFSetDirectory(r->tiff, 0) != 0; more && found < pages->count;
-         more = TIFFReadDirectory(r->tiff) != 0)
-        if (!is_extra(r->tiff)) pages->offsets[found++] = TIFFCurrentDirOffset(r->tiff);
-    return found == pages->count ? STATUS_OK : bad_page(r, (uint32_t)found, "cannot be read again");
-}
-
-enum status tiff_pages_open(const char *path, struct tiff_pages **ret_pages, struct err *err) {
-    _cleanup_(tiff_pages_close) struct tiff_pages *pages = calloc(1, sizeof *pages);
-    FAIL_IF(pages == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
-    pages->reader.descriptor = -1;
-    pages->path = strdup(path);
-    FAIL_IF(pages->path == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
-    TRY(reader_open(&pages->reader, pages->path, err));
-    TRY(find_pages(pages));
-    *ret_pages = pages;
-    pages = NULL;
-    return STATUS_OK;
-}
-
-struct image_info tiff_pages_info(const struct tiff_pages *pages) {
-    return (struct image_info){.format = IMAGE_TIFF,
-                               .nx = (int)pages->shape.nx,
-                               .ny = (int)pages->shape.ny,
-                               .nz = pages->count,
-                               .pixel_size = pages->shape.pixel_size};
-}
-
-enum status tiff_pages_read(struct tiff_pages *pages, int page, float *out, struct err *err) {
-    struct reader *r = &pages->reader;
-    struct page p = {0};
-    r->err = err;
-    r->message[0] = '\0';
-    FAIL_IF(page < 0 || page >= pages->count, err, STATUS_NOT_FOUND, "%s: has %d pages; number %d was asked for",
-            pages->path, pages->count, page + 1);
-    if (!TIFFSetSubDirectory(r->tiff, pages->offsets[page])) return bad_page(r, (uint32_t)page, "cannot be read again");
-    TRY(read_page(r, &p));
-    FAIL_IF(p.nx != pages->shape.nx || p.ny != pages->shape.ny, err, STATUS_BAD_FORMAT, "%s: changed while it was read",
-            pages->path);
-    return read_pixels(r, &p, &pages->buffers, out);
 }

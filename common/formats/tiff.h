@@ -26,6 +26,9 @@ enum status tiff_pages_open(const char *path, struct tiff_pages **ret_pages, str
 struct image_info tiff_pages_info(const struct tiff_pages *pages);
 /* Reads page `page`, from 0 on, into out[ny * nx]. Allocates nothing after the first page. */
 enum status tiff_pages_read(struct tiff_pages *pages, int page, float *out, struct err *err);
+/* Reads a page of whole numbers (image_info.count_bytes) into out[ny * nx] of uint8_t or uint16_t, the last line of the
+ * file first. STATUS_BAD_FORMAT: this page holds other pixels than the first. */
+enum status tiff_pages_read_counts(struct tiff_pages *pages, int page, void *out, struct err *err);
 void tiff_pages_close(struct tiff_pages **pages);
 
 #endif

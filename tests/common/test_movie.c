@@ -1,5 +1,6 @@
 #include "common/formats/movie.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,29 @@ static void assert_frames(const struct movie *movie, struct movie_reader *reader
     assert_int_equal(movie_reader_read(reader, movie_info(movie)->frames, frame, &err), STATUS_BAD_ARGUMENT);
 }
 
-static void assert_movie(const char *path, enum movie_format format, int nx) {
+/* Reads all frames in each type of pixel. */
+static void assert_pixels(struct movie_reader *reader, int nx) {
+    struct err err = {0};
+    for (int p = MOVIE_U8; p <= MOVIE_F32; p++) {
+        enum movie_pixels pixels = (enum movie_pixels)p;
+        _cleanup_(mem_free) void *frame = malloc((size_t)nx * NY * movie_pixel_bytes(pixels));
+        assert_non_null(frame);
+        for (int f = FRAMES - 1; f >= 0; f--) {
+            assert_ok(movie_reader_read_pixels(reader, f, pixels, frame, &err));
+            for (int i = 0; i < NY * nx; i++) {
+                float value = pixels == MOVIE_U8    ? ((const uint8_t *)frame)[i]
+                              : pixels == MOVIE_U16 ? ((const uint16_t *)frame)[i]
+                                                    : ((const float *)frame)[i];
+                if (value != (float)value_at(f, i / nx, i % nx))
+                    fail_msg("type %d, frame %d, row %d, column %d: %g", p, f, i / nx, i % nx, (double)value);
+            }
+        }
+        assert_int_equal(movie_reader_read_pixels(reader, FRAMES, pixels, frame, &err), STATUS_BAD_ARGUMENT);
+        assert_int_equal(movie_reader_read_pixels(reader, -1, pixels, frame, &err), STATUS_BAD_ARGUMENT);
+    }
+}
+
+static void assert_movie(const char *path, enum movie_format format, int nx, enum movie_pixels pixels) {
     struct err err = {0};
     const struct movie_options options = {0};
     _cleanup_(movie_close) struct movie *movie = NULL;
@@ -42,8 +65,10 @@ static void assert_movie(const char *path, enum movie_format format, int nx) {
     const struct movie_info *info = movie_info(movie);
     assert_true(info->format == format && info->nx == nx && info->ny == NY && info->frames == FRAMES &&
                 info->raw_frames == FRAMES);
+    assert_int_equal(info->pixels, pixels);
     assert_ok(movie_reader_create(movie, &reader, &err));
     assert_frames(movie, reader, nx, frame);
+    assert_pixels(reader, nx);
 }
 
 static void write_mrc(const char *path, int nx, enum mrc_mode mode) {
@@ -74,6 +99,17 @@ static void pack(const char *path, int nx) {
     assert_ok(file_write_whole(path, packed, 1024 + row * NY * FRAMES, &err));
 }
 
+/* Sets IMOD's mark of unsigned bytes. */
+static void mark_unsigned(const char *path) {
+    struct err err = {0};
+    size_t length = 0;
+    _cleanup_(mem_free) char *bytes = NULL;
+    assert_ok(file_read_whole(path, 1 << 24, &bytes, &length, &err));
+    const int32_t stamp[2] = {1146047817, 0};
+    memcpy(bytes + 152, stamp, sizeof stamp);
+    assert_ok(file_write_whole(path, bytes, length, &err));
+}
+
 static void mrc_movies_of_every_mode_are_read(void **state) {
     (void)state;
     static const enum mrc_mode modes[] = {MRC_INT8, MRC_INT16, MRC_FLOAT32, MRC_UINT16, MRC_FLOAT16};
@@ -81,12 +117,15 @@ static void mrc_movies_of_every_mode_are_read(void **state) {
     scratch_path("movie.mrcs", path);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         write_mrc(path, 50, modes[i]);
-        assert_movie(path, MOVIE_MRC, 50);
+        assert_movie(path, MOVIE_MRC, 50, modes[i] == MRC_UINT16 ? MOVIE_U16 : MOVIE_F32);
     }
     for (int nx = 50; nx <= 51; nx++) {
         write_mrc(path, nx, MRC_INT8);
+        mark_unsigned(path);
+        assert_movie(path, MOVIE_MRC, nx, MOVIE_U8);
+        write_mrc(path, nx, MRC_INT8);
         pack(path, nx);
-        assert_movie(path, MOVIE_MRC, nx);
+        assert_movie(path, MOVIE_MRC, nx, MOVIE_U8);
     }
 }
 
@@ -138,9 +177,9 @@ static void tiff_movies_are_read_in_the_order_of_mrc(void **state) {
     for (int bits = 8; bits <= 16; bits += 8)
         for (int tile = 0; tile <= 32; tile += 16) {
             write_tiff(path, (uint16_t)bits, COMPRESSION_LZW, (uint32_t)tile);
-            assert_movie(path, MOVIE_TIFF, 50);
+            assert_movie(path, MOVIE_TIFF, 50, bits == 8 ? MOVIE_U8 : MOVIE_U16);
             write_tiff(path, (uint16_t)bits, COMPRESSION_ADOBE_DEFLATE, (uint32_t)tile);
-            assert_movie(path, MOVIE_TIFF, 50);
+            assert_movie(path, MOVIE_TIFF, 50, bits == 8 ? MOVIE_U8 : MOVIE_U16);
         }
 }
 
@@ -179,6 +218,12 @@ static void eer_frames_are_grouped(void **state) {
         for (int i = 0; i < nx * ny; i++)
             sum += (double)frame[i];
         assert_true(sum == 4);
+        _cleanup_(mem_free) uint8_t *bytes = malloc((size_t)nx * (size_t)ny);
+        assert_non_null(bytes);
+        assert_int_equal(info->pixels, MOVIE_U8);
+        assert_ok(movie_reader_read_pixels(reader, 1, MOVIE_U8, bytes, &err));
+        for (int i = 0; i < nx * ny; i++)
+            assert_true(frame[i] == (float)bytes[i]);
         for (int f = 4; f < 8; f++)
             assert_true(frame[((8 * f + 3) >> (2 - level)) * nx + ((4 * f + 1) >> (2 - level))] == 1);
     }
@@ -186,6 +231,87 @@ static void eer_frames_are_grouped(void **state) {
     assert_int_equal(movie_open(path, &(struct movie_options){0}, &movie, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "has 11 EER frames"));
     assert_int_equal(movie_open(path, &(struct movie_options){.eer_level = 3}, &movie, &err), STATUS_BAD_ARGUMENT);
+}
+
+/* A pixel that every frame hits: the groups of 256 frames need two bytes. */
+static void long_groups_of_eer_need_more_than_a_byte(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("long.eer", path);
+    struct eer_writer *writer = NULL;
+    struct eer_format format = eer_format_of(EER_COMPRESSION_7);
+    assert_ok(eer_writer_create(path, &format, 8, 8, NULL, &writer, &err));
+    for (int f = 0; f < 256; f++)
+        assert_ok(eer_writer_append(writer, &(struct eer_electron){.x = 12, .y = 20}, 1, &err));
+    assert_ok(eer_writer_finish(&writer, &err));
+    for (int group = 255; group <= 256; group++) {
+        _cleanup_(movie_close) struct movie *movie = NULL;
+        _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+        uint16_t wide[64];
+        uint8_t narrow[64];
+        assert_ok(movie_open(path, &(struct movie_options){.eer_group = group}, &movie, &err));
+        assert_int_equal(movie_info(movie)->pixels, group == 255 ? MOVIE_U8 : MOVIE_U16);
+        assert_ok(movie_reader_create(movie, &reader, &err));
+        assert_ok(movie_reader_read_pixels(reader, 0, MOVIE_U16, wide, &err));
+        assert_int_equal(wide[5 * 8 + 3], group);
+        assert_int_equal(movie_reader_read_pixels(reader, 0, MOVIE_U8, narrow, &err),
+                         group == 255 ? STATUS_OK : STATUS_UNSUPPORTED);
+        if (group == 255) assert_int_equal(narrow[5 * 8 + 3], 255);
+    }
+}
+
+static void values_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    static const float values[] = {-1, 0.5f, 65536, 256, NAN};
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("values.mrc", path);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        struct image image = {0};
+        assert_ok(image_resize(&image, 4, 4, 1, &err));
+        image.data[7] = values[i];
+        assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+        image_destroy(&image);
+        _cleanup_(movie_close) struct movie *movie = NULL;
+        _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+        uint16_t frame[16];
+        assert_ok(movie_open(path, &(struct movie_options){0}, &movie, &err));
+        assert_ok(movie_reader_create(movie, &reader, &err));
+        assert_int_equal(movie_reader_read_pixels(reader, 0, MOVIE_U8, frame, &err), STATUS_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "values.mrc: frame 1 holds the value"));
+        assert_int_equal(movie_reader_read_pixels(reader, 0, MOVIE_U16, frame, &err),
+                         values[i] == 256 ? STATUS_OK : STATUS_UNSUPPORTED);
+    }
+}
+
+/* The second page is of 16 bits, where the first says that bytes hold all. */
+static void pages_of_two_types_are_no_movie_of_counts(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("types.tif", path);
+    TIFF *tiff = TIFFOpen(path, "w");
+    assert_non_null(tiff);
+    for (uint16_t bits = 8; bits <= 16; bits += 8) {
+        unsigned char row[16] = {1, 2, 3, 4, 5, 6, 7, 8};
+        TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 8);
+        TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1);
+        TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, bits);
+        TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+        assert_int_equal(TIFFWriteEncodedStrip(tiff, 0, row, bits), bits);
+        TIFFWriteDirectory(tiff);
+    }
+    TIFFClose(tiff);
+    _cleanup_(movie_close) struct movie *movie = NULL;
+    _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+    uint8_t frame[8];
+    assert_ok(movie_open(path, &(struct movie_options){0}, &movie, &err));
+    assert_ok(movie_reader_create(movie, &reader, &err));
+    assert_ok(movie_reader_read_pixels(reader, 0, MOVIE_U8, frame, &err));
+    assert_int_equal(frame[7], 8);
+    assert_int_equal(movie_reader_read_pixels(reader, 1, MOVIE_U8, frame, &err), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "page 2"));
 }
 
 struct share {
@@ -249,6 +375,9 @@ int main(void) {
         cmocka_unit_test(mrc_movies_of_every_mode_are_read),
         cmocka_unit_test(tiff_movies_are_read_in_the_order_of_mrc),
         cmocka_unit_test(eer_frames_are_grouped),
+        cmocka_unit_test(long_groups_of_eer_need_more_than_a_byte),
+        cmocka_unit_test(values_that_do_not_fit_are_refused),
+        cmocka_unit_test(pages_of_two_types_are_no_movie_of_counts),
         cmocka_unit_test(threads_read_side_by_side),
         cmocka_unit_test(what_is_no_movie_is_refused),
     };
