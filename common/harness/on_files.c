@@ -219,6 +219,17 @@ struct star_input {
     const char *path, *folder;
 };
 
+/* Adds the spectrum that motion correction left beside the micrograph. */
+static enum status set_spectrum(const struct star_input *input, struct item *item, const struct star_table *table,
+                                size_t row, struct err *err) {
+    char path[PATH_SIZE];
+    int column = star_column_find(table, "rlnCtfPowerSpectrum");
+    const char *name = column >= 0 ? star_get(table, row, column) : "";
+    if (name[0] == '\0' || strcmp(name, star_missing("rlnCtfPowerSpectrum")) == 0) return STATUS_OK;
+    TRY(stage_files_path(input->stage, name, input->folder, path, err));
+    return item_set_string(item, "spectrum.path", path, err);
+}
+
 static enum status add_micrograph(const struct star_input *input, struct star_table *table, int name_column, size_t row,
                                   struct item_list *list, struct err *err) {
     char id[PATH_SIZE], path[PATH_SIZE];
@@ -231,6 +242,7 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
     bool without_ctf = warn_of_cells(input->stage, input->path, table, row);
     TRY(set_columns(item, table, row, without_ctf, err));
+    TRY(set_spectrum(input, item, table, row, err));
     struct table_row optics = find_optics(input->file, table, row), own = {table, row};
     return set_optics(input->stage, item, optics, own, pixel_size, err);
 }

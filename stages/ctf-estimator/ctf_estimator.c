@@ -8,9 +8,9 @@
 
 struct ctf_estimator {
     struct ctf_estimator_task task;
-    struct periodogram *periodogram;
+    struct periodogram *periodogram; /* NULL: no micrograph is read */
     struct ctf_fit *fit;
-    int box;
+    int box;      /* px: side of the spectrum that is fitted */
     float *power; /* [box][box/2+1] */
 };
 
@@ -22,31 +22,47 @@ void ctf_estimator_destroy(struct ctf_estimator **estimator) {
     mem_free(estimator);
 }
 
-size_t ctf_estimator_bytes(int ny, int box, int threads) {
-    size_t plane = (size_t)box * (size_t)(box / 2 + 1) * sizeof(float);
-    size_t rows = box > 0 && ny >= box ? (size_t)periodogram_tiles(ny, box) : 1;
-    /* A tile and its transform for each thread; a sum for each row of tiles; power, spectrum, average and seven values
-     * of each pixel in the fit. */
-    return plane * (4 * (size_t)(threads > 0 ? threads : 1) + rows + 10);
+int ctf_estimator_tile(const struct ctf_estimator_options *options, int nx, int ny, double pixel_size) {
+    return options->box != INT_MIN ? options->box : ctf_fit_box(nx, ny, pixel_size);
+}
+
+static size_t plane_of(int box) {
+    return (size_t)box * (size_t)(box / 2 + 1);
+}
+
+size_t ctf_estimator_bytes(const struct ctf_estimator_task *task) {
+    size_t fitted = plane_of(task->side > 0 ? task->side : task->box), bytes = 0;
+    /* A tile and its transform for each thread; a sum for each row of tiles. */
+    if (task->nx > 0) {
+        size_t rows = task->box > 0 && task->ny >= task->box ? (size_t)periodogram_tiles(task->ny, task->box) : 1;
+        bytes = plane_of(task->box) * (4 * (size_t)(task->threads > 0 ? task->threads : 1) + rows);
+    }
+    /* Power, spectrum, average and seven values of each pixel in the fit. */
+    return (bytes + 10 * fitted) * sizeof(float);
+}
+
+static enum status make_tiles(struct ctf_estimator *e, struct err *err) {
+    const struct ctf_estimator_task *t = &e->task;
+    if (t->nx == 0) return STATUS_OK;
+    FAIL_IF(
+        t->box > t->nx || t->box > t->ny || t->box < 64 || t->box % 2 != 0, err, STATUS_BAD_ARGUMENT,
+        "the micrograph has %d × %d px, a tile %d: an even box of 64 px or more, and a micrograph that holds it, are "
+        "expected",
+        t->nx, t->ny, t->box);
+    struct periodogram_task tiles = {
+        .nx = t->nx, .ny = t->ny, .box = t->box, .threads = t->threads, .device = t->device};
+    return periodogram_create(&tiles, &e->periodogram, err);
 }
 
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,
                                  struct err *err) {
     _cleanup_(ctf_estimator_destroy) struct ctf_estimator *e = NULL;
     TRY(mem_new(1, sizeof *e, "an estimator of CTFs", &e, err));
-    int box = task->options->box;
     e->task = *task;
-    e->box = box != INT_MIN ? box : ctf_fit_box(task->nx, task->ny, task->pixel_size);
-    FAIL_IF(
-        e->box > task->nx || e->box > task->ny || e->box < 64 || e->box % 2 != 0, err, STATUS_BAD_ARGUMENT,
-        "the micrograph has %d × %d px, a tile %d: an even box of 64 px or more, and a micrograph that holds it, are "
-        "expected",
-        task->nx, task->ny, e->box);
-    struct periodogram_task tiles = {
-        .nx = task->nx, .ny = task->ny, .box = e->box, .threads = task->threads, .device = task->device};
-    TRY(periodogram_create(&tiles, &e->periodogram, err));
+    e->box = task->side > 0 ? task->side : task->box;
+    TRY(make_tiles(e, err));
     TRY(ctf_fit_create(e->box, task->threads, &e->fit, err));
-    TRY(mem_new((size_t)e->box * (size_t)(e->box / 2 + 1), sizeof *e->power, "a power spectrum", &e->power, err));
+    TRY(mem_new(plane_of(e->box), sizeof *e->power, "a power spectrum", &e->power, err));
     *ret_estimator = e;
     e = NULL;
     return STATUS_OK;
@@ -60,15 +76,25 @@ int ctf_estimator_box(const struct ctf_estimator *estimator) {
     return estimator->box;
 }
 
-enum status ctf_estimator_run(struct ctf_estimator *e, const float *micrograph, const void *on_device,
-                              const struct optics *optics, struct ctf_fit_result *ret_result, struct err *err) {
+/* Fills power from a centred amplitude. A resampled amplitude may be a little below zero. */
+static void take_spectrum(const float *amplitude, int side, float *power) {
+    int columns = side / 2 + 1;
+    for (int row = 0; row < side; row++)
+        for (int kx = 0; kx < columns; kx++) {
+            int y = (row + side / 2) % side, x = (kx + side / 2) % side; /* Nyquist stands at −side/2 only */
+            float value = amplitude[(size_t)y * (size_t)side + (size_t)x];
+            power[(size_t)row * (size_t)columns + (size_t)kx] = value > 0 ? value * value : 0;
+        }
+}
+
+static struct ctf_fit_options options_of(const struct ctf_estimator *e, const struct ctf_estimator_input *input) {
     const struct ctf_estimator_options *o = e->task.options;
     bool phase = o->phase_shift.count == 2;
-    struct ctf_fit_options options = {
-        .pixel_size = e->task.pixel_size,
-        .voltage = optics->voltage,
-        .spherical_aberration = optics->spherical_aberration,
-        .amplitude_contrast = optics->amplitude_contrast,
+    return (struct ctf_fit_options){
+        .pixel_size = e->task.side > 0 ? input->spectrum_pixel_size : input->pixel_size,
+        .voltage = input->optics->voltage,
+        .spherical_aberration = input->optics->spherical_aberration,
+        .amplitude_contrast = input->optics->amplitude_contrast,
         .low = o->resolution.values[0],
         .high = o->resolution.values[1],
         .defocus_min = o->defocus.values[0],
@@ -78,6 +104,14 @@ enum status ctf_estimator_run(struct ctf_estimator *e, const float *micrograph, 
         .phase_min = phase ? o->phase_shift.values[0] : 0,
         .phase_max = phase ? o->phase_shift.values[1] : 0,
     };
-    TRY(periodogram_run(e->periodogram, micrograph, on_device, e->power, err));
+}
+
+enum status ctf_estimator_run(struct ctf_estimator *e, const struct ctf_estimator_input *input,
+                              struct ctf_fit_result *ret_result, struct err *err) {
+    struct ctf_fit_options options = options_of(e, input);
+    if (e->task.side > 0)
+        take_spectrum(input->spectrum, e->task.side, e->power);
+    else
+        TRY(periodogram_run(e->periodogram, input->micrograph, input->on_device, e->power, err));
     return ctf_fit_run(e->fit, e->power, &options, ret_result, err);
 }

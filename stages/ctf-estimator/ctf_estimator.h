@@ -1,4 +1,5 @@
-/* Estimates the CTF of each micrograph from its averaged periodogram. */
+/* Estimates the CTF of each micrograph: from the spectrum that the motion-corrector made of its movie where there is one,
+ * else from the micrograph's own averaged periodogram. */
 #ifndef ICESTREAM_STAGES_CTF_ESTIMATOR_CTF_ESTIMATOR_H
 #define ICESTREAM_STAGES_CTF_ESTIMATOR_CTF_ESTIMATOR_H
 
@@ -26,28 +27,40 @@ extern const struct stage_descriptor ctf_estimator_stage;
 /* The resolution that is reported where the fit holds nowhere, Å. */
 enum { CTF_NO_RESOLUTION = 25 };
 
-/* Plans and buffers for micrographs of one shape and pixel size. */
+/* Plans and buffers for inputs of one shape. */
 struct ctf_estimator;
 
 struct ctf_estimator_task {
     const struct ctf_estimator_options *options;
-    int nx, ny;        /* px */
-    double pixel_size; /* Å */
+    int nx, ny; /* px of the micrographs; 0: none is read */
+    int box;    /* px, the tiles of a micrograph */
+    int side;   /* px of the spectra; 0: there are none, and the micrograph's tiles give the spectrum */
     int threads;
     struct device device;
 };
 
-/* Returns the bytes of an estimator on the CPU for micrographs of ny rows. */
-size_t ctf_estimator_bytes(int ny, int box, int threads);
+/* What is known of one micrograph. */
+struct ctf_estimator_input {
+    const float *micrograph;     /* [ny][nx] on the host */
+    const void *on_device;       /* as for periodogram_run */
+    double pixel_size;           /* Å, of the micrograph */
+    const float *spectrum;       /* [side][side] amplitude, zero frequency at (side/2, side/2); NULL: side is 0 */
+    double spectrum_pixel_size;  /* Å: Nyquist of the spectrum is at twice this */
+    const struct optics *optics; /* voltage, spherical aberration and amplitude contrast */
+};
+
+/* Returns the side of a micrograph's tiles. */
+int ctf_estimator_tile(const struct ctf_estimator_options *options, int nx, int ny, double pixel_size);
+/* Returns the bytes of an estimator on the CPU. */
+size_t ctf_estimator_bytes(const struct ctf_estimator_task *task);
 
 /* STATUS_BAD_ARGUMENT: a value of the options fits no micrograph, or not this one. */
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,
                                  struct err *err);
 void ctf_estimator_destroy(struct ctf_estimator **estimator);
-/* Fits the CTF of a micrograph, [ny][nx] on the host; on_device as for periodogram_run. optics: voltage, spherical
- * aberration and amplitude contrast. */
-enum status ctf_estimator_run(struct ctf_estimator *estimator, const float *micrograph, const void *on_device,
-                              const struct optics *optics, struct ctf_fit_result *ret_result, struct err *err);
+/* Fits the CTF of a micrograph. */
+enum status ctf_estimator_run(struct ctf_estimator *estimator, const struct ctf_estimator_input *input,
+                              struct ctf_fit_result *ret_result, struct err *err);
 /* Returns the fit of the last micrograph, and the side of its spectrum. */
 const struct ctf_fit *ctf_estimator_fit(const struct ctf_estimator *estimator);
 int ctf_estimator_box(const struct ctf_estimator *estimator);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/files.h"
-#include "common/formats/image_formats.h"
 #include "common/formats/picture.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/micrograph_table.h"
@@ -12,19 +11,15 @@
 #include "common/memory.h"
 #include "stages/ctf-estimator/ctf_estimator.h"
 #include "stages/ctf-estimator/ctf_files.h"
+#include "stages/ctf-estimator/input.h"
 #include "stages/ctf-estimator/parameters.h"
-
-/* A micrograph whose item has this column has a CTF. */
-static const char DEFOCUS[] = "columns.rlnDefocusU";
 
 struct state {
     struct ctf_estimator *estimator; /* of the shape that came last */
 };
 
 struct lane {
-    struct image micrograph;
-    struct device_copy *uploaded; /* the micrograph on the CUDA device */
-    struct optics optics;
+    struct ctf_input input;
     bool known; /* the item has a CTF already and passes unchanged */
     struct ctf_record record;
 };
@@ -53,59 +48,15 @@ static void fini(struct stage *stage, void *state) {
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
     (void)stage, (void)state;
     struct lane *lane = stage_lane->state;
-    device_copy_destroy(&lane->uploaded);
-    image_destroy(&lane->micrograph);
+    ctf_input_clear(&lane->input);
     ctf_record_clear(&lane->record);
-}
-
-/* Returns the first pixel that is not finite; the number of pixels when there is none. */
-static size_t first_broken(const struct image *image) {
-    size_t count = image_count(image), i = 0;
-    while (i < count && isfinite(image->data[i]))
-        i++;
-    return i;
-}
-
-/* A micrograph larger than any before takes new memory; the device must let go of the old memory first. */
-static enum status read_micrograph(const char *path, struct lane *lane, struct err *err) {
-    struct image_info info;
-    if (lane->uploaded != NULL) {
-        TRY(image_probe(path, &info, err));
-        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > lane->micrograph.capacity)
-            device_copy_forget(lane->uploaded);
-    }
-    return image_read_micrograph(path, &lane->micrograph, err);
-}
-
-static bool is_known(struct stage *stage, const struct item *item) {
-    const struct ctf_estimator_options *o = stage_params(stage);
-    return !o->again && item_has(item, DEFOCUS);
-}
-
-static enum status check_one(const char *path, int count, struct err *err) {
-    FAIL_IF(count != 1, err, STATUS_BAD_FORMAT,
-            "%s holds %d images; expected one micrograph (is it a movie that has not been corrected?)", path, count);
-    return STATUS_OK;
 }
 
 static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
                         struct stage_need *ret_need, struct err *err) {
     (void)state;
-    const struct ctf_estimator_options *o = stage_params(stage);
-    const char *path = NULL;
-    char absolute[PATH_MAX];
-    struct image_info info;
-    if (is_known(stage, stage_lane->item)) return STATUS_OK;
-    TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
-    TRY(stage_resolve(stage, path, absolute, err));
-    TRY(image_probe(absolute, &info, err));
-    TRY(check_one(path, info.nz, err));
-    double pixel_size = item_optics(stage_lane->item, stage_session(stage)).pixel_size;
-    if (!(pixel_size > 0)) pixel_size = (double)info.pixel_size;
-    int box = o->box != INT_MIN ? o->box : ctf_fit_box(info.nx, info.ny, pixel_size > 0 ? pixel_size : 1);
-    ret_need->lane = mem_sum(info.bytes, image_bytes(box / 2 + 1, box, 1)); /* and a copy of the spectrum */
-    ret_need->shared = ctf_estimator_bytes(info.ny, box, stage_threads(stage));
-    return STATUS_OK;
+    if (ctf_input_is_known(stage, stage_lane->item)) return STATUS_OK;
+    return ctf_input_need(stage, stage_lane->item, ret_need, err);
 }
 
 static void release(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -116,36 +67,20 @@ static void release(struct stage *stage, void *state, struct stage_lane *stage_l
         return;
     }
     struct lane *lane = stage_lane->state;
-    device_copy_destroy(&lane->uploaded);
-    image_destroy(&lane->micrograph);
+    ctf_input_clear(&lane->input);
 }
 
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     struct lane *lane = stage_lane->state;
-    const struct image *micrograph = &lane->micrograph;
-    const struct item *item = stage_lane->item;
-    const char *path = NULL;
-    char absolute[PATH_MAX];
-    lane->known = is_known(stage, item);
+    lane->known = ctf_input_is_known(stage, stage_lane->item);
     if (lane->known) return STATUS_OK;
-    TRY(item_need_string(item, "micrograph.path", &path, err));
-    TRY(stage_resolve(stage, path, absolute, err));
-    TRY(read_micrograph(absolute, lane, err));
-    TRY(check_one(path, micrograph->nz, err));
-    size_t broken = first_broken(micrograph);
-    FAIL_IF(broken < image_count(micrograph), err, STATUS_BAD_FORMAT,
-            "%s: pixel (%zu, %zu) is NaN or infinite: a spectrum needs all pixels", path,
-            broken % (size_t)micrograph->nx, broken / (size_t)micrograph->nx);
-    lane->optics = item_optics(item, stage_session(stage));
-    if (!(lane->optics.pixel_size > 0)) lane->optics.pixel_size = (double)micrograph->pixel_size;
-    FAIL_IF(!(lane->optics.pixel_size > 0) || lane->optics.pixel_size > 50, err, STATUS_BAD_ARGUMENT,
-            "%s: a CTF needs a pixel size of at most 50 Å (it is %g): set session.pixel_size", path,
-            lane->optics.pixel_size);
-    stage_lane->shape[0] = micrograph->nx;
-    stage_lane->shape[1] = micrograph->ny;
-    stage_lane->shape[2] = (int)lround(lane->optics.pixel_size * 1e6); /* a change of pixel size is one of shape too */
-    return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
+    TRY(ctf_input_load(stage, stage_lane->item, &lane->input, err));
+    struct ctf_estimator_task task = ctf_input_task(stage, &lane->input);
+    stage_lane->shape[0] = task.nx;
+    stage_lane->shape[1] = task.ny;
+    stage_lane->shape[2] = task.box * (1 << 14) + task.side; /* both at most 8192 */
+    return STATUS_OK;
 }
 
 static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -153,27 +88,24 @@ static enum status reconfigure(struct stage *stage, void *state, struct stage_la
     struct state *s = state;
     if (lane->known) return STATUS_OK;
     ctf_estimator_destroy(&s->estimator);
-    struct ctf_estimator_task task = {.options = stage_params(stage),
-                                      .nx = stage_lane->shape[0],
-                                      .ny = stage_lane->shape[1],
-                                      .pixel_size = stage_lane->shape[2] * 1e-6,
-                                      .threads = stage_threads(stage),
-                                      .device = *stage_device(stage)};
+    struct ctf_estimator_task task = ctf_input_task(stage, &lane->input);
     return ctf_estimator_create(&task, &s->estimator, err);
 }
 
 static enum status draw(const struct ctf_estimator_options *o, struct lane *lane, struct err *err) {
     const struct ctf_fit_result *r = &lane->record.result;
+    const struct optics *optics = &lane->input.optics;
+    double pixel_size = lane->input.has_spectrum ? (double)lane->input.spectrum.pixel_size : optics->pixel_size;
     struct ctf fit = {.defocus_u = r->defocus_u,
                       .defocus_v = r->defocus_v,
                       .defocus_angle = r->angle,
-                      .voltage = lane->optics.voltage,
-                      .spherical_aberration = lane->optics.spherical_aberration,
-                      .amplitude_contrast = lane->optics.amplitude_contrast,
+                      .voltage = optics->voltage,
+                      .spherical_aberration = optics->spherical_aberration,
+                      .amplitude_contrast = optics->amplitude_contrast,
                       .phase_shift = r->phase_shift,
                       .scale = 1};
     /* The picture reaches a little beyond what was fitted. */
-    return ctf_record_draw(&lane->record, &fit, lane->optics.pixel_size, 0.8 * o->resolution.values[1], err);
+    return ctf_record_draw(&lane->record, &fit, pixel_size, 0.8 * o->resolution.values[1], err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -182,8 +114,8 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     struct lane *lane = stage_lane->state;
     struct ctf_fit_result result = {0};
     if (lane->known) return STATUS_OK;
-    TRY(ctf_estimator_run(s->estimator, lane->micrograph.data, device_copy_data(lane->uploaded), &lane->optics, &result,
-                          err));
+    struct ctf_estimator_input input = ctf_input_given(&lane->input);
+    TRY(ctf_estimator_run(s->estimator, &input, &result, err));
     return ctf_record_take(&lane->record, ctf_estimator_fit(s->estimator), &result, ctf_estimator_box(s->estimator),
                            o->write_png, err);
 }
@@ -223,7 +155,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
             "%s: no rings in the spectrum (score %.3f), so its CTF values mean nothing: did the sample drift, or is "
             "there no ice? `reject_if: rlnCtfMaxResolution > 10` leaves such micrographs out",
             item_id(item), r->score);
-    TRY(item_set_optics(item, &lane->optics, NAN, err));
+    TRY(item_set_optics(item, &lane->input.optics, NAN, err));
     return set_columns(item, r, o->phase_shift.count == 2, err);
 }
 
