@@ -6,8 +6,9 @@
  *     "source": "watcher",                 stage that first emitted it; with the id, this is the item's identity
  *     "id": "grid1/mic_0001",              the path below watcher.directory without its ending (MIC)
  *     "revision": 2,                       replaces what went before under this identity; 0 when left out
- *     "kind": "micrograph",                micrograph | particles | selection | structure | clusters | tomogram
+ *     "kind": "micrograph",                movie | micrograph | particles | selection | structure | clusters | tomogram
  *     "time": 1732170000.25,               when the watcher found it, s since 1970
+ *     "movie": {"path", "nx", "ny", "frames", "dose_per_frame", "pre_exposure"},   e⁻/Å², where they are known
  *     "micrograph": {"path", "nx", "ny", "nz"},       nz: of a stack
  *     "optics":  {"group": "opticsGroup1", "pixel_size", "original_pixel_size", "voltage", "spherical_aberration",
  *                 "amplitude_contrast"},

@@ -9,7 +9,13 @@
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
 
+/* What a row is named after. */
+struct naming {
+    const char *table, *column, *member;
+};
+
 struct micrograph_table {
+    struct naming naming;
     struct star_file *file;
     struct star_table *optics, *micrographs; /* micrographs: columns without rows */
     struct star_file *piece;
@@ -30,21 +36,30 @@ static const struct {
     {"rlnAmplitudeContrast", "optics.amplitude_contrast"},
 };
 
-enum status micrograph_table_create(struct micrograph_table **ret_table, struct err *err) {
+static enum status create(struct naming naming, struct micrograph_table **ret_table, struct err *err) {
     _cleanup_(micrograph_table_destroy) struct micrograph_table *table = calloc(1, sizeof *table);
     FAIL_IF(table == NULL, err, STATUS_NO_MEMORY, "no memory for a table of micrographs");
     TRY(star_create(&table->file, err));
     TRY(star_table_add(table->file, "optics", true, &table->optics, err));
-    TRY(star_table_add(table->file, "micrographs", true, &table->micrographs, err));
+    table->naming = naming;
+    TRY(star_table_add(table->file, naming.table, true, &table->micrographs, err));
     TRY(star_column_add(table->optics, "rlnOpticsGroup", "0", NULL, err));
     TRY(star_column_add(table->optics, "rlnOpticsGroupName", "0", NULL, err));
     for (int i = 0; i < OPTICS_NUMBERS; i++)
         TRY(star_column_add(table->optics, OPTICS[i].column, "0", NULL, err));
-    TRY(star_column_add(table->micrographs, "rlnMicrographName", "", NULL, err));
+    TRY(star_column_add(table->micrographs, naming.column, "", NULL, err));
     TRY(star_column_add(table->micrographs, "rlnOpticsGroup", "1", NULL, err));
     *ret_table = table;
     table = NULL;
     return STATUS_OK;
+}
+
+enum status micrograph_table_create(struct micrograph_table **ret_table, struct err *err) {
+    return create((struct naming){"micrographs", "rlnMicrographName", "micrograph.path"}, ret_table, err);
+}
+
+enum status micrograph_table_create_movies(struct micrograph_table **ret_table, struct err *err) {
+    return create((struct naming){"movies", "rlnMicrographMovieName", "movie.path"}, ret_table, err);
 }
 
 void micrograph_table_destroy(struct micrograph_table **table) {
@@ -105,7 +120,7 @@ enum status micrograph_table_note(struct micrograph_table *table, const struct i
 static enum status begin_piece(struct micrograph_table *table, struct err *err) {
     star_destroy(&table->piece);
     TRY(star_create(&table->piece, err));
-    TRY(star_table_add(table->piece, "micrographs", true, &table->rows, err));
+    TRY(star_table_add(table->piece, table->naming.table, true, &table->rows, err));
     for (size_t i = 0; i < star_column_count(table->micrographs); i++)
         TRY(star_column_add(table->rows, star_column_name(table->micrographs, i), NULL, NULL, err));
     return STATUS_OK;
@@ -122,7 +137,7 @@ enum status micrograph_table_add(struct micrograph_table *table, const struct it
     const char *path;
     size_t group, row;
     if (item_has(item, "structure")) return STATUS_OK;
-    TRY(item_need_string(item, "micrograph.path", &path, err));
+    TRY(item_need_string(item, table->naming.member, &path, err));
     TRY(find_group(table->optics, item, &group, err));
     if (group == star_row_count(table->optics)) return STATUS_OK; /* the item came after the groups were noted */
     if (star_row_count(table->rows) == PIECE_ROWS) {
@@ -137,7 +152,7 @@ enum status micrograph_table_add(struct micrograph_table *table, const struct it
         TRY(json_is_number(value) ? star_set_number(table->rows, row, (int)i, json_number_value(value), err)
                                   : star_set(table->rows, row, (int)i, star_missing(name), err));
     }
-    TRY(star_put_text(table->rows, row, "rlnMicrographName", path, err));
+    TRY(star_put_text(table->rows, row, table->naming.column, path, err));
     return star_put_integer(table->rows, row, "rlnOpticsGroup", (long)group + 1, err);
 }
 

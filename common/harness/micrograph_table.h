@@ -1,4 +1,5 @@
-/* The table of all micrographs of a stage, as RELION reads it: micrographs.star, micrographs_ctf.star. */
+/* The table of all micrographs, or movies, of a stage, as RELION reads it: micrographs.star, micrographs_ctf.star,
+ * movies.star. */
 #ifndef ICESTREAM_COMMON_HARNESS_MICROGRAPH_TABLE_H
 #define ICESTREAM_COMMON_HARNESS_MICROGRAPH_TABLE_H
 
@@ -10,6 +11,8 @@
  * in pieces, so that a long session needs no more memory. An item whose optics were not noted gets no row. */
 struct micrograph_table;
 enum status micrograph_table_create(struct micrograph_table **ret_table, struct err *err);
+/* Makes a table of movies: data_movies with rlnMicrographMovieName, from movie.path. */
+enum status micrograph_table_create_movies(struct micrograph_table **ret_table, struct err *err);
 void micrograph_table_destroy(struct micrograph_table **table);
 enum status micrograph_table_note(struct micrograph_table *table, const struct item *item, struct err *err);
 enum status micrograph_table_begin(struct micrograph_table *table, const char *path, struct err *err);

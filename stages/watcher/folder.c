@@ -2,24 +2,19 @@
 #include "stages/watcher/folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/edges/item.h"
 #include "common/files.h"
 #include "common/formats/image_formats.h"
-#include "common/formats/structure.h"
 #include "common/memory.h"
 #include "common/text.h"
 #include "stages/watcher/folder_private.h"
-
-enum { TAIL = 4096 };
 
 static const double LOOK_LEAST = 0.1, LOOK_MOST = 1; /* s between looks at a growing file */
 
@@ -136,36 +131,6 @@ static void make_shown_id(struct folder *folder, const char *name) {
     snprintf(folder->id + end, sizeof folder->id - end, "~%016llx", (unsigned long long)text_hash(name));
 }
 
-/* Returns whether a file ends in zeros: a program may have reserved its full size before it writes the pixels. */
-static bool ends_in_zeros(const char *path, int64_t size) {
-    /* Non-blocking: a named pipe may have taken the file's place. */
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return false;
-    unsigned char tail[TAIL];
-    ssize_t got = pread(descriptor, tail, sizeof tail, size > TAIL ? size - TAIL : 0);
-    close(descriptor);
-    bool zeros = got > 0;
-    for (ssize_t i = 0; i < got && zeros; i++)
-        zeros = tail[i] == 0;
-    return zeros;
-}
-
-/* Returns whether a part of a file before its end was never written, as when a program reserves the whole file, or
- * writes its end first. False where the file system does not tell. */
-static bool has_holes(const char *path, int64_t size) {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) return false;
-    off_t hole = lseek(descriptor, 0, SEEK_HOLE);
-    close(descriptor);
-    return hole >= 0 && hole < size;
-}
-
-static enum folder_verdict set_failed(struct folder_find *find, const char *reason) {
-    snprintf(find->reason, sizeof find->reason, "%s", reason);
-    text_trim(find->reason);
-    return find->verdict = FOLDER_FAILED;
-}
-
 /* Returns whether the file is another name of a file that was taken before. */
 static bool is_duplicate(const struct folder *folder, long index, struct folder_find *find) {
     const struct known_file *file = &folder->known.files[index];
@@ -181,19 +146,6 @@ static bool is_duplicate(const struct folder *folder, long index, struct folder_
     return true;
 }
 
-/* Returns whether a micrograph lies beside a picture: acquisition software writes a small picture of each micrograph,
- * often before the micrograph. */
-static bool is_thumbnail(const char *path) {
-    const char *ending;
-    char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
-    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
-    for (size_t i = 0; (ending = image_ending(i, IMAGE_AS_MICROGRAPH)) != NULL; i++) {
-        snprintf(sibling, sizeof sibling, "%s%s", stem, ending);
-        if (file_exists(sibling)) return true;
-    }
-    return false;
-}
-
 /* Returns whether another file with the same id was taken before. */
 static bool is_namesake(const struct folder *folder, long index, struct folder_find *find) {
     long other = known_find_id(&folder->known, folder->id);
@@ -203,8 +155,6 @@ static bool is_namesake(const struct folder *folder, long index, struct folder_f
              folder->known.files[other].path);
     return true;
 }
-
-enum look { LOOK_REPORT, LOOK_AGAIN, LOOK_DROP };
 
 /* Reads the size, date and inode of a file. LOOK_DROP: nothing is there, or no regular file. */
 static enum look refresh(struct folder *folder, struct known_file *file, double now) {
@@ -230,57 +180,10 @@ static enum look refresh(struct folder *folder, struct known_file *file, double 
     return LOOK_REPORT;
 }
 
-/* Returns how long (s) a file with holes must rest. Programs leave holes until they come to them, but a file may be
- * sparse for good. */
-static double patience_for_holes(const struct folder *folder) {
-    return fmax(folder->options.stall, 6 * folder->options.settle);
-}
-
-/* Judges a file by its content: ready, failed, or to be looked at again. */
-static enum look look_inside(struct folder *folder, struct known_file *file, double now, struct folder_find *find) {
-    struct err own = {0};
-    bool ends = false;
-    enum structure_format format;
-    find->structure = structure_is_name(file->path);
-    enum status status = find->structure ? structure_probe(folder->path, &format, &ends, &own)
-                                         : image_probe(folder->path, &find->image, &own);
-    double unchanged = now - file->changed_at;
-    if (status == STATUS_OK && find->structure) {
-        if (unchanged < patience_for_holes(folder) && has_holes(folder->path, file->size)) return LOOK_AGAIN;
-        if (!ends && unchanged < folder->options.settle) return LOOK_AGAIN;
-        find->verdict = FOLDER_READY;
-        find->failed_before = file->was_reported;
-        return LOOK_REPORT;
-    }
-    if (status == STATUS_OK) {
-        bool picture = image_is_photograph(find->image.format);
-        bool grows = folder->options.stacks_grow && find->image.nz > 1;
-        if (unchanged < patience_for_holes(folder) && has_holes(folder->path, file->size)) return LOOK_AGAIN;
-        if (unchanged < folder->options.settle && (picture || grows || ends_in_zeros(folder->path, file->size)))
-            return LOOK_AGAIN;
-        if (picture && is_thumbnail(folder->path)) {
-            snprintf(find->reason, sizeof find->reason, "it is a picture of the micrograph beside it");
-            find->verdict = FOLDER_DUPLICATE;
-            return LOOK_REPORT;
-        }
-        find->verdict = FOLDER_READY;
-        find->failed_before = file->was_reported;
-        return LOOK_REPORT;
-    }
-    bool hopeless = status == STATUS_BAD_FORMAT || status == STATUS_UNSUPPORTED;
-    double limit = hopeless ? fmin(folder->options.settle, folder->options.stall) : folder->options.stall;
-    bool passing = status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY; /* says nothing about the file */
-    if (file->was_reported || passing || unchanged < limit) return LOOK_AGAIN;
-    char reason[sizeof own.message + 64];
-    snprintf(reason, sizeof reason, "%s (unchanged for %.0f s)", own.message, unchanged);
-    set_failed(find, reason);
-    return LOOK_REPORT;
-}
-
 /* Reports a file whose id is that of another file: a picture beside its micrograph, or a failure under its name with
  * the ending. */
 static void set_namesake(struct folder *folder, struct known_file *file, struct folder_find *find) {
-    bool picture = image_path_fits(file->path, IMAGE_AS_PHOTOGRAPH) && is_thumbnail(folder->path);
+    bool picture = image_path_fits(file->path, IMAGE_AS_PHOTOGRAPH) && folder_is_thumbnail(folder->path);
     file->state = KNOWN_DONE;
     find->verdict = picture ? FOLDER_DUPLICATE : FOLDER_FAILED;
     snprintf(folder->id, sizeof folder->id, "%s", file->path);
@@ -345,7 +248,7 @@ static enum status look(struct folder *folder, long index, double now, struct fo
     *ret_look = LOOK_REPORT;
     if (!valid || !can_be_quoted(folder->path)) {
         file->state = KNOWN_DONE;
-        set_failed(
+        folder_set_failed(
             find, valid ? "its path holds a blank and both kinds of quotation mark, which RELION cannot read in a STAR "
                           "file: rename it"
                         : "its name holds a line break, a control character or bytes that are not UTF-8, or is too "
@@ -358,10 +261,15 @@ static enum status look(struct folder *folder, long index, double now, struct fo
         return STATUS_OK;
     }
     if (is_namesake(folder, index, find)) {
+        if (folder_is_no_movie(folder, find)) {
+            file->state = KNOWN_DONE;
+            find->verdict = FOLDER_NO_MOVIE;
+            return STATUS_OK;
+        }
         set_namesake(folder, file, find);
         return STATUS_OK;
     }
-    *ret_look = look_inside(folder, file, now, find);
+    *ret_look = folder_look_inside(folder, file, now, find);
     if (*ret_look == LOOK_AGAIN) {
         bool slow = file->was_reported && now - file->changed_at > folder->options.stall;
         return keep_looking(folder, index, now + (slow ? folder->options.poll : look_interval(folder)), err);

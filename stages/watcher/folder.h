@@ -37,6 +37,9 @@ struct folder_options {
     double poll;  /* s between looks at reported files */
     /* Stacks grow image by image, with a correct header each time: a stack is whole after `settle`. */
     bool stacks_grow;
+    /* The files are movies. A movie is whole once it has `frames` images (0: not known), or after `settle`. */
+    bool movies;
+    int frames;
 
     void *context;
     /* Tells what an earlier run has done with this id. Called once for each file, before it is opened, and once more
@@ -56,6 +59,7 @@ struct folder_options {
 enum folder_verdict {
     FOLDER_READY,
     FOLDER_DUPLICATE, /* of a file taken before; reported once */
+    FOLDER_NO_MOVIE,  /* a gain reference, or the sum of a movie; reported once */
     FOLDER_FAILED,    /* incomplete for too long, of the name of another, or no image to come; reported once */
 };
 
@@ -66,7 +70,7 @@ struct folder_find {
     const char *id;          /* relative without its ending, or with it if another file has that id; if a name cannot
                                 be an id, its odd bytes are replaced and a hash follows */
     bool structure;          /* the file holds atoms, not an image */
-    struct image_info image; /* when READY */
+    struct image_info image; /* when READY; nz: frames of a movie (of EER: those of the detector) */
     double time;             /* of its last change, s since 1970 */
     bool failed_before;      /* READY now, reported as failed before */
     char reason[512];        /* when not READY */

@@ -1,5 +1,5 @@
-/* Shared by folder.c (looks at files), folder_sweep.c (lists folders) and folder_queue.c (files that wait for a
- * look). */
+/* Shared by folder.c (looks at files), folder_content.c (what is in a file), folder_sweep.c (lists folders) and
+ * folder_queue.c (files that wait for a look). */
 #ifndef ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 #define ICESTREAM_STAGES_WATCHER_FOLDER_PRIVATE_H
 
@@ -60,6 +60,19 @@ struct folder {
     double last_change; /* time (as `now`) at which a file last appeared, changed or became ready; −INFINITY: none */
     char path[PATH_SIZE], id[PATH_SIZE]; /* of the file of the last look; folder_find points to these */
 };
+
+enum look { LOOK_REPORT, LOOK_AGAIN, LOOK_DROP };
+
+/* Judges the file at folder->path by its content: to be reported with the verdict, or to be looked at again. */
+enum look folder_look_inside(const struct folder *folder, const struct known_file *file, double now,
+                             struct folder_find *find);
+/* Returns whether movies are watched and the file at folder->path is none; find->reason then says why. */
+bool folder_is_no_movie(const struct folder *folder, struct folder_find *find);
+/* Sets the verdict FOLDER_FAILED, with its reason. */
+void folder_set_failed(struct folder_find *find, const char *reason);
+/* Returns whether a micrograph lies beside a picture: acquisition software writes a small picture of each micrograph,
+ * often before the micrograph. */
+bool folder_is_thumbnail(const char *path);
 
 /* Returns whether file a is looked at before file b: by options.order, then by path. */
 bool folder_before(const struct folder *folder, long a, long b);

@@ -10,14 +10,28 @@ const struct param watcher_parameters[WATCHER_PARAMETERS] = {
      .type = PARAM_PATH,
      .offset = AT(directory),
      .required = true,
-     .help = "Folder in which micrographs, or structures, appear."},
-    /* A test compares the default with the table of image formats. */
+     .help = "Folder in which micrographs, movies or structures appear."},
+    /* The default is made of the table of image formats. */
     {.name = "pattern",
      .type = PARAM_STRING,
      .offset = AT(pattern),
-     .default_text = "*.mrc,*.tif,*.tiff,*.png,*.jpg,*.jpeg",
-     .help = "Globs of the file names to take, separated by commas, such as *.pdb for structures; case does not "
-             "matter."},
+     .help =
+         "Globs of the file names to take, separated by commas, such as *.pdb for structures; case does not "
+         "matter. By default *.mrc,*.tif,*.tiff,*.png,*.jpg,*.jpeg, and of movies *.mrc,*.mrcs,*.tif,*.tiff,*.eer."},
+    {.name = "movies",
+     .type = PARAM_BOOL,
+     .offset = AT(movies),
+     .default_text = "false",
+     .help = "The files are movies. A graph sets it by itself where a stage that takes movies follows."},
+    {.name = "frames",
+     .type = PARAM_INT,
+     .offset = AT(frames),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = 100000,
+     .help =
+         "Images in the file of a movie (of EER: frames of the detector). A movie with so many is taken at once; one "
+         "with fewer is reported as failed. 0: not known, each movie must rest for settle."},
     {.name = "recursive",
      .type = PARAM_BOOL,
      .offset = AT(recursive),

@@ -37,11 +37,12 @@ static enum status set_optics(const struct record_source *source, struct item *i
     return item_set_optics(item, &optics, original, err);
 }
 
-enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err) {
+enum status record_failed(const char *id, const char *path, const char *root, bool movie, struct item **ret_item,
+                          struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
-    TRY(item_create(id, "micrograph", &item, err));
+    TRY(item_create(id, movie ? "movie" : "micrograph", &item, err));
     const char *name = record_relative(path, root);
-    TRY(item_set_string(item, "micrograph.path", item_text_fits(name) ? name : id, err));
+    TRY(item_set_string(item, movie ? "movie.path" : "micrograph.path", item_text_fits(name) ? name : id, err));
     *ret_item = item;
     item = NULL;
     return STATUS_OK;
@@ -85,13 +86,24 @@ static enum status set_tilt(const struct tilt_place *tilt, struct item *item, st
     return isnan(tilt->axis) ? STATUS_OK : item_set_number(item, "tilt.axis", tilt->axis, err);
 }
 
-enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
-    _cleanup_(item_destroy) struct item *item = NULL;
-    TRY(item_create(source->id, "micrograph", &item, err));
+static enum status set_movie(const struct record_source *source, struct item *item, struct err *err) {
+    TRY(item_set_string(item, "movie.path", record_relative(source->path, source->root), err));
+    TRY(item_set_number(item, "movie.nx", source->image.nx, err));
+    TRY(item_set_number(item, "movie.ny", source->image.ny, err));
+    return item_set_number(item, "movie.frames", source->image.nz, err);
+}
+
+static enum status set_micrograph(const struct record_source *source, struct item *item, struct err *err) {
     TRY(item_set_string(item, "micrograph.path", record_relative(source->path, source->root), err));
     TRY(item_set_number(item, "micrograph.nx", source->image.nx, err));
     TRY(item_set_number(item, "micrograph.ny", source->image.ny, err));
-    if (source->image.nz > 1) TRY(item_set_number(item, "micrograph.nz", source->image.nz, err));
+    return source->image.nz > 1 ? item_set_number(item, "micrograph.nz", source->image.nz, err) : STATUS_OK;
+}
+
+enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err) {
+    _cleanup_(item_destroy) struct item *item = NULL;
+    TRY(item_create(source->id, source->movie ? "movie" : "micrograph", &item, err));
+    TRY(source->movie ? set_movie(source, item, err) : set_micrograph(source, item, err));
     if (!source->unscaled) TRY(set_optics(source, item, err));
     if (source->tilt != NULL) TRY(set_tilt(source->tilt, item, err));
     if (source->rows != NULL && source->row >= 0) TRY(ctf_rows_columns(source->rows, source->row, item, err));

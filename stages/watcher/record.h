@@ -1,4 +1,4 @@
-/* Makes the item of a micrograph (path, optics, CTF values) and the table of all micrographs. */
+/* Makes the item of a micrograph or a movie (path, optics, CTF values) and the table of all micrographs. */
 #ifndef ICESTREAM_STAGES_WATCHER_RECORD_H
 #define ICESTREAM_STAGES_WATCHER_RECORD_H
 
@@ -17,16 +17,18 @@ struct record_source {
     long row;                      /* the micrograph's, or -1 */
     const struct tilt_place *tilt; /* which tilt of which series the image is; NULL: no tilt */
     bool unscaled;                 /* no following stage needs the pixel size: the item has no optics */
+    bool movie;                    /* the image is a movie of image.nz frames */
 };
 
-/* Makes the item of a micrograph. Its optics come from the session, else from the table of the CTF file, else as
+/* Makes the item of a micrograph, or of a movie: kind "movie", movie.path, nx, ny and frames. Its optics come from the session, else from the table of the CTF file, else as
  * optics_of_micrograph says. STATUS_NOT_FOUND: no source has a pixel size, and source->unscaled is false. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* Makes the item of a structure: kind "structure", structure.path. */
 enum status record_structure(const char *id, const char *path, const char *root, struct item **ret_item,
                              struct err *err);
-/* Makes the item of a file that failed: id and path alone. */
-enum status record_failed(const char *id, const char *path, const char *root, struct item **ret_item, struct err *err);
+/* Makes the item of a micrograph or movie that failed: id and path alone. */
+enum status record_failed(const char *id, const char *path, const char *root, bool movie, struct item **ret_item,
+                          struct err *err);
 
 /* Returns the part of path below root ("…/SESSION/a/b" → "a/b"), or path itself when it lies elsewhere; points into
  * path. */

@@ -52,8 +52,9 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
     (void)state;
     _cleanup_(micrograph_table_destroy) struct micrograph_table *table = NULL;
     char path[PATH_SIZE];
-    TRY(path_join(stage_folder(stage), "micrographs.star", path, sizeof path, err));
-    TRY(micrograph_table_create(&table, err));
+    bool movies = ((const struct watcher_options *)stage_params(stage))->movies;
+    TRY(path_join(stage_folder(stage), movies ? "movies.star" : "micrographs.star", path, sizeof path, err));
+    TRY(movies ? micrograph_table_create_movies(&table, err) : micrograph_table_create(&table, err));
     TRY(stage_each_done(stage, note, table, err));
     TRY(micrograph_table_begin(table, path, err));
     TRY(stage_each_done(stage, add_row, table, err));
@@ -62,9 +63,9 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
 
 const struct stage_descriptor watcher_stage = {
     .name = "watcher",
-    .summary = "Finds micrographs, or structures, as they appear in a folder and sends each on once it is whole",
+    .summary = "Finds micrographs, movies or structures as they appear in a folder and sends each on once it is whole",
     .in = "",
-    .out = "micrograph structure",
+    .out = "micrograph movie structure",
     .params = watcher_parameters,
     .param_count = WATCHER_PARAMETERS,
     .params_size = sizeof(struct watcher_options),

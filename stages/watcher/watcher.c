@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 
 #include "common/edges/ledger.h"
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -110,15 +112,27 @@ static enum status open_rows(struct watcher *watcher, struct err *err) {
     return STATUS_OK;
 }
 
+/* Writes the default pattern: the endings of movies, or of micrographs and photographs. */
+static void default_pattern(bool movies, char *out, size_t size) {
+    static const unsigned passes[2][2] = {{IMAGE_AS_MICROGRAPH, IMAGE_AS_PHOTOGRAPH}, {IMAGE_AS_MOVIE, 0}};
+    const char *ending;
+    size_t used = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; (ending = image_ending(i, passes[movies][pass])) != NULL && used < size; i++)
+            used += (size_t)snprintf(out + used, size - used, "%s*%s", used > 0 ? "," : "", ending);
+}
+
 enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, struct err *err) {
     _cleanup_(watcher_destroy) struct watcher *watcher = calloc(1, sizeof *watcher);
     FAIL_IF(watcher == NULL, err, STATUS_NO_MEMORY, "no memory for a watcher");
     const struct watcher_options *set = stage_params(stage);
     watcher->stage = stage;
     watcher->options = set;
+    char pattern[256];
+    default_pattern(set->movies, pattern, sizeof pattern);
     struct folder_options options = {
         .directory = set->directory,
-        .pattern = set->pattern,
+        .pattern = set->pattern != NULL ? set->pattern : pattern,
         .skip = {stage_root(stage), stage_folder(stage)},
         .recursive = set->recursive,
         .order = (enum folder_order)set->order,
@@ -126,6 +140,8 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
         .stall = isnan(set->stall) ? 6 * set->settle : set->stall,
         .poll = set->poll,
         .stacks_grow = set->series != NULL && set->series[0] != '\0',
+        .movies = set->movies,
+        .frames = set->frames,
         .context = watcher,
         .past = ask_ledger,
         .before_listing = watch_folder,

@@ -1,4 +1,4 @@
-/* Finds micrographs, or structures, as they appear in a folder, and sends each on once its file is whole. */
+/* Finds micrographs, movies or structures as they appear in a folder, and sends each on once its file is whole. */
 #ifndef ICESTREAM_STAGES_WATCHER_WATCHER_H
 #define ICESTREAM_STAGES_WATCHER_WATCHER_H
 
@@ -11,8 +11,9 @@ struct stage_descriptor;
 
 /* Options that a user sets (parameters.c). */
 struct watcher_options {
-    char *directory, *pattern, *ctf, *series; /* ctf, series: NULL: not set */
-    bool recursive, notices, scaled;
+    char *directory, *pattern, *ctf, *series; /* pattern, ctf, series: NULL: not set */
+    bool recursive, notices, scaled, movies;
+    int frames;                                      /* of a whole movie; 0: not known */
     int order;                                       /* enum folder_order */
     double settle, stall, poll, ctf_wait, mdoc_wait; /* s; stall: NaN: not set */
     double until_idle;                               /* s; NaN: not set */

@@ -36,7 +36,7 @@ static void compare_pixel_size(struct watcher *watcher, const char *path, double
 static enum status set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
                              struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
-    TRY(record_failed(id, path, stage_root(watcher->stage), &item, err));
+    TRY(record_failed(id, path, stage_root(watcher->stage), watcher->options->movies, &item, err));
     return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
 }
 
@@ -94,7 +94,8 @@ static enum status send_image(struct watcher *watcher, const char *id, const cha
                                    watcher->rows,
                                    metadata->match.row,
                                    metadata->has_angle ? &metadata->tilt : NULL,
-                                   !watcher->options->scaled};
+                                   !watcher->options->scaled,
+                                   watcher->options->movies};
     struct err own = {0};
     enum status status = record_make(&record, &item, &own);
     if (is_of_one(status)) return set_aside(watcher, id, path, own.message, err);
@@ -136,11 +137,12 @@ static enum status hold(struct watcher *watcher, const struct folder_find *find,
     return STATUS_OK;
 }
 
-/* Looks up an image in the .mdoc files, or names, and in the CTF file. A stack of several images is a whole series: its
- * angles lie beside it. */
+/* Looks up an image in the .mdoc files, or names, and in the CTF file. A stack of several images is a whole series, whose
+ * angles lie beside it, unless it is a movie. */
 static struct metadata find_metadata(const struct watcher *watcher, const char *path, const char *relative,
                                      const struct image_info *image) {
-    struct metadata metadata = {.is_tilt = watcher->tilts != NULL && image->nz <= 1};
+    bool is_tilt = watcher->tilts != NULL && (watcher->options->movies || image->nz <= 1);
+    struct metadata metadata = {.is_tilt = is_tilt};
     metadata.has_angle = metadata.is_tilt && tilt_names_find(watcher->tilts, relative, &metadata.tilt);
     metadata.match.row = -1;
     if (watcher->rows != NULL) ctf_match_find(watcher->rows, watcher->folder, path, relative, &metadata.match);
@@ -189,6 +191,10 @@ enum status watcher_handle(struct watcher *watcher, const struct folder_find *fi
     const struct watcher_options *options = watcher->options;
     if (find->verdict == FOLDER_DUPLICATE) {
         stage_log(watcher->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
+        return STATUS_OK;
+    }
+    if (find->verdict == FOLDER_NO_MOVIE) {
+        stage_log(watcher->stage, LOG_INFO, "no-movie", "%s is left out: %s", find->relative, find->reason);
         return STATUS_OK;
     }
     if (find->verdict == FOLDER_FAILED) return set_aside(watcher, find->id, find->path, find->reason, err);

@@ -39,18 +39,25 @@ static const struct item *emitted(const struct stage_results *results, const cha
     return NULL;
 }
 
+/* The help names the endings that the table of formats has. */
 static void the_default_pattern_takes_micrographs_and_photographs(void **state) {
     (void)state;
-    char expected[256] = "";
-    const char *ending, *found = NULL;
+    char expected[256] = "By default ", movies[256] = "";
+    const char *ending, *found = NULL, *start = "";
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; (ending = image_ending(i, pass == 0 ? IMAGE_AS_MICROGRAPH : IMAGE_AS_PHOTOGRAPH)) != NULL;
              i++)
             snprintf(expected + strlen(expected), sizeof expected - strlen(expected), "%s*%s",
-                     expected[0] != '\0' ? "," : "", ending);
+                     pass > 0 || i > 0 ? "," : "", ending);
+    for (size_t i = 0; (ending = image_ending(i, IMAGE_AS_MOVIE)) != NULL; i++)
+        snprintf(movies + strlen(movies), sizeof movies - strlen(movies), "%s*%s", i > 0 ? "," : "", ending);
+    snprintf(expected + strlen(expected), sizeof expected - strlen(expected), ", and of movies %s.", movies);
     for (size_t i = 0; i < watcher_stage.param_count; i++)
-        if (strcmp(watcher_stage.params[i].name, "pattern") == 0) found = watcher_stage.params[i].default_text;
-    assert_string_equal(found, expected);
+        if (strcmp(watcher_stage.params[i].name, "pattern") == 0) found = watcher_stage.params[i].help;
+    assert_non_null(found);
+    start = strstr(found, "By default");
+    assert_non_null(start);
+    assert_string_equal(start, expected);
 }
 
 static void items_carry_what_is_known(void **state) {

@@ -415,6 +415,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     }
     if (status == STATUS_OK) status = graph_check_edges(graph, problems, err);
     if (status == STATUS_OK) status = graph_derive_scaled(graph, err);
+    if (status == STATUS_OK) status = graph_derive_movies(graph, problems, err);
     if (status == STATUS_OK) graph_check_pixel_size(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);

@@ -19,6 +19,10 @@ enum status graph_derive(struct graph *graph, struct problems *problems, struct 
  * size. */
 enum status graph_derive_scaled(struct graph *graph, struct err *err);
 
+/* Call this once the edges are known: a watcher before a stage that takes movies watches movies. Reports a watcher that
+ * feeds stages of both kinds, or whose own `movies` does not fit. */
+enum status graph_derive_movies(struct graph *graph, struct problems *problems, struct err *err);
+
 /* Checks the edges (graph_edges.c): which stage feeds which, cycles, and whether each stage finds in its items what it
  * needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);

@@ -87,6 +87,69 @@ enum status graph_derive_scaled(struct graph *graph, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns whether a stage asks for a member of its items, as "movie" or "movie|micrograph". */
+static bool asks_for(const struct graph_stage *stage, const char *member) {
+    const char *in = json_string_value(json_object_get(stage->describe, "in"));
+    size_t length = strlen(member);
+    for (const char *at = in; at != NULL && *at != '\0';) {
+        size_t word = strcspn(at, " |");
+        if (word == length && memcmp(at, member, word) == 0) return true;
+        at += word;
+        at += strspn(at, " |");
+    }
+    return false;
+}
+
+/* Finds the stages after a watcher that take movies and those that take micrographs. A stage that takes both fits
+ * either; so does a program that does not describe itself. */
+static void find_takers(const struct graph *graph, size_t watcher, const struct graph_stage **ret_movies,
+                        const struct graph_stage **ret_micrographs) {
+    *ret_movies = *ret_micrographs = NULL;
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        const struct graph_stage *stage = &graph->stages[i];
+        bool movies = asks_for(stage, "movie"), micrographs = asks_for(stage, "micrograph");
+        for (size_t k = 0; k < stage->from_count; k++) {
+            if (stage->from[k] != watcher || movies == micrographs) continue;
+            *(movies ? ret_movies : ret_micrographs) = stage;
+        }
+    }
+}
+
+static void refuse_both(const struct graph_stage *watcher, const struct graph_stage *movies,
+                        const struct graph_stage *micrographs, struct problems *problems) {
+    problems_add(problems, PROBLEM_ERROR, graph_entry(&micrographs->section, "from")->line,
+                 "%s.from: %s takes micrographs, and %s takes movies from the same %s; did you mean `from: %s`? For "
+                 "micrographs beside movies give the graph a second watcher",
+                 micrographs->section.name, micrographs->section.name, movies->section.name, watcher->section.name,
+                 movies->section.name);
+}
+
+static enum status derive_movies(const struct graph *graph, size_t index, struct problems *problems, struct err *err) {
+    struct graph_stage *watcher = &graph->stages[index];
+    const struct graph_stage *movies, *micrographs;
+    find_takers(graph, index, &movies, &micrographs);
+    if (movies != NULL && micrographs != NULL) {
+        refuse_both(watcher, movies, micrographs, problems);
+        return STATUS_OK;
+    }
+    const struct graph_entry *set = graph_entry(&watcher->section, "movies");
+    if (set == NULL) return movies != NULL ? graph_put(&watcher->section, "movies", "true", true, err) : STATUS_OK;
+    bool is_true = set->value.count == 1 && strcmp(set->value.texts[0], "true") == 0;
+    const struct graph_stage *other = is_true ? micrographs : movies;
+    if (other != NULL)
+        problems_add(problems, PROBLEM_ERROR, set->line,
+                     "%s%s.movies is %s, but %s takes %s; leave `movies` out: it follows from the graph",
+                     set->line > 0 ? "" : "--set ", watcher->section.name, is_true ? "true" : "false",
+                     other->section.name, is_true ? "micrographs" : "movies");
+    return STATUS_OK;
+}
+
+enum status graph_derive_movies(struct graph *graph, struct problems *problems, struct err *err) {
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (is_kind(&graph->stages[i], "watcher")) TRY(derive_movies(graph, i, problems, err));
+    return STATUS_OK;
+}
+
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err) {
     const struct graph_stage *from = NULL;
     double particle = find_particle(graph, &from), pixel_size = number_of(&graph->session, "pixel_size");
