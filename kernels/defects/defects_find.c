@@ -8,8 +8,9 @@
 #include "common/multiversion.h"
 #include "kernels/defects/defects_private.h"
 
-/* Statistics are summed in bands of rows, and the bands in order, so that they do not depend on the threads. */
-enum { BANDS = 64 };
+/* Statistics are summed in bands of rows, and the bands in order, so that they do not depend on the threads. The first
+ * rows of each band stand for the others. */
+enum { BANDS = 64, ROWS = 16 };
 /* A pixel is compared with those up to REACH away along each side. */
 enum { REACH = 3, SIDE = 2 * REACH + 1, LEAST_AROUND = 12 };
 
@@ -45,9 +46,10 @@ struct search {
     const struct defects *defects;
     const float *gain; /* NULL: none */
     double sigma;
-    float cap;      /* larger values do not count in the mean of the pixels around */
-    bool counts;    /* no value is below 0: the noise grows with the mean */
-    float variance; /* of the noise: of each count of the mean, if `counts` */
+    float cap;       /* larger values do not count in the mean of the pixels around */
+    bool counts;     /* no value is below 0: the noise grows with the mean */
+    double variance; /* of the noise: of each count of the mean, if `counts` */
+    float reach;     /* sigma · sqrt(variance) */
 };
 
 /* Returns the value of a pixel: its sum with gain. */
@@ -59,33 +61,44 @@ struct moments {
     double sum, squares, count, least;
 };
 
-/* Sums the good pixels of a row that differ from `centre` by `reach` at most. */
-static void row_moments(const struct search *s, int y, float centre, float reach, struct moments *m) {
-    size_t row = (size_t)y * (size_t)s->defects->nx;
-    for (int x = 0; x < s->defects->nx; x++) {
-        float value = value_at(s, row + (size_t)x), d = value - centre;
-        if (s->defects->mask[row + (size_t)x] != 0 || !(fabsf(d) <= reach)) continue;
-        m->sum += (double)d;
-        m->squares += (double)d * (double)d;
-        m->count++;
-        if ((double)value < m->least) m->least = (double)value;
+/* Adds the good pixels of a row that differ from `centre` by `reach` at most. gain may be NULL. */
+MULTIVERSION static void row_moments(const float *restrict sum, const float *restrict gain,
+                                     const uint8_t *restrict mask, int nx, float centre, float reach,
+                                     struct moments *m) {
+    double total = 0, squares = 0;
+    float least = FLT_MAX;
+    int count = 0;
+#pragma omp simd reduction(+ : total, squares, count) reduction(min : least)
+    for (int x = 0; x < nx; x++) {
+        float value = gain != NULL ? sum[x] * gain[x] : sum[x], d = value - centre;
+        int good = mask[x] == 0 && fabsf(d) <= reach; /* not so for NaN */
+        double part = good ? (double)d : 0;
+        total += part;
+        squares += part * part;
+        count += good;
+        least = good && value < least ? value : least;
     }
+    m->sum += total;
+    m->squares += squares;
+    m->count += count;
+    if ((double)least < m->least) m->least = (double)least;
 }
 
-/* What one row of pixels has around it: sums and numbers of good pixels, the row's own pixel left out. */
+/* What a row of pixels has around it. */
 struct around {
-    float *columns, *counts; /* [nx] sums over SIDE rows */
-    float *mean;             /* [nx]; NaN where too few pixels are good */
+    float *columns, *counts; /* [nx] sums and numbers of good pixels over SIDE rows */
+    float *mean;             /* [nx] over SIDE × SIDE; NaN where too few pixels are good */
 };
 
+/* Adds a row to the columns, or takes it away (weight −1). */
 MULTIVERSION static void add_columns(const float *restrict sum, const float *restrict gain,
-                                     const uint8_t *restrict mask, float cap, int nx, float *restrict columns,
-                                     float *restrict counts) {
+                                     const uint8_t *restrict mask, float cap, float weight, int nx,
+                                     float *restrict columns, float *restrict counts) {
     for (int x = 0; x < nx; x++) {
         float value = gain != NULL ? sum[x] * gain[x] : sum[x];
         value = value < cap ? value : cap;
-        columns[x] += mask[x] == 0 ? value : 0.0f;
-        counts[x] += mask[x] == 0 ? 1.0f : 0.0f;
+        columns[x] += mask[x] == 0 ? weight * value : 0.0f;
+        counts[x] += mask[x] == 0 ? weight : 0.0f;
     }
 }
 
@@ -101,14 +114,21 @@ MULTIVERSION static void mean_row(const float *restrict columns, const float *re
     }
 }
 
-static void look_around(const struct search *s, int y, struct around *a) {
-    int nx = s->defects->nx, ny = s->defects->ny;
-    memset(a->columns, 0, (size_t)nx * sizeof *a->columns);
-    memset(a->counts, 0, (size_t)nx * sizeof *a->counts);
-    for (int v = y > REACH ? y - REACH : 0; v <= y + REACH && v < ny; v++) {
+/* Brings the columns from row y − 1 to row y; `first`: begins at row y. */
+static void look_around(const struct search *s, int y, bool first, struct around *a) {
+    const struct defects *d = s->defects;
+    int nx = d->nx;
+    if (first) memset(a->columns, 0, 2 * (size_t)nx * sizeof *a->columns); /* and the counts */
+    for (int v = first ? y - REACH : y + REACH; v <= y + REACH; v++) {
         size_t row = (size_t)v * (size_t)nx;
-        add_columns(s->defects->sum + row, s->gain != NULL ? s->gain + row : NULL, s->defects->mask + row, s->cap, nx,
-                    a->columns, a->counts);
+        if (v < 0 || v >= d->ny) continue;
+        add_columns(d->sum + row, s->gain != NULL ? s->gain + row : NULL, d->mask + row, s->cap, 1, nx, a->columns,
+                    a->counts);
+    }
+    if (!first && y > REACH) {
+        size_t row = (size_t)(y - REACH - 1) * (size_t)nx;
+        add_columns(d->sum + row, s->gain != NULL ? s->gain + row : NULL, d->mask + row, s->cap, -1, nx, a->columns,
+                    a->counts);
     }
     mean_row(a->columns, a->counts, nx, a->mean);
     for (int x = 0; x < nx; x++) {
@@ -124,14 +144,24 @@ static void look_around(const struct search *s, int y, struct around *a) {
 
 /* Returns DEFECT_HOT or DEFECT_DEAD for a value that the mean around it does not explain, else 0. For counts with a
  * variance of v times the mean m, 2 sqrt(x / v) has the deviation 1 whatever the mean: the thresholds are
- * (sqrt(m) ± sigma sqrt(v) / 2)². */
-static int judge(const struct search *s, float value, float mean) {
-    double reach = s->sigma * sqrt((double)s->variance);
-    if (!s->counts)
-        return (double)(value - mean) > reach ? DEFECT_HOT : (double)(mean - value) > reach ? DEFECT_DEAD : 0;
-    double root = sqrt(mean > 0 ? (double)mean : 0), high = root + reach / 2, low = root - reach / 2;
-    if ((double)value > high * high) return DEFECT_HOT;
-    return low > 0 && (double)value < low * low ? DEFECT_DEAD : 0;
+ * (sqrt(m) ± reach / 2)², reach = sigma sqrt(v). Without roots: x − m − reach²/4 against ± reach sqrt(m). */
+static inline int judge(bool counts, float reach, float value, float mean) {
+    float quarter = counts ? reach * reach / 4 : 0, spread = counts ? reach * reach * mean : reach * reach;
+    float above = value - mean - quarter, below = mean + quarter - value;
+    int hot = above > 0 && above * above > spread;
+    int dead = below > 0 && below * below > spread && (!counts || mean > quarter);
+    return hot ? DEFECT_HOT : dead ? DEFECT_DEAD : 0;
+}
+
+/* Judges all pixels of a row that are not bad yet by the means around them. */
+MULTIVERSION static void judge_all(const float *restrict sum, const float *restrict gain, const uint8_t *restrict mask,
+                                   const float *restrict mean, bool counts, float reach, int nx,
+                                   uint8_t *restrict verdict) {
+    for (int x = 0; x < nx; x++) {
+        float value = gain != NULL ? sum[x] * gain[x] : sum[x];
+        int doubt = judge(counts, reach, value, mean[x]) != 0 || !(fabsf(value) <= FLT_MAX);
+        verdict[x] = doubt && mask[x] == 0;
+    }
 }
 
 /* Returns the median of the good pixels around a pixel. */
@@ -165,15 +195,19 @@ static struct moments add_up(const struct moments *bands) {
 
 /* Finds mean and deviation of the good pixels without those far out, and whether any is below 0. */
 static void measure_image(struct search *s, int threads, double *ret_mean, double *ret_deviation) {
+    const struct defects *d = s->defects;
     struct moments bands[BANDS];
-    int ny = s->defects->ny;
     float centre = 0, reach = FLT_MAX;
     for (int round = 0; round < 3; round++) {
 #pragma omp parallel for num_threads(threads)
         for (int b = 0; b < BANDS; b++) {
             bands[b] = (struct moments){.least = INFINITY};
-            for (int y = ny * b / BANDS; y < ny * (b + 1) / BANDS; y++)
-                row_moments(s, y, centre, reach, &bands[b]);
+            int first = d->ny * b / BANDS, last = d->ny * (b + 1) / BANDS;
+            for (int y = first; y < last && y < first + ROWS; y++) {
+                size_t row = (size_t)y * (size_t)d->nx;
+                row_moments(d->sum + row, s->gain != NULL ? s->gain + row : NULL, d->mask + row, d->nx, centre, reach,
+                            &bands[b]);
+            }
         }
         struct moments all = add_up(bands);
         if (all.count < 1) return;
@@ -186,59 +220,80 @@ static void measure_image(struct search *s, int threads, double *ret_mean, doubl
     }
 }
 
-/* Returns the rows of a thread's scratch. */
+/* Returns the rows of a band's scratch. */
 static struct around around_of(const struct defects *d, int band) {
     float *rows = d->scratch + (size_t)band * 3 * (size_t)d->nx;
     return (struct around){.columns = rows, .counts = rows + d->nx, .mean = rows + 2 * (size_t)d->nx};
 }
 
-/* Finds the variance of the noise from the differences between pixels and those around them. `deviation` is that of
- * the image, which holds the specimen too. */
+/* Adds the differences of a row from the means around its pixels, up to `reach`; `sum` is that of the means. */
+MULTIVERSION static void add_differences(const float *restrict sum, const float *restrict gain,
+                                         const uint8_t *restrict mask, const float *restrict mean, int nx, float reach,
+                                         struct moments *m) {
+    double means = 0, squares = 0;
+    int count = 0;
+#pragma omp simd reduction(+ : means, squares, count)
+    for (int x = 0; x < nx; x++) {
+        float value = gain != NULL ? sum[x] * gain[x] : sum[x], d = value - mean[x];
+        int good = mask[x] == 0 && fabsf(d) <= reach;
+        double part = good ? (double)d : 0;
+        squares += part * part;
+        means += good ? (double)mean[x] : 0;
+        count += good;
+    }
+    m->sum += means;
+    m->squares += squares;
+    m->count += count;
+}
+
+/* Finds the variance of the noise from the differences between pixels and those around them, in a part of each band.
+ * `deviation` is that of the image, which holds the specimen too. */
 static void measure_noise(struct search *s, int threads, double deviation) {
     const double own_share = (double)(SIDE * SIDE) / (SIDE * SIDE - 1); /* a pixel counts in its own mean */
-    struct moments bands[BANDS];                                        /* `sum` is that of the means */
+    struct moments bands[BANDS];
     const struct defects *d = s->defects;
     double reach = 6 * deviation;
     for (int round = 0; round < 2; round++) {
 #pragma omp parallel for num_threads(threads)
         for (int b = 0; b < BANDS; b++) {
             struct around a = around_of(d, b);
+            int first = d->ny * b / BANDS, last = d->ny * (b + 1) / BANDS;
             bands[b] = (struct moments){0};
-            for (int y = d->ny * b / BANDS; y < d->ny * (b + 1) / BANDS; y++) {
-                look_around(s, y, &a);
-                for (int x = 0; x < d->nx; x++) {
-                    size_t at = (size_t)y * (size_t)d->nx + (size_t)x;
-                    double difference = (double)(value_at(s, at) - a.mean[x]);
-                    if (d->mask[at] != 0 || !(fabs(difference) <= reach)) continue;
-                    bands[b].squares += difference * difference;
-                    bands[b].sum += (double)a.mean[x];
-                    bands[b].count++;
-                }
+            for (int y = first; y < last && y < first + ROWS; y++) {
+                size_t row = (size_t)y * (size_t)d->nx;
+                look_around(s, y, y == first, &a);
+                add_differences(d->sum + row, s->gain != NULL ? s->gain + row : NULL, d->mask + row, a.mean, d->nx,
+                                (float)reach, &bands[b]);
             }
         }
         struct moments all = add_up(bands);
         double variance = all.count > 0 ? all.squares / all.count * own_share : 0;
         reach = 6 * sqrt(variance);
-        s->variance = (float)(!s->counts ? variance : all.sum > 0 ? variance * all.count / all.sum : 0);
+        s->variance = !s->counts ? variance : all.sum > 0 ? variance * all.count / all.sum : 0;
     }
+    s->reach = (float)(s->sigma * sqrt(s->variance));
+}
+
+/* Returns whether chance does not explain so low a count. Far below the mean the deviation says little: among a million
+ * pixels with a mean of 10 counts, some have none. Chernoff's bound for counts, in place of exp(−sigma²/2). */
+static bool is_too_low(const struct search *s, float value, float mean) {
+    double x = (double)value / s->variance, m = (double)mean / s->variance;
+    return !s->counts || m - x + (x > 0 ? x * log(x / m) : 0) > s->sigma * s->sigma / 2;
 }
 
 /* Judges the pixels of a row into d->found. */
-static void judge_row(const struct search *s, int y, struct around *a) {
+static void judge_row(const struct search *s, int y, const struct around *a) {
     const struct defects *d = s->defects;
     size_t row = (size_t)y * (size_t)d->nx;
-    look_around(s, y, a);
+    uint8_t *found = d->found + row;
+    judge_all(d->sum + row, s->gain != NULL ? s->gain + row : NULL, d->mask + row, a->mean, s->counts, s->reach, d->nx,
+              found);
     for (int x = 0; x < d->nx; x++) {
-        float value = value_at(s, row + (size_t)x);
-        int verdict = 0;
-        if (d->mask[row + (size_t)x] != 0)
-            verdict = 0;
-        else if (!isfinite(value))
-            verdict = DEFECT_HOT;
-        else if (judge(s, value, a->mean[x]) != 0)
-            /* The mean may lie: beside the border of a dark area, or beside another bad pixel. */
-            verdict = judge(s, value, median_around(s, x, y));
-        d->found[row + (size_t)x] = (uint8_t)verdict;
+        if (found[x] == 0) continue;
+        /* The mean may lie: beside the border of a dark area, or beside another bad pixel. */
+        float value = value_at(s, row + (size_t)x), median = median_around(s, x, y);
+        int verdict = isfinite(value) ? judge(s->counts, s->reach, value, median) : DEFECT_HOT;
+        found[x] = (uint8_t)(verdict == DEFECT_DEAD && !is_too_low(s, value, median) ? 0 : verdict);
     }
 }
 
@@ -279,8 +334,11 @@ enum status defects_find_hot(struct defects *d, const struct motion_frames *fram
 #pragma omp parallel for num_threads(threads)
         for (int b = 0; b < BANDS; b++) {
             struct around a = around_of(d, b);
-            for (int y = d->ny * b / BANDS; y < d->ny * (b + 1) / BANDS; y++)
+            int first = d->ny * b / BANDS;
+            for (int y = first; y < d->ny * (b + 1) / BANDS; y++) {
+                look_around(&s, y, y == first, &a);
                 judge_row(&s, y, &a);
+            }
         }
         found = take_found(d);
     }
