@@ -22,6 +22,8 @@ size_t motion_pixel_size(enum motion_pixels pixels) {
 void motion_sum_size(int nx, int ny, double bin, int *ret_nx, int *ret_ny) {
     *ret_nx = (int)(2 * lround(nx / bin / 2));
     *ret_ny = (int)(2 * lround(ny / bin / 2));
+    if (*ret_nx > nx) *ret_nx -= 2; /* an odd side without binning */
+    if (*ret_ny > ny) *ret_ny -= 2;
 }
 
 /* Returns NULL for a device that this build does not know. */

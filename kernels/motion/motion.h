@@ -86,9 +86,11 @@ struct motion_sum_options {
     const double *dose; /* [frames] e⁻/Å²: exposure at the end of each frame, pre-exposure included; NULL: no weights */
     int spectrum_box;   /* px of the movie: side of the tiles of the spectrum; even */
     int spectrum_group; /* frames whose sum goes into one spectrum, about 4 e⁻/Å² */
+    bool halves;        /* for motion_bytes: even and odd will be wanted, which takes about twice the memory */
 };
 
-/* Outputs on the host, [ny][nx] of motion_sum_size; NULL: not wanted. */
+/* Outputs on the host, [ny][nx] of motion_sum_size; NULL: not wanted. Pixels between the frame's pixels are interpolated
+ * with eight taps along each axis (motion_weights.h). Beyond its border a frame is mirrored. */
 struct motion_sums {
     float *weighted;   /* Σ w F / sqrt(Σ w²) at each frequency */
     float *unweighted; /* Σ F */
@@ -96,7 +98,7 @@ struct motion_sums {
     float *power;      /* [box][box/2 + 1] mean power of tiles of the sums of groups, as in kernels/periodogram */
 };
 
-/* Returns the size of the sums. */
+/* Returns the size of the sums: even sides, never longer than the movie's. */
 void motion_sum_size(int nx, int ny, double bin, int *ret_nx, int *ret_ny);
 
 /* Plans and buffers for movies of one shape. One thread at a time may use them. */

@@ -1,0 +1,264 @@
+/* The spectrum of a movie on the CPU: tiles as in kernels/periodogram, each of the sum of a few frames.
+ *
+ * In a tile, the frames of a group are read at the nearest whole pixel along the motion. So nothing is interpolated and
+ * the noise stays white, while rings are blurred by half a pixel at most. */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "common/memory.h"
+#include "common/multiversion.h"
+#include "kernels/motion/motion_sum_private.h"
+#include "kernels/periodogram/periodogram.h"
+
+/* Sums of power are kept apart, so that their order does not depend on the threads. */
+enum { PARTS = 16 };
+
+struct worker {
+    float *tile, *transform;
+};
+
+struct motion_spectrum_cpu {
+    struct motion_task task;
+    int box;
+    double window_power; /* sum of squares of the window over a tile */
+    float *window;       /* [box] along a side */
+    struct fft_plan *plan;
+    struct worker *workers;
+    float *sums;     /* [PARTS][box][box/2 + 1] */
+    int used[PARTS]; /* tiles in them */
+};
+
+/* What all threads of a run share. */
+struct run {
+    const struct motion_frames *frames;
+    const struct motion_surface *surfaces;
+    int tiles_x, tiles_y, groups;
+};
+
+void motion_spectrum_cpu_destroy(struct motion_spectrum_cpu **spectrum) {
+    if (spectrum == NULL || *spectrum == NULL) return;
+    struct motion_spectrum_cpu *s = *spectrum;
+    for (int i = 0; s->workers != NULL && i < s->task.threads; i++) {
+        free(s->workers[i].tile);
+        free(s->workers[i].transform);
+    }
+    fft_destroy(&s->plan);
+    free(s->workers);
+    free(s->window);
+    free(s->sums);
+    mem_free(spectrum);
+}
+
+static enum status build(struct motion_spectrum_cpu *s, struct err *err) {
+    struct fft_options options = {.rank = 2, .shape = {s->box, s->box}, .direction = FFT_FORWARD, .measure = true};
+    TRY(mem_new((size_t)s->box, sizeof *s->window, "a window", &s->window, err));
+    double power = 0;
+    for (int x = 0; x < s->box; x++) {
+        double sine = sin(M_PI * (x + 0.5) / s->box);
+        s->window[x] = (float)(sine * sine);
+        power += pow(sine, 4);
+    }
+    s->window_power = power * power;
+    TRY(fft_create(&options, &s->plan, err));
+    TRY(mem_new((size_t)s->task.threads, sizeof *s->workers, "workers of the spectrum", &s->workers, err));
+    for (int i = 0; i < s->task.threads; i++) {
+        TRY(mem_new(fft_real_count(s->plan), sizeof(float), "a tile", &s->workers[i].tile, err));
+        TRY(mem_new(fft_complex_floats(s->plan), sizeof(float), "a tile's transform", &s->workers[i].transform, err));
+    }
+    return mem_new(PARTS, fft_complex_floats(s->plan) / 2 * sizeof(float), "sums of tiles", &s->sums, err);
+}
+
+enum status motion_spectrum_cpu_create(const struct motion_task *task, int box,
+                                       struct motion_spectrum_cpu **ret_spectrum, struct err *err) {
+    _cleanup_(motion_spectrum_cpu_destroy) struct motion_spectrum_cpu *s = NULL;
+    TRY(mem_new(1, sizeof *s, "the spectrum of a movie", &s, err));
+    s->task = *task;
+    s->box = box;
+    TRY(build(s, err));
+    *ret_spectrum = s;
+    s = NULL;
+    return STATUS_OK;
+}
+
+int motion_spectrum_cpu_box(const struct motion_spectrum_cpu *spectrum) {
+    return spectrum->box;
+}
+
+size_t motion_spectrum_cpu_bytes(const struct motion_task *task, int box) {
+    size_t half = mem_bytes((size_t)box * ((size_t)box / 2 + 1), sizeof(float));
+    return mem_sum(mem_bytes(half, PARTS), mem_bytes(half, 4 * (size_t)task->threads));
+}
+
+MULTIVERSION static void add_u8(const uint8_t *restrict from, const float *restrict gain, int count,
+                                float *restrict to) {
+    if (gain == NULL)
+        for (int i = 0; i < count; i++)
+            to[i] += (float)from[i];
+    else
+        for (int i = 0; i < count; i++)
+            to[i] += (float)from[i] * gain[i];
+}
+
+MULTIVERSION static void add_u16(const uint16_t *restrict from, const float *restrict gain, int count,
+                                 float *restrict to) {
+    if (gain == NULL)
+        for (int i = 0; i < count; i++)
+            to[i] += (float)from[i];
+    else
+        for (int i = 0; i < count; i++)
+            to[i] += (float)from[i] * gain[i];
+}
+
+MULTIVERSION static void add_f32(const float *restrict from, const float *restrict gain, int count,
+                                 float *restrict to) {
+    if (gain == NULL)
+        for (int i = 0; i < count; i++)
+            to[i] += from[i];
+    else
+        for (int i = 0; i < count; i++)
+            to[i] += from[i] * gain[i];
+}
+
+/* Adds the square of a frame that begins at pixel (x, y). */
+static void add_square(const struct motion_frames *f, int frame, int x, int y, int box, float *tile) {
+    for (int row = 0; row < box; row++) {
+        size_t at = (size_t)(y + row) * (size_t)f->nx + (size_t)x;
+        const float *gain = f->gain != NULL ? f->gain + at : NULL;
+        float *to = tile + (size_t)row * (size_t)box;
+        if (f->pixels == MOTION_U8)
+            add_u8((const uint8_t *)f->frame[frame] + at, gain, box, to);
+        else if (f->pixels == MOTION_U16)
+            add_u16((const uint16_t *)f->frame[frame] + at, gain, box, to);
+        else
+            add_f32((const float *)f->frame[frame] + at, gain, box, to);
+    }
+}
+
+/* Returns the shift of a frame along an axis at a tile's middle, in whole pixels. */
+static int whole_shift(const struct run *run, int frame, int axis, const double terms[MOTION_SURFACE]) {
+    double shift = 0;
+    for (int i = 0; i < MOTION_SURFACE; i++)
+        shift += run->surfaces[frame].c[axis][i] * terms[i];
+    return (int)lround(shift);
+}
+
+static int clamp(int value, int least, int most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+/* Sums the frames of a group in a tile. All begin so far from `start` that the tile lies inside each of them, if the
+ * shifts within the group leave room for that. */
+static void sum_group(const struct run *run, int group, const int start[2], int box, float *tile) {
+    const struct motion_frames *f = run->frames;
+    int first = (int)((long long)group * f->count / run->groups);
+    int end = (int)((long long)(group + 1) * f->count / run->groups), sides[2] = {f->nx, f->ny}, from[2];
+    double terms[MOTION_SURFACE];
+    motion_surface_terms((start[0] + box / 2.0) / f->nx - 0.5, (start[1] + box / 2.0) / f->ny - 0.5, terms);
+    for (int axis = 0; axis < 2; axis++) {
+        int least = whole_shift(run, first, axis, terms), most = least;
+        for (int j = first + 1; j < end; j++) {
+            int shift = whole_shift(run, j, axis, terms);
+            least = shift < least ? shift : least;
+            most = shift > most ? shift : most;
+        }
+        from[axis] = start[axis];
+        if (from[axis] - least > sides[axis] - box) from[axis] = sides[axis] - box + least;
+        if (from[axis] - most < 0) from[axis] = most;
+    }
+    memset(tile, 0, (size_t)box * (size_t)box * sizeof *tile);
+    for (int j = first; j < end; j++) {
+        int x = clamp(from[0] - whole_shift(run, j, 0, terms), 0, f->nx - box);
+        int y = clamp(from[1] - whole_shift(run, j, 1, terms), 0, f->ny - box);
+        add_square(f, j, x, y, box, tile);
+    }
+}
+
+/* Takes the mean out and applies the window. Returns whether the tile varies. */
+MULTIVERSION static bool apply_window(const float *restrict window, int box, float *restrict tile) {
+    double sum = 0;
+    float least = tile[0], most = tile[0];
+    for (int y = 0; y < box; y++) {
+        float row_sum = 0;
+        for (int x = 0; x < box; x++) {
+            float value = tile[(size_t)y * (size_t)box + (size_t)x];
+            row_sum += value;
+            least = value < least ? value : least;
+            most = value > most ? value : most;
+        }
+        sum += (double)row_sum;
+    }
+    if (!(least < most)) return false;
+    float mean = (float)(sum / ((double)box * box));
+    for (int y = 0; y < box; y++) {
+        float *row = tile + (size_t)y * (size_t)box, of_row = window[y];
+        for (int x = 0; x < box; x++)
+            row[x] = (row[x] - mean) * of_row * window[x];
+    }
+    return true;
+}
+
+MULTIVERSION static void add_power(const float *restrict transform, size_t count, float *restrict sum) {
+    for (size_t i = 0; i < count; i++)
+        sum[i] += transform[2 * i] * transform[2 * i] + transform[2 * i + 1] * transform[2 * i + 1];
+}
+
+/* Sums the power of every PARTS-th tile. */
+static void add_part(struct motion_spectrum_cpu *s, const struct run *run, struct worker *worker, int part) {
+    size_t count = fft_complex_floats(s->plan) / 2;
+    float *sum = s->sums + (size_t)part * count;
+    memset(sum, 0, count * sizeof *sum);
+    s->used[part] = 0;
+    for (int i = part; i < run->tiles_x * run->tiles_y * run->groups; i += PARTS) {
+        int tile = i / run->groups;
+        int start[2] = {periodogram_tile_start(s->task.nx, s->box, tile % run->tiles_x),
+                        periodogram_tile_start(s->task.ny, s->box, tile / run->tiles_x)};
+        sum_group(run, i % run->groups, start, s->box, worker->tile);
+        if (!apply_window(s->window, s->box, worker->tile)) continue;
+        fft_run(s->plan, worker->tile, worker->transform);
+        add_power(worker->transform, count, sum);
+        s->used[part]++;
+    }
+}
+
+static void add_all_parts(struct motion_spectrum_cpu *s, const struct run *run) {
+#pragma omp parallel num_threads(s->task.threads)
+    {
+#ifdef _OPENMP
+        struct worker *worker = &s->workers[omp_get_thread_num()];
+#else
+        struct worker *worker = &s->workers[0];
+#endif
+#pragma omp for schedule(dynamic)
+        for (int part = 0; part < PARTS; part++)
+            add_part(s, run, worker, part);
+    }
+}
+
+enum status motion_spectrum_cpu_run(struct motion_spectrum_cpu *s, const struct motion_frames *frames,
+                                    const struct motion_surface *surfaces, int group, float *power, struct err *err) {
+    size_t count = fft_complex_floats(s->plan) / 2;
+    int used = 0, groups = frames->count / group;
+    struct run run = {.frames = frames,
+                      .surfaces = surfaces,
+                      .tiles_x = periodogram_tiles(s->task.nx, s->box),
+                      .tiles_y = periodogram_tiles(s->task.ny, s->box),
+                      .groups = groups > 0 ? groups : 1};
+    add_all_parts(s, &run);
+    for (int part = 0; part < PARTS; part++)
+        used += s->used[part];
+    FAIL_IF(used == 0, err, STATUS_BAD_FORMAT, "the movie has no variance: no part of it is an image");
+    float scale = (float)(1 / (s->window_power * used));
+    for (size_t i = 0; i < count; i++) {
+        float sum = 0;
+        for (int part = 0; part < PARTS; part++)
+            sum += s->sums[(size_t)part * count + i];
+        power[i] = sum * scale;
+    }
+    return STATUS_OK;
+}
