@@ -20,15 +20,14 @@ static bool free_place(const struct layout *layout, const struct scene *scene, d
 }
 
 static void draw_contamination(const struct scene *scene, double radius, struct random *random, struct layout *layout) {
-    double size = scene->size;
     int count = (int)floor(scene->contamination * random_uniform(random, 0.4, 1.6) + 0.5);
     layout->contaminant_count = count > LAYOUT_CONTAMINANTS ? LAYOUT_CONTAMINANTS : count;
     for (int i = 0; i < layout->contaminant_count; i++) {
         /* Every other contaminant is about as large as a particle: pickers take this kind for particles. */
         double r = radius * (i % 2 == 0 ? random_uniform(random, 0.7, 1.3) : random_uniform(random, 1.5, 3));
         layout->contaminants[i] = (struct contaminant){
-            .x = random_uniform(random, 0, size),
-            .y = random_uniform(random, 0, size),
+            .x = random_uniform(random, 0, scene->nx),
+            .y = random_uniform(random, 0, scene->ny),
             .radius = r,
             .depth = random_uniform(random, 0.06, 0.16),
             .wobble = {random_uniform(random, 0, 2 * M_PI), random_uniform(random, 0, 2 * M_PI)},
@@ -38,8 +37,8 @@ static void draw_contamination(const struct scene *scene, double radius, struct 
     double angle = random_uniform(random, 0, 2 * M_PI), part = random_uniform(random, 0.08, 0.25);
     layout->carbon_x = cos(angle);
     layout->carbon_y = sin(angle);
-    double low = fmin(0, layout->carbon_x) * size + fmin(0, layout->carbon_y) * size;
-    double high = fmax(0, layout->carbon_x) * size + fmax(0, layout->carbon_y) * size;
+    double low = fmin(0, layout->carbon_x) * scene->nx + fmin(0, layout->carbon_y) * scene->ny;
+    double high = fmax(0, layout->carbon_x) * scene->nx + fmax(0, layout->carbon_y) * scene->ny;
     layout->carbon_offset = low + part * (high - low);
 }
 
@@ -65,15 +64,15 @@ enum status layout_draw(const struct scene *scene, double particle_radius, int i
                         struct err *err) {
     struct random random = random_stream(scene->seed, (uint64_t)index, 2);
     struct layout layout = {.index = index};
-    snprintf(layout.name, sizeof layout.name, "mic_%05d", index + 1);
+    snprintf(layout.name, sizeof layout.name, "%s_%05d", scene->movies ? "mov" : "mic", index + 1);
     TRY(mem_new((size_t)scene->particles + 1, sizeof *layout.particles, "particles of a micrograph", &layout.particles,
                 err));
     draw_contamination(scene, particle_radius, &random, &layout);
     draw_optics(scene, &random, &layout);
-    double low = scene->margin, high = scene->size - 1 - scene->margin;
+    double low = scene->margin, right = scene->nx - 1 - scene->margin, top = scene->ny - 1 - scene->margin;
     for (long tries = 0; tries < (long)TRIES_EACH * scene->particles && layout.particle_count < scene->particles;
          tries++) {
-        double x = random_uniform(&random, low, high), y = random_uniform(&random, low, high);
+        double x = random_uniform(&random, low, right), y = random_uniform(&random, low, top);
         if (!free_place(&layout, scene, particle_radius, x, y)) continue;
         struct particle *p = &layout.particles[layout.particle_count++];
         p->x = x;
@@ -84,6 +83,18 @@ enum status layout_draw(const struct scene *scene, double particle_radius, int i
     }
     *ret_layout = layout;
     return STATUS_OK;
+}
+
+void layout_move(struct layout *layout, int dx, int dy) {
+    for (int i = 0; i < layout->particle_count; i++) {
+        layout->particles[i].x += dx;
+        layout->particles[i].y += dy;
+    }
+    for (int i = 0; i < layout->contaminant_count; i++) {
+        layout->contaminants[i].x += dx;
+        layout->contaminants[i].y += dy;
+    }
+    layout->carbon_offset += dx * layout->carbon_x + dy * layout->carbon_y;
 }
 
 void layout_destroy(struct layout *layout) {

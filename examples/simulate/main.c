@@ -14,6 +14,8 @@
 #include "common/harness/params.h"
 #include "common/memory.h"
 #include "examples/simulate/arguments.h"
+#include "examples/simulate/movie_files.h"
+#include "examples/simulate/movies.h"
 #include "examples/simulate/output.h"
 #include "examples/simulate/parameters.h"
 #include "examples/simulate/truth.h"
@@ -25,7 +27,8 @@ static struct scene make_scene(const struct simulate_options *o) {
     double distance = isnan(o->min_distance) ? 1.15 * o->diameter : o->min_distance;
     return (struct scene){
         .seed = (uint64_t)o->seed,
-        .size = o->size,
+        .nx = o->size,
+        .ny = o->height,
         .pixel_size = o->pixel_size,
         .particles = o->particles,
         .min_distance = distance / o->pixel_size,
@@ -43,6 +46,7 @@ static struct scene make_scene(const struct simulate_options *o) {
         .carbon = o->carbon,
         .drifted = o->drifted,
         .micrographs = o->micrographs,
+        .movies = o->movies,
         .signal = 1,
     };
 }
@@ -88,33 +92,30 @@ static enum status calibrate(const struct simulate_options *o, const struct phan
     return STATUS_OK;
 }
 
-static void wait_until(double moment) {
-    double seconds = moment - clock_monotonic();
-    if (seconds <= 0) return;
-    struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
-    nanosleep(&time, NULL);
-}
-
 /* Makes each micrograph before its time comes; until then the file lies ready in a hidden folder. */
 static enum status fill(const struct simulate_options *o, const struct scene *scene, const struct phantom *phantom,
-                        const struct layout *layouts, struct err *err) {
+                        const struct layout *layouts, const struct output *output, struct err *err) {
     _cleanup_(painter_destroy) struct painter *painter = NULL;
     _cleanup_(image_destroy) struct image image = {0};
-    TRY(painter_create(scene->size, scene->size, &painter, err));
-    struct output output = {.format = (enum output_format)o->format,
-                            .mode = (enum output_mode)o->mode,
-                            .folder = o->folder,
-                            .counts = scene->counts,
-                            .grow_seconds = o->grow ? 0.5 * o->interval : 0,
-                            .grow = o->grow};
+    TRY(painter_create(scene->nx, scene->ny, &painter, err));
     double start = clock_monotonic();
     for (int i = 0; i < scene->micrographs; i++) {
         TRY(painter_paint(painter, scene, phantom, &layouts[i], &image, err));
-        TRY(output_prepare(&output, layouts[i].name, &image, err));
-        wait_until(start + i * o->interval);
-        TRY(output_release(&output, layouts[i].name, err));
+        TRY(output_prepare(output, layouts[i].name, &image, err));
+        output_wait(start + i * o->interval);
+        TRY(output_release(output, layouts[i].name, err));
     }
-    return output_finish(&output, err);
+    return output_finish(output, err);
+}
+
+/* Fills in what was not given. */
+static void choose_defaults(struct simulate_options *o) {
+    if (isnan(o->pixel_size)) o->pixel_size = o->movies ? 1 : 2.5;
+    if (o->height == INT_MIN) o->height = o->size;
+    if (o->box != INT_MIN) return;
+    int least = o->size < o->height ? o->size : o->height, wanted = (int)lround(120 / o->pixel_size) * 2;
+    int fits = (least / 2 - 1) / 2 * 2;
+    o->box = !o->movies ? 96 : wanted < fits ? wanted : fits;
 }
 
 static enum status simulate(const struct simulate_options *o, struct layout *layouts, struct err *err) {
@@ -124,13 +125,26 @@ static enum status simulate(const struct simulate_options *o, struct layout *lay
     FAIL_IF(o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d; it must be even", o->box);
     FAIL_IF(o->defocus_min > o->defocus_max, err, STATUS_BAD_ARGUMENT, "defocus_min %g is above defocus_max %g",
             o->defocus_min, o->defocus_max);
-    FAIL_IF(o->size <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", o->size,
-            o->box);
-    TRY(file_make_folders(path, 0777, err));
-    TRY(output_folders(o->folder, err));
+    int least = o->size < o->height ? o->size : o->height;
+    FAIL_IF(least <= 2 * o->box, err, STATUS_BAD_ARGUMENT, "size %d is too small for boxes of %d px", least, o->box);
+    FAIL_IF(o->movies && (o->size % 2 != 0 || o->height % 2 != 0), err, STATUS_BAD_ARGUMENT,
+            "movies of %d × %d px: both sides must be even", o->size, o->height);
+    FAIL_IF(!o->movies && o->format == MOVIE_FILE_EER, err, STATUS_BAD_ARGUMENT,
+            "format eer is for movies: add --movies");
 
     _cleanup_(phantom_destroy) struct phantom phantom = {0};
     struct scene scene = make_scene(o);
+    struct output output = {.format = (enum output_format)o->format,
+                            .mode = o->mode > 0 ? (enum output_mode)(o->mode - 1) : OUTPUT_FLOAT,
+                            .folder = o->folder,
+                            .names = o->movies ? "movies" : "micrographs",
+                            .ending = o->movies ? movie_file_ending((enum movie_file_format)o->format)
+                                                : output_ending((enum output_format)o->format),
+                            .counts = scene.counts,
+                            .grow_seconds = o->grow ? 0.5 * o->interval : 0,
+                            .grow = o->grow};
+    TRY(file_make_folders(path, 0777, err));
+    TRY(output_folders(&output, err));
     TRY(phantom_create(scene.seed, o->diameter, &phantom, err));
     TRY(calibrate(o, &phantom, &scene, err));
     int particles = 0;
@@ -141,7 +155,8 @@ static enum status simulate(const struct simulate_options *o, struct layout *lay
     int map_box = o->map_box == INT_MIN ? o->box : o->map_box;
     struct truth truth = {
         .folder = path,
-        .ending = output_ending((enum output_format)o->format),
+        .names = output.names,
+        .ending = output.ending,
         .scene = &scene,
         .phantom = &phantom,
         .layouts = layouts,
@@ -153,10 +168,11 @@ static enum status simulate(const struct simulate_options *o, struct layout *lay
         .noise_sigma = sqrt(noise_variance(&scene)),
     };
     TRY(truth_write(&truth, err));
-    printf("%d particles of %zu residues on %d micrographs; truth in %s\n", particles, phantom.count, scene.micrographs,
-           path);
+    printf("%d particles of %zu residues on %d %s; truth in %s\n", particles, phantom.count, scene.micrographs,
+           output.names, path);
     fflush(stdout);
-    return fill(o, &scene, &phantom, layouts, err);
+    if (o->movies) return movies_fill(o, &scene, &phantom, layouts, &output, err);
+    return fill(o, &scene, &phantom, layouts, &output, err);
 }
 
 int main(int argc, char **argv) {
@@ -177,6 +193,7 @@ int main(int argc, char **argv) {
     int code = status == STATUS_OK ? 0 : 2;
     if (status == STATUS_OK) {
         struct layout *layouts = NULL;
+        choose_defaults(&options);
         size_t count = (size_t)options.micrographs;
         status = mem_new(count, sizeof *layouts, "micrographs", &layouts, &err);
         if (status == STATUS_OK) status = simulate(&options, layouts, &err);

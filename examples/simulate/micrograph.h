@@ -17,7 +17,7 @@ enum { LAYOUT_CONTAMINANTS = 32 };
 
 struct scene { /* shared by all micrographs of a session */
     uint64_t seed;
-    int size;                    /* px, both ways */
+    int nx, ny;                  /* px */
     double pixel_size;           /* Å */
     int particles;               /* on each micrograph, as far as there is room */
     double min_distance, margin; /* px, between centres and from the border */
@@ -30,6 +30,7 @@ struct scene { /* shared by all micrographs of a session */
     double carbon;                   /* fraction of micrographs with a carbon edge */
     int drifted;                     /* number of micrographs that drift smears */
     int micrographs;
+    bool movies;   /* named mov_, not mic_ */
     double signal; /* factor on a projection (per Å²), in counts */
 };
 
@@ -60,15 +61,20 @@ struct layout {
 
 enum status layout_draw(const struct scene *scene, double particle_radius, int index, struct layout *ret_layout,
                         struct err *err);
+/* Moves everything on a micrograph by whole pixels, as if its image began elsewhere. */
+void layout_move(struct layout *layout, int dx, int dy);
 void layout_destroy(struct layout *layout);
 
-struct painter; /* plans and buffers for one size */
+struct painter; /* plans and buffers for one size; all threads transform a large one */
 enum status painter_create(int nx, int ny, struct painter **ret_painter, struct err *err);
 void painter_destroy(struct painter **painter);
 
 /* Multiplies the image's transform by the layout's CTF, envelope and drift, in place. */
 void painter_apply_ctf(struct painter *painter, const struct scene *scene, const struct layout *layout,
                        struct image *image);
+/* Paints the electrons expected in each pixel, without their own noise. */
+enum status painter_expect(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
+                           const struct layout *layout, struct image *image, struct err *err);
 enum status painter_paint(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
                           const struct layout *layout, struct image *image, struct err *err);
 

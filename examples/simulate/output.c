@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
@@ -24,19 +25,23 @@ const char *output_ending(enum output_format format) {
 
 static enum status place(const struct output *output, const char *folder, const char *name, char path[PATH_MAX],
                          struct err *err) {
-    int length = snprintf(path, PATH_MAX, "%s/%s/%s%s", output->folder, folder, name, output_ending(output->format));
+    int length = snprintf(path, PATH_MAX, "%s/%s/%s%s", output->folder, folder, name, output->ending);
     FAIL_IF(length >= PATH_MAX, err, STATUS_BAD_ARGUMENT, "%s: the path is too long", output->folder);
     return STATUS_OK;
 }
 
-enum status output_folders(const char *folder, struct err *err) {
-    static const char *const names[] = {"micrographs", ".next"};
+enum status output_folders(const struct output *output, struct err *err) {
+    const char *const names[] = {output->names, ".next"};
     for (int i = 0; i < 2; i++) {
         char path[PATH_MAX];
-        TRY(path_join(folder, names[i], path, sizeof path, err));
+        TRY(path_join(output->folder, names[i], path, sizeof path, err));
         TRY(file_make_folders(path, 0777, err));
     }
     return STATUS_OK;
+}
+
+enum status output_hidden(const struct output *output, const char *name, char ret_path[PATH_MAX], struct err *err) {
+    return place(output, ".next", name, ret_path, err);
 }
 
 static void quantise(const struct output *output, struct image *image) {
@@ -102,6 +107,13 @@ enum status output_prepare(const struct output *output, const char *name, struct
     return mrc_write(path, image, MRC_IMAGE, modes[output->mode], err);
 }
 
+void output_wait(double moment) {
+    double seconds = moment - clock_monotonic();
+    if (seconds <= 0) return;
+    struct timespec time = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
+    nanosleep(&time, NULL);
+}
+
 /* Copies `from` to `to` in pieces, with pauses between. */
 static enum status grow(const struct output *output, int from, int to, const char *path, struct err *err) {
     struct stat information;
@@ -144,7 +156,7 @@ static enum status release_growing(const struct output *output, const char *read
 enum status output_release(const struct output *output, const char *name, struct err *err) {
     char ready[PATH_MAX], path[PATH_MAX];
     TRY(place(output, ".next", name, ready, err));
-    TRY(place(output, "micrographs", name, path, err));
+    TRY(place(output, output->names, name, path, err));
     if (output->grow) return release_growing(output, ready, path, err);
     FAIL_IF(rename(ready, path) != 0, err, STATUS_IO, "%s: cannot be renamed to %s: %s", ready, path, strerror(errno));
     return STATUS_OK;

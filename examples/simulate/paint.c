@@ -6,6 +6,8 @@
 #include "examples/simulate/micrograph.h"
 #include "examples/simulate/random.h"
 
+enum { LARGE = 1 << 22 }; /* px: less is not worth the threads */
+
 struct painter {
     int nx, ny;
     struct fft_plan *forward, *inverse;
@@ -18,6 +20,7 @@ enum status painter_create(int nx, int ny, struct painter **ret_painter, struct 
     painter->nx = nx;
     painter->ny = ny;
     struct fft_options options = {.rank = 2, .shape = {ny, nx}, .direction = FFT_FORWARD};
+    if ((size_t)nx * (size_t)ny >= LARGE) options.threads = FFT_ALL_THREADS;
     TRY(fft_create(&options, &painter->forward, err));
     options.direction = FFT_INVERSE;
     TRY(fft_create(&options, &painter->inverse, err));
@@ -47,10 +50,11 @@ void painter_apply_ctf(struct painter *painter, const struct scene *scene, const
     int nx = painter->nx, ny = painter->ny;
     double norm = 1 / ((double)nx * ny);
     fft_run(painter->forward, image->data, painter->spectrum);
-    float *value = painter->spectrum;
+#pragma omp parallel for if ((size_t)nx * (size_t)ny >= LARGE)
     for (int row = 0; row < ny; row++) {
         int ky = row <= ny / 2 ? row : row - ny;
         double y = ky / (ny * scene->pixel_size);
+        float *value = painter->spectrum + 2 * (size_t)row * (size_t)(nx / 2 + 1);
         for (int kx = 0; kx <= nx / 2; kx++, value += 2) {
             double x = kx / (nx * scene->pixel_size), u2 = x * x + y * y;
             double along = x * c + y * s, across = y * c - x * s; /* the frequency on the axes of the two defoci */
@@ -102,10 +106,9 @@ static void shade(const struct contaminant *c, struct image *light) {
         }
 }
 
-/* Computes counts: background × transmission − signal, with a normal deviate of variance N for the electrons' own
- * noise. */
-static void expose(const struct scene *scene, const struct layout *layout, const struct image *signal,
-                   struct random *random, struct image *light) {
+/* Computes the electrons expected: background × transmission − signal. */
+static void shine(const struct scene *scene, const struct layout *layout, const struct image *signal,
+                  struct image *light) {
     for (int y = 0; y < light->ny; y++) {
         double v = 2.0 * y / light->ny - 1;
         for (int x = 0; x < light->nx; x++) {
@@ -118,32 +121,56 @@ static void expose(const struct scene *scene, const struct layout *layout, const
     for (int i = 0; i < layout->contaminant_count; i++)
         shade(&layout->contaminants[i], light);
     size_t count = image_count(light);
+    for (size_t i = 0; i < count; i++)
+        light->data[i] = fmaxf(light->data[i] - signal->data[i], 0);
+}
+
+/* Adds the electrons' own noise, a normal deviate of variance N. */
+static void add_noise(struct random *random, struct image *image) {
+    size_t count = image_count(image);
     for (size_t i = 0; i < count; i += 2) {
         float noise[2];
         random_normal_pair(random, &noise[0], &noise[1]);
         for (size_t j = i; j < i + 2 && j < count; j++) {
-            float mean = fmaxf(light->data[j] - signal->data[j], 0);
-            light->data[j] = fmaxf(mean + sqrtf(mean) * noise[j - i], 0);
+            float mean = image->data[j];
+            image->data[j] = fmaxf(mean + sqrtf(mean) * noise[j - i], 0);
         }
     }
 }
 
-enum status painter_paint(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
-                          const struct layout *layout, struct image *image, struct err *err) {
+static enum status expect(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
+                          const struct layout *layout, struct random *random, struct image *image, struct err *err) {
     _cleanup_(image_destroy) struct image signal = {0};
     TRY(image_resize(&signal, painter->nx, painter->ny, 1, err));
     TRY(image_resize(image, painter->nx, painter->ny, 1, err));
     image->pixel_size = (float)scene->pixel_size;
     memset(signal.data, 0, image_count(&signal) * sizeof *signal.data);
-    struct random random = random_stream(scene->seed, (uint64_t)layout->index, 3);
     for (int i = 0; i < layout->particle_count; i++) {
         const struct particle *p = &layout->particles[i];
         double rows[3][3];
         phantom_rotation(p->rot, p->tilt, p->psi, rows);
         phantom_project(phantom, rows, scene->pixel_size, p->x, p->y, scene->signal, &signal);
     }
-    add_ice(scene, layout, &random, &signal);
+    add_ice(scene, layout, random, &signal);
     painter_apply_ctf(painter, scene, layout, &signal);
-    expose(scene, layout, &signal, &random, image);
+    shine(scene, layout, &signal, image);
+    return STATUS_OK;
+}
+
+static struct random stream_of(const struct scene *scene, const struct layout *layout) {
+    return random_stream(scene->seed, (uint64_t)layout->index, 3);
+}
+
+enum status painter_expect(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
+                           const struct layout *layout, struct image *image, struct err *err) {
+    struct random random = stream_of(scene, layout);
+    return expect(painter, scene, phantom, layout, &random, image, err);
+}
+
+enum status painter_paint(struct painter *painter, const struct scene *scene, const struct phantom *phantom,
+                          const struct layout *layout, struct image *image, struct err *err) {
+    struct random random = stream_of(scene, layout);
+    TRY(expect(painter, scene, phantom, layout, &random, image, err));
+    add_noise(&random, image);
     return STATUS_OK;
 }

@@ -7,15 +7,16 @@
 #include "common/harness/params.h"
 
 struct simulate_options {
-    char *folder;
-    int micrographs, size, particles, seed, format, mode, box, map_box, templates, drifted;
+    char *folder, *device;
+    int micrographs, size, height, particles, seed, format, mode, box, map_box, templates, drifted;
+    int frames, gain_rotation, gain_flip, eer_group, threads;
     double pixel_size, snr, diameter, dose, interval, map_pixel_size, min_distance, voltage, spherical_aberration;
     double amplitude_contrast, defocus_min, defocus_max, astigmatism, b_factor, ice_noise, contamination, carbon,
-        lowpass;
-    bool grow;
+        lowpass, drift, doming, jitter, defects;
+    bool grow, movies, uneven;
 };
 
-enum { SIMULATE_PARAMETERS = 30 };
+enum { SIMULATE_PARAMETERS = 43 };
 extern const struct param simulate_parameters[SIMULATE_PARAMETERS];
 
 #endif

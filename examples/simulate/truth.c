@@ -25,7 +25,7 @@ static enum status add_numbers(struct star_table *table, int first_column, const
 
 static enum status micrograph_name(const struct truth *truth, const struct layout *layout, char name[64],
                                    struct err *err) {
-    int length = snprintf(name, 64, "micrographs/%s%s", layout->name, truth->ending);
+    int length = snprintf(name, 64, "%s/%s%s", truth->names, layout->name, truth->ending);
     FAIL_IF(length >= 64, err, STATUS_BAD_ARGUMENT, "the name of micrograph %s is too long", layout->name);
     return STATUS_OK;
 }

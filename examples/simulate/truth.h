@@ -16,7 +16,8 @@
 
 struct truth {
     const char *folder; /* DIR/truth, which exists */
-    const char *ending; /* of micrographs, with its dot */
+    const char *names;  /* folder of the micrographs or movies: "micrographs" */
+    const char *ending; /* of micrographs or movies, with its dot */
     const struct scene *scene;
     const struct phantom *phantom;
     const struct layout *layouts; /* scene->micrographs of them */

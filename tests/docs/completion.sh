@@ -42,7 +42,7 @@ expect '' icestream-watcher --settle ''
 expect 'repair replay retry run' icestream r
 expect '--follow' icestream status --f
 expect '--set' icestream check --s
-expect 'mrc tiff' icestream-simulate --format ''
+expect 'eer mrc tiff' icestream-simulate --format ''
 offered=$(complete_line icestream-refiner --)
 while read -r parameter; do
   grep -qx -- "--$parameter" <<<"$offered" || { echo "icestream-refiner does not offer --$parameter"; bad=1; }

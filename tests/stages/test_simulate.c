@@ -14,7 +14,8 @@ static const double PIXEL = 2.5;
 
 static struct scene bright_scene(void) {
     return (struct scene){.seed = 5,
-                          .size = 512,
+                          .nx = 512,
+                          .ny = 512,
                           .pixel_size = PIXEL,
                           .particles = 9,
                           .min_distance = 60,
@@ -117,7 +118,7 @@ static void particles_lie_dark_where_the_truth_says(void **state) {
     assert_ok(phantom_lowpass(&map, 12, &err));
     assert_ok(layout_draw(&scene, phantom.radius / PIXEL, 0, &layout, &err));
     assert_int_equal(layout.particle_count, scene.particles);
-    assert_ok(painter_create(scene.size, scene.size, &painter, &err));
+    assert_ok(painter_create(scene.nx, scene.ny, &painter, &err));
     assert_ok(painter_paint(painter, &scene, &phantom, &layout, &image, &err));
     static float sums[BOX * BOX];
     assert_ok(image_resize(&clean, BOX, BOX, 1, &err));
