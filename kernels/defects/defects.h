@@ -45,6 +45,9 @@ const uint8_t *defects_mask(const struct defects *defects);
 /* Returns the sum[ny][nx] of the frames of the movie that was searched last, without gain. */
 const float *defects_sum(const struct defects *defects);
 
+/* Fills sum[ny][nx] with the sum of the frames, without gain. threads >= 1. */
+void defects_sum_frames(const struct motion_frames *frames, int threads, float *sum);
+
 /* Replaces the bad pixels of all frames, in place. Different seeds draw different neighbours. */
 void defects_repair(const struct defects *defects, const struct motion_frames *frames, int threads, uint64_t seed);
 

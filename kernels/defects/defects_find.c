@@ -42,6 +42,12 @@ static void sum_row(const struct motion_frames *frames, int y, float *sum) {
     }
 }
 
+void defects_sum_frames(const struct motion_frames *frames, int threads, float *sum) {
+#pragma omp parallel for num_threads(threads)
+    for (int y = 0; y < frames->ny; y++)
+        sum_row(frames, y, sum + (size_t)y * (size_t)frames->nx);
+}
+
 struct search {
     const struct defects *defects;
     const float *gain; /* NULL: none */
@@ -322,9 +328,7 @@ enum status defects_find_hot(struct defects *d, const struct motion_frames *fram
     if (d->scratch == NULL)
         TRY(mem_new_unset((size_t)d->nx * 3 * BANDS, sizeof *d->scratch, "rows of bad pixels", &d->scratch, err));
     forget_found(d);
-#pragma omp parallel for num_threads(threads)
-    for (int y = 0; y < d->ny; y++)
-        sum_row(frames, y, d->sum + (size_t)y * (size_t)d->nx);
+    defects_sum_frames(frames, threads, d->sum);
     measure_image(&s, threads, &mean, &deviation);
     if (deviation > 0) {
         s.cap = (float)(mean + sigma * deviation);
