@@ -201,6 +201,20 @@ static enum status choose_reading(struct eer_file *file, struct err *err) {
     return eer_file_add(file, 0, 1, 0, codes, counts, err);
 }
 
+/* Refuses frames that are too large for their codes: the sides come from the file, and memory for the counts follows
+ * from them. A code leads past one pixel more than its number, at most. */
+static enum status check_cover(const struct eer_file *file, struct err *err) {
+    const struct eer_file_info *info = &file->info;
+    FAIL_IF(file->format.skip_bits < 1 || file->format.skip_bits > 32, err, STATUS_UNSUPPORTED,
+            "%s: its codes have %d bits for the skip: 4 to 16 are supported", file->path, file->format.skip_bits);
+    double codes = 8.0 * (double)file->longest / file->format.skip_bits + 1;
+    double most = codes * (double)((uint64_t)1 << file->format.skip_bits);
+    FAIL_IF((double)info->nx * info->ny > most, err, STATUS_BAD_FORMAT,
+            "%s: its longest frame of %zu bytes cannot cover %d × %d pixels", file->path, file->longest, info->nx,
+            info->ny);
+    return STATUS_OK;
+}
+
 enum status eer_file_open(const char *path, struct eer_file **ret_file, struct err *err) {
     _cleanup_(close_tiff) TIFF *tiff = NULL;
     int64_t size = 0;
@@ -212,6 +226,7 @@ enum status eer_file_open(const char *path, struct eer_file **ret_file, struct e
     FAIL_IF(file->path == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
     TRY(file_open_read(path, &file->descriptor, &size, err));
     TRY(find_frames(file, tiff, size, err));
+    TRY(check_cover(file, err));
     if (file->compression == EER_COMPRESSION_8) TRY(choose_reading(file, err));
     *ret_file = file;
     file = NULL;

@@ -1,5 +1,5 @@
-/* Makes seeds for the fuzz targets. make-fuzz-seeds FOLDER writes FOLDER/mrc, FOLDER/image and FOLDER/structure: small
- * valid files of many kinds. */
+/* Makes seeds for the fuzz targets. make-fuzz-seeds FOLDER writes FOLDER/mrc, FOLDER/image, FOLDER/movie and
+ * FOLDER/structure: small valid files of many kinds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include <tiffio.h>
 
 #include "common/files.h"
+#include "common/formats/eer_file.h"
 #include "common/formats/mrc.h"
 #include "common/formats/picture.h"
 #include "common/formats/structure.h"
@@ -137,6 +138,32 @@ static enum status seed_trajectory(const char *folder, struct err *err) {
     return status;
 }
 
+/* Writes EER movies of two frames with three electrons each, in the widths of all compressions. */
+static enum status seed_eer(const char *folder, struct err *err) {
+    static const struct eer_format formats[] = {
+        {.skip_bits = 8, .column_bits = 2, .row_bits = 2},
+        {.skip_bits = 7, .column_bits = 2, .row_bits = 2},
+        {.skip_bits = 5, .column_bits = 1, .row_bits = 3},
+    };
+    static const struct eer_electron electrons[] = {{3, 0}, {21, 9}, {4 * NX - 1, 4 * NY - 1}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct eer_writer *writer = NULL;
+        char name[64], path[PATH_SIZE];
+        snprintf(name, sizeof name, "widths%zu.eer", i);
+        TRY(path_join(folder, name, path, sizeof path, err));
+        TRY(eer_writer_create(path, &formats[i], NX, NY, "<metadata/>", &writer, err));
+        enum status status = STATUS_OK;
+        for (int frame = 0; frame < 2 && status == STATUS_OK; frame++)
+            status = eer_writer_append(writer, electrons + frame, 2, err);
+        if (status != STATUS_OK) {
+            eer_writer_discard(&writer);
+            return status;
+        }
+        TRY(eer_writer_finish(&writer, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status seed_all(const char *folder, struct image *image, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(folder, "mrc", path, sizeof path, err));
@@ -147,6 +174,11 @@ static enum status seed_all(const char *folder, struct image *image, struct err 
     TRY(seed_mrc(path, image, err));
     TRY(seed_tiff(path, err));
     TRY(seed_pictures(path, err));
+    TRY(path_join(folder, "movie", path, sizeof path, err));
+    TRY(file_make_folders(path, 0777, err));
+    TRY(seed_mrc(path, image, err));
+    TRY(seed_tiff(path, err));
+    TRY(seed_eer(path, err));
     TRY(path_join(folder, "structure", path, sizeof path, err));
     TRY(file_make_folders(path, 0777, err));
     return seed_trajectory(path, err);
