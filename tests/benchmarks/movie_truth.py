@@ -26,7 +26,8 @@ def read_star(path):
 
 
 class MovieTruth:
-    """The truth about one movie: size, pixel size (Å), frames, shift(), sum."""
+    """The truth about one movie: size, pixel size (Å), frames, dose a frame (e⁻/Å²), voltage (kV),
+    shift(), sum."""
 
     def __init__(self, folder, name):
         tables = read_star(Path(folder) / 'truth' / f'{name}_motion.star')
@@ -35,6 +36,7 @@ class MovieTruth:
         self.nx, self.ny, self.frames = (int(general[f'rlnImageSize{axis}'][0]) for axis in 'XYZ')
         self.pixel_size = float(general['rlnMicrographOriginalPixelSize'][0])
         self.dose = float(general['rlnMicrographDoseRate'][0])
+        self.voltage = float(general['rlnVoltage'][0])
         self.whole = np.array([tables['global_shift'][f'rlnMicrographShift{axis}'] for axis in 'XY'], float)
         self.local = np.array([[tables['local_shift'][f'icestreamLocal{axis}{i}'] for i in range(6)] for axis in 'XY'],
                               float)
