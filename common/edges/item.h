@@ -8,7 +8,8 @@
  *     "revision": 2,                       replaces what went before under this identity; 0 when left out
  *     "kind": "micrograph",                movie | micrograph | particles | selection | structure | clusters | tomogram
  *     "time": 1732170000.25,               when the watcher found it, s since 1970
- *     "movie": {"path", "nx", "ny", "frames", "dose_per_frame", "pre_exposure"},   e⁻/Å², where they are known
+ *     "movie": {"path", "nx", "ny", "frames", "dose_per_frame", "pre_exposure"},   e⁻/Å², of one of the frames
+ *                                          and before all, where known; frames: images in the file (EER: of the detector)
  *     "micrograph": {"path", "nx", "ny", "nz"},       nz: of a stack
  *     "optics":  {"group": "opticsGroup1", "pixel_size", "original_pixel_size", "voltage", "spherical_aberration",
  *                 "amplitude_contrast"},

@@ -127,7 +127,7 @@ static enum status begin_tilt(struct parser *parser, struct span number, struct 
         mdoc->tilts = tilts;
         parser->capacity = capacity;
     }
-    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){(int)z, NAN, NAN, NAN, NULL};
+    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){.z = (int)z, .angle = NAN, .dose = NAN, .prior = NAN, .time = NAN};
     parser->in_tilt = true;
     return STATUS_OK;
 }
@@ -158,6 +158,37 @@ static enum status take_section(struct parser *parser, struct span inside, struc
     return STATUS_OK;
 }
 
+/* Sums "dose number dose number …" of FrameDosesAndNumber: the doses of so many frames each. */
+static void take_frame_doses(struct span text, double *dose) {
+    double sum = 0, values[2];
+    const char *end = text.at + text.length;
+    for (int count = 0; text.length > 0; count++) {
+        if (!whole_number_of(text, &values[count % 2]) || !(values[count % 2] >= 0 && values[count % 2] < 1e6)) return;
+        if (count % 2 == 1) sum += values[0] * values[1];
+        while (text.length > 0 && !isspace((unsigned char)*text.at)) {
+            text.at++;
+            text.length--;
+        }
+        text = trim(text.at, end);
+    }
+    if (sum > 0) *dose = sum;
+}
+
+/* Keeps "2 5", the fifth place in the second hole of a pattern, as "2_5". Leaves out what are no whole numbers. */
+static void take_shot(struct span text, struct mdoc_tilt *tilt) {
+    char shot[MDOC_SHOT_SIZE];
+    size_t length = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        bool blank = isspace((unsigned char)text.at[i]);
+        if (!blank && !isdigit((unsigned char)text.at[i]) && text.at[i] != '-') return;
+        if (blank && shot[length - 1] == '_') continue;
+        if (length == sizeof shot - 1) return;
+        shot[length++] = blank ? '_' : text.at[i];
+    }
+    shot[length] = '\0';
+    memcpy(tilt->shot, shot, length + 1);
+}
+
 static enum status take_tilt_value(struct parser *parser, struct span key, struct span value, struct err *err) {
     struct mdoc_tilt *tilt = &parser->mdoc.tilts[parser->mdoc.count - 1];
     if (is(key, "TiltAngle")) {
@@ -168,6 +199,14 @@ static enum status take_tilt_value(struct parser *parser, struct span key, struc
         tilt->angle = angle;
     } else if (is(key, "ExposureDose"))
         take_finite(value, &tilt->dose);
+    else if (is(key, "PriorRecordDose"))
+        take_finite(value, &tilt->prior);
+    else if (is(key, "FrameDosesAndNumber") && !(tilt->dose > 0))
+        take_frame_doses(value, &tilt->dose);
+    else if (is(key, "MultishotHoleAndPosition"))
+        take_shot(value, tilt);
+    else if (is(key, "Voltage") && isnan(parser->mdoc.voltage))
+        take_finite(value, &parser->mdoc.voltage);
     else if (is(key, "DateTime"))
         tilt->time = time_of(value);
     else if (is(key, "PixelSpacing") && isnan(parser->mdoc.pixel_size))
@@ -183,6 +222,8 @@ static enum status take_file_value(struct parser *parser, struct span key, struc
     double number;
     if (is(key, "T"))
         take_title(parser, value);
+    else if (is(key, "Voltage"))
+        take_finite(value, &parser->mdoc.voltage);
     else if (is(key, "PixelSpacing"))
         (void)whole_number_of(value, &parser->mdoc.pixel_size);
     else if (is(key, "ImageFile") && value.length > 0)
@@ -213,7 +254,8 @@ static void parser_clear(struct parser *parser) {
 }
 
 enum status mdoc_parse(const char *name, const char *text, size_t length, struct mdoc *ret_mdoc, struct err *err) {
-    _cleanup_(parser_clear) struct parser parser = {.name = name, .mdoc = {.pixel_size = NAN, .tilt_axis = NAN}};
+    _cleanup_(parser_clear) struct parser parser = {.name = name,
+                                                    .mdoc = {.pixel_size = NAN, .voltage = NAN, .tilt_axis = NAN}};
     const char *end = text + length;
     /* Windows editors begin a text with a byte order mark. */
     if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) text += 3;
@@ -225,6 +267,7 @@ enum status mdoc_parse(const char *name, const char *text, size_t length, struct
         at = stop < end ? stop + 1 : end;
     }
     if (!(parser.mdoc.pixel_size > 0) || isinf(parser.mdoc.pixel_size)) parser.mdoc.pixel_size = NAN;
+    if (!(parser.mdoc.voltage > 0)) parser.mdoc.voltage = NAN;
     *ret_mdoc = parser.mdoc;
     parser.mdoc = (struct mdoc){0};
     return STATUS_OK;

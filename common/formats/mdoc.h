@@ -1,4 +1,4 @@
-/* Reads SerialEM's .mdoc: data of each image of a tilt series, in the order in which the images were taken. A file may
+/* Reads SerialEM's .mdoc: data of each image of a tilt series, or of one file of frames, in the order in which the images were taken. A file may
  * still grow while it is read. SubFramePath comes after TiltAngle, so a tilt that is found by its file has its whole
  * angle. Sections are [ZValue = n] of a stack, or [FrameSet = n] of a file of frames. Source: SerialEM's manual, "The
  * .mdoc file". */
@@ -10,17 +10,22 @@
 
 #include "common/status.h"
 
+enum { MDOC_SHOT_SIZE = 24 };
+
 struct mdoc_tilt {
-    int z;        /* ZValue: its image in the stack, from 0 */
-    double angle; /* TiltAngle, °; NaN: not given */
-    double dose;  /* ExposureDose, e⁻/Å²; NaN: not given */
-    double time;  /* DateTime, s since 1970 by the microscope's clock; NaN: not given */
-    char *file;   /* SubFramePath as in the file (often a Windows path); NULL: none */
+    int z;                     /* ZValue: its image in the stack, from 0 */
+    double angle;              /* TiltAngle, °; NaN: not given */
+    double dose;               /* ExposureDose, or FrameDosesAndNumber, e⁻/Å²; NaN: not given */
+    double prior;              /* PriorRecordDose: before this image, e⁻/Å²; NaN: not given */
+    double time;               /* DateTime, s since 1970 by the microscope's clock; NaN: not given */
+    char *file;                /* SubFramePath as in the file (often a Windows path); NULL: none */
+    char shot[MDOC_SHOT_SIZE]; /* MultishotHoleAndPosition, with _ for blanks: hole and place in a pattern; "": none */
 };
 
 struct mdoc {
     char *image_file;  /* ImageFile: name of the stack; NULL: none */
     double pixel_size; /* PixelSpacing of the file, or of its first section, Å; NaN: unknown */
+    double voltage;    /* Voltage of the file, or of its first section, kV; NaN: unknown */
     double tilt_axis;  /* "Tilt axis angle" of its titles: from the y axis, anticlockwise (x right, y up), °; NaN:
                           unknown */
     bool frames;       /* the .mdoc of one file of frames ([FrameSet]), not of a series */

@@ -14,13 +14,24 @@ const char *record_relative(const char *path, const char *root) {
     return root[0] != '\0' && path_is_below(path, root, &rest) ? rest : path;
 }
 
+/* Movies that were taken at one shift of the beam share aberrations, so they are one group. */
+static void name_group(const struct record_source *source, char *out, size_t size) {
+    if (source->notes.shot[0] != '\0')
+        snprintf(out, size, "beamShift_%s", source->notes.shot);
+    else if (source->shift_group > 0)
+        snprintf(out, size, "beamShift%03d", source->shift_group);
+    else
+        snprintf(out, size, "opticsGroup1");
+}
+
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
     struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
     if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
     const struct optics session = session_optics(source->session);
+    const struct movie_notes *notes = &source->notes;
     const struct optics table = {
-        .pixel_size = given.pixel_size,
-        .voltage = given.voltage,
+        .pixel_size = isnan(given.pixel_size) && notes->pixel_size > 0 ? notes->pixel_size : given.pixel_size,
+        .voltage = isnan(given.voltage) && notes->voltage > 0 ? notes->voltage : given.voltage,
         .spherical_aberration = given.spherical_aberration,
         .amplitude_contrast = given.amplitude_contrast,
     };
@@ -31,8 +42,10 @@ static enum status set_optics(const struct record_source *source, struct item *i
             "%s: neither the session nor watcher.ctf nor the file's header tells its pixel size: set "
             "session.pixel_size (Å)",
             source->path);
+    char group[64];
     bool named = given.group[0] != '\0' && item_text_fits(given.group);
-    TRY(item_set_string(item, "optics.group", named ? given.group : "opticsGroup1", err));
+    name_group(source, group, sizeof group);
+    TRY(item_set_string(item, "optics.group", named ? given.group : group, err));
     double original = isnan(given.original_pixel_size) ? optics.pixel_size : given.original_pixel_size;
     return item_set_optics(item, &optics, original, err);
 }
@@ -90,7 +103,16 @@ static enum status set_movie(const struct record_source *source, struct item *it
     TRY(item_set_string(item, "movie.path", record_relative(source->path, source->root), err));
     TRY(item_set_number(item, "movie.nx", source->image.nx, err));
     TRY(item_set_number(item, "movie.ny", source->image.ny, err));
-    return item_set_number(item, "movie.frames", source->image.nz, err);
+    TRY(item_set_number(item, "movie.frames", source->image.nz, err));
+    double dose = source->notes.dose, prior = source->notes.pre_exposure;
+    if (isnan(dose) && source->tilt != NULL) dose = source->tilt->dose;
+    if (isnan(prior) && source->tilt != NULL) prior = source->tilt->prior_dose;
+    if (!isnan(dose)) TRY(item_set_number(item, "movie.dose_per_frame", dose / source->image.nz, err));
+    if (!isnan(prior)) TRY(item_set_number(item, "movie.pre_exposure", prior, err));
+    if (source->shift_group == 0) return STATUS_OK;
+    TRY(item_set_number(item, "movie.shift_group", source->shift_group, err));
+    TRY(item_set_number(item, "movie.shift_x", source->notes.shift_x, err));
+    return item_set_number(item, "movie.shift_y", source->notes.shift_y, err);
 }
 
 static enum status set_micrograph(const struct record_source *source, struct item *item, struct err *err) {

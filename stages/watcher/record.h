@@ -6,6 +6,7 @@
 #include "common/formats/image.h"
 #include "common/harness/stage.h"
 #include "stages/watcher/ctf_rows.h"
+#include "stages/watcher/movie_notes.h"
 #include "stages/watcher/tilt_names.h"
 
 struct record_source {
@@ -18,9 +19,12 @@ struct record_source {
     const struct tilt_place *tilt; /* which tilt of which series the image is; NULL: no tilt */
     bool unscaled;                 /* no following stage needs the pixel size: the item has no optics */
     bool movie;                    /* the image is a movie of image.nz frames */
+    struct movie_notes notes;      /* of a movie */
+    int shift_group;               /* of the beam, from 1 on; 0: unknown */
 };
 
-/* Makes the item of a micrograph, or of a movie: kind "movie", movie.path, nx, ny and frames. Its optics come from the session, else from the table of the CTF file, else as
+/* Makes the item of a micrograph, or of a movie: kind "movie", movie.path, nx, ny and frames, and its dose
+ * where it is known. Its optics come from the session, else from the table of the CTF file, else as
  * optics_of_micrograph says. STATUS_NOT_FOUND: no source has a pixel size, and source->unscaled is false. */
 enum status record_make(const struct record_source *source, struct item **ret_item, struct err *err);
 /* Makes the item of a structure: kind "structure", structure.path. */

@@ -99,8 +99,14 @@ bool tilt_pattern_match(const char *pattern, const char *name, struct tilt_place
     double angle = strtod(match.angle, NULL);
     long order = match.order != NULL ? strtol(match.order, NULL, 10) : 0;
     if (!isfinite(angle) || order < 0 || order > TILTS_MAX) return false;
-    *ret_place = (struct tilt_place){
-        .angle = angle, .number = (int)order, .taken = (int)order, .time = NAN, .axis = NAN, .pixel_size = NAN};
+    *ret_place = (struct tilt_place){.angle = angle,
+                                     .number = (int)order,
+                                     .taken = (int)order,
+                                     .time = NAN,
+                                     .axis = NAN,
+                                     .pixel_size = NAN,
+                                     .dose = NAN,
+                                     .prior_dose = NAN};
     memcpy(ret_place->series, match.series, match.series_length);
     return true;
 }
@@ -223,6 +229,18 @@ enum status tilt_names_refresh(struct tilt_names *names, bool *ret_changed, stru
     return status;
 }
 
+/* Returns the dose of a series before a tilt was taken: as the .mdoc says, else the sum over all earlier tilts. NaN: one
+ * of these has no dose. */
+static double prior_dose(const struct mdoc *mdoc, int tilt) {
+    const struct mdoc_tilt *tilts = mdoc->tilts;
+    double sum = 0;
+    if (tilts[tilt].prior >= 0) return tilts[tilt].prior;
+    for (int i = 0; i < mdoc->count; i++)
+        if (i != tilt && mdoc_is_later(tilts[i].time, tilts[tilt].time, i < tilt))
+            sum += tilts[i].dose > 0 ? tilts[i].dose : NAN;
+    return tilts[tilt].dose > 0 ? sum : NAN;
+}
+
 /* Takes the .mdoc with the most tilts among those that name the image: the others may be earlier copies of it. */
 static bool find_in_mdocs(const struct tilt_names *names, const char *relative, struct tilt_place *ret_place) {
     const struct known_mdoc *best = NULL;
@@ -243,7 +261,9 @@ static bool find_in_mdocs(const struct tilt_names *names, const char *relative, 
                                      .taken = tilt,
                                      .time = found->time,
                                      .axis = best->mdoc.tilt_axis,
-                                     .pixel_size = best->mdoc.pixel_size};
+                                     .pixel_size = best->mdoc.pixel_size,
+                                     .dose = found->dose > 0 ? found->dose : NAN,
+                                     .prior_dose = prior_dose(&best->mdoc, tilt)};
     snprintf(ret_place->series, sizeof ret_place->series, "%s", best->series);
     return true;
 }

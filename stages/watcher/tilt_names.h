@@ -16,6 +16,8 @@ struct tilt_place {
     double time;            /* when the image was taken, s; NaN: unknown */
     double axis;            /* the tilt axis, ° from y, anticlockwise; NaN: unknown */
     double pixel_size;      /* PixelSpacing of the .mdoc, Å; NaN: unknown */
+    double dose;            /* of the exposure, e⁻/Å²; NaN: unknown */
+    double prior_dose;      /* of the series before this exposure, e⁻/Å²; NaN: unknown */
 };
 
 struct tilt_names;

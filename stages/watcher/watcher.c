@@ -112,6 +112,21 @@ static enum status open_rows(struct watcher *watcher, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status restore_shift(const struct item *item, void *context, struct err *err) {
+    (void)err;
+    double number = item_number(item, "movie.shift_group", 0);
+    if (number >= 1 && number <= SHIFT_GROUPS_MAX)
+        shift_groups_restore(context, (int)number, item_number(item, "movie.shift_x", NAN),
+                             item_number(item, "movie.shift_y", NAN));
+    return STATUS_OK;
+}
+
+/* Takes the groups of earlier runs, so that a session that goes on adds to them. */
+static enum status open_shifts(struct watcher *watcher, struct err *err) {
+    TRY(mem_new(1, sizeof *watcher->shifts, "the groups of beam shifts", &watcher->shifts, err));
+    return stage_each_done(watcher->stage, restore_shift, watcher->shifts, err);
+}
+
 /* Writes the default pattern: the endings of movies, or of micrographs and photographs. */
 static void default_pattern(bool movies, char *out, size_t size) {
     static const unsigned passes[2][2] = {{IMAGE_AS_MICROGRAPH, IMAGE_AS_PHOTOGRAPH}, {IMAGE_AS_MOVIE, 0}};
@@ -154,6 +169,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
     if (set->ctf != NULL) TRY(open_rows(watcher, err));
     if (set->series != NULL && set->series[0] != '\0')
         TRY(tilt_names_create(set->series, set->directory, set->recursive, &watcher->tilts, err));
+    if (set->movies && set->shift_radius > 0) TRY(open_shifts(watcher, err));
     struct err own;
     if (set->notices && notices_open(&watcher->notices, &own) != STATUS_OK)
         stage_log(stage, LOG_WARN, "no-notices", "%s; the folder is swept every %g s", own.message, set->poll);
@@ -168,6 +184,7 @@ void watcher_destroy(struct watcher **watcher) {
         held_clear(&(*watcher)->held[i]);
     free((*watcher)->held);
     free((*watcher)->skipped);
+    free((*watcher)->shifts);
     notices_close(&(*watcher)->notices);
     ctf_rows_close(&(*watcher)->rows);
     tilt_names_destroy(&(*watcher)->tilts);
@@ -227,6 +244,14 @@ static enum status refresh_tilts(struct watcher *watcher, double now, struct err
     return due && watcher->held_count > 0 ? watcher_release_held(watcher, now, err) : STATUS_OK;
 }
 
+/* Looks once a second whether the notes of movies that wait have come. */
+static enum status refresh_notes(struct watcher *watcher, double now, struct err *err) {
+    bool due = watcher->notes_seen && now >= watcher->next_notes && watcher->held_count > 0 && !watcher->is_paused;
+    if (!due) return STATUS_OK;
+    watcher->next_notes = now + 1;
+    return watcher_release_held(watcher, now, err);
+}
+
 static enum status hear_notices(struct watcher *watcher, double now, struct err *err) {
     char path[PATH_SIZE];
     for (;;) {
@@ -272,6 +297,7 @@ static enum status refresh(struct watcher *watcher, double now, struct err *err)
     watcher_check_disk_space(watcher);
     TRY(refresh_ctf(watcher, now, err));
     TRY(refresh_tilts(watcher, now, err));
+    TRY(refresh_notes(watcher, now, err));
     note_counts(watcher);
     return STATUS_OK;
 }

@@ -13,11 +13,12 @@ struct stage_descriptor;
 struct watcher_options {
     char *directory, *pattern, *ctf, *series; /* pattern, ctf, series: NULL: not set */
     bool recursive, notices, scaled, movies;
-    int frames;                                      /* of a whole movie; 0: not known */
-    int order;                                       /* enum folder_order */
-    double settle, stall, poll, ctf_wait, mdoc_wait; /* s; stall: NaN: not set */
-    double until_idle;                               /* s; NaN: not set */
-    double min_free;                                 /* GB */
+    int frames;                                                  /* of a whole movie; 0: not known */
+    int order;                                                   /* enum folder_order */
+    double settle, stall, poll, ctf_wait, mdoc_wait, notes_wait; /* s; stall: NaN: not set */
+    double until_idle;                                           /* s; NaN: not set */
+    double shift_radius;                                         /* in EPU's unit */
+    double min_free;                                             /* GB */
 };
 
 extern const struct stage_descriptor watcher_stage;

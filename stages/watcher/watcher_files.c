@@ -9,11 +9,14 @@
 #include "common/memory.h"
 #include "stages/watcher/watcher_private.h"
 
-/* Data of an image from the CTF file, and from .mdoc files or names. */
+/* Data of an image from the CTF file, from .mdoc files or names, and from the notes beside a movie. */
 struct metadata {
     bool is_tilt, has_angle; /* series are set and the image is a tilt; its series and angle were found */
     struct tilt_place tilt;
-    struct ctf_match match; /* the row in the CTF file */
+    struct ctf_match match;      /* the row in the CTF file */
+    bool has_notes, lacks_notes; /* lacks: other movies have notes */
+    struct movie_notes notes;
+    struct err notes_problem; /* why the notes that are there cannot be used */
 };
 
 void held_clear(struct held *held) {
@@ -22,15 +25,15 @@ void held_clear(struct held *held) {
     free(held->relative);
 }
 
-/* Logs once that header and session differ: one wrong setting affects every micrograph. */
-static void compare_pixel_size(struct watcher *watcher, const char *path, double header) {
+/* Logs once that the session differs from what header or notes say: one wrong setting affects every micrograph. */
+static void compare_pixel_size(struct watcher *watcher, const char *path, const char *what, double header) {
     double session = stage_session(watcher->stage)->pixel_size;
     if (watcher->pixel_size_differs || isnan(session) || !(header > 0) || optics_pixel_size_confirms(header, session))
         return;
     watcher->pixel_size_differs = true;
     stage_log(watcher->stage, LOG_WARN, "pixel-size",
-              "%s: its header says %g Å/px, the session %g: the session's value is used; check session.pixel_size",
-              path, header, session);
+              "%s: its %s says %g Å/px, the session %g: the session's value is used; check session.pixel_size", path,
+              what, header, session);
 }
 
 static enum status set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
@@ -86,22 +89,33 @@ static void warn_of_row(struct watcher *watcher, const char *id, long row) {
 static enum status send_image(struct watcher *watcher, const char *id, const char *path, const struct image_info *image,
                               const struct metadata *metadata, struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
-    struct record_source record = {path,
-                                   id,
-                                   stage_root(watcher->stage),
-                                   *image,
-                                   stage_session(watcher->stage),
-                                   watcher->rows,
-                                   metadata->match.row,
-                                   metadata->has_angle ? &metadata->tilt : NULL,
-                                   !watcher->options->scaled,
-                                   watcher->options->movies};
+    const struct movie_notes *notes = &metadata->notes;
+    bool shifted = watcher->shifts != NULL && !isnan(notes->shift_x) && !isnan(notes->shift_y);
+    struct record_source record = {
+        path,
+        id,
+        stage_root(watcher->stage),
+        *image,
+        stage_session(watcher->stage),
+        watcher->rows,
+        metadata->match.row,
+        metadata->has_angle ? &metadata->tilt : NULL,
+        !watcher->options->scaled,
+        watcher->options->movies,
+        *notes,
+        shifted ? shift_groups_find(watcher->shifts, watcher->options->shift_radius, notes->shift_x, notes->shift_y)
+                : 0};
     struct err own = {0};
     enum status status = record_make(&record, &item, &own);
     if (is_of_one(status)) return set_aside(watcher, id, path, own.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     warn_of_row(watcher, id, metadata->match.row);
-    compare_pixel_size(watcher, path, (double)image->pixel_size);
+    compare_pixel_size(watcher, path, "header", (double)image->pixel_size);
+    /* In super-resolution EPU names the pixel of the detector, twice that of the movie. */
+    if (!optics_pixel_size_confirms(notes->pixel_size / 2, stage_session(watcher->stage)->pixel_size))
+        compare_pixel_size(watcher, path, "XML or .mdoc", notes->pixel_size);
+    if (metadata->notes_problem.status != STATUS_OK)
+        stage_log(watcher->stage, LOG_WARN, "notes", "%s; %s goes on without", metadata->notes_problem.message, id);
     return emit(watcher, id, path, item, err);
 }
 
@@ -113,8 +127,14 @@ static enum status stop_waiting(struct watcher *watcher, const struct held *held
                          "no .mdoc in the watched folder names it (SubFramePath), so that its series and its tilt "
                          "angle are unknown: put the .mdoc there and start again",
                          err);
-    stage_log(watcher->stage, LOG_WARN, "no-ctf", "%s %s: it goes on without CTF values", held->id,
-              metadata->match.why);
+    if (watcher->rows != NULL && metadata->match.row < 0)
+        stage_log(watcher->stage, LOG_WARN, "no-ctf", "%s %s: it goes on without CTF values", held->id,
+                  metadata->match.why);
+    if (metadata->lacks_notes && metadata->notes_problem.status == STATUS_OK)
+        stage_log(watcher->stage, LOG_WARN, "notes",
+                  "%s has no .mdoc or .xml beside it, as other movies have: it goes on "
+                  "without",
+                  held->id);
     return send_image(watcher, held->id, held->path, &held->image, metadata, err);
 }
 
@@ -139,21 +159,26 @@ static enum status hold(struct watcher *watcher, const struct folder_find *find,
 
 /* Looks up an image in the .mdoc files, or names, and in the CTF file. A stack of several images is a whole series, whose
  * angles lie beside it, unless it is a movie. */
-static struct metadata find_metadata(const struct watcher *watcher, const char *path, const char *relative,
-                                     const struct image_info *image) {
+static enum status find_metadata(struct watcher *watcher, const char *path, const char *relative,
+                                 const struct image_info *image, struct metadata *ret_metadata, struct err *err) {
     bool is_tilt = watcher->tilts != NULL && (watcher->options->movies || image->nz <= 1);
-    struct metadata metadata = {.is_tilt = is_tilt};
+    struct metadata metadata = {.is_tilt = is_tilt, .notes = movie_notes_unknown()};
     metadata.has_angle = metadata.is_tilt && tilt_names_find(watcher->tilts, relative, &metadata.tilt);
     metadata.match.row = -1;
     if (watcher->rows != NULL) ctf_match_find(watcher->rows, watcher->folder, path, relative, &metadata.match);
-    return metadata;
+    if (watcher->options->movies)
+        TRY(movie_notes_read(path, &metadata.notes, &metadata.has_notes, &metadata.notes_problem, err));
+    watcher->notes_seen = watcher->notes_seen || metadata.has_notes || metadata.notes_problem.status != STATUS_OK;
+    metadata.lacks_notes = watcher->options->movies && watcher->notes_seen && !metadata.has_notes;
+    *ret_metadata = metadata;
+    return STATUS_OK;
 }
 
 static bool is_complete(const struct watcher *watcher, const struct metadata *metadata) {
     const struct ctf_match *match = &metadata->match;
     /* As long as the first sweep is on its way, a file that fits the row better may be unknown. */
     bool has_row = match->row >= 0 && (match->whole || folder_is_swept(watcher->folder));
-    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || has_row);
+    return (!metadata->is_tilt || metadata->has_angle) && (watcher->rows == NULL || has_row) && !metadata->lacks_notes;
 }
 
 bool watcher_may_go_without_ctf(const struct watcher *watcher) {
@@ -169,7 +194,8 @@ enum status watcher_release_held(struct watcher *watcher, double now, struct err
         struct held *held = &watcher->held[i];
         bool go_on = status == STATUS_OK && !watcher->is_paused && !stage_stopping(watcher->stage);
         struct metadata metadata = {.match = {.row = -1}};
-        if (go_on) metadata = find_metadata(watcher, held->path, held->relative, &held->image);
+        if (go_on) status = find_metadata(watcher, held->path, held->relative, &held->image, &metadata, err);
+        go_on = go_on && status == STATUS_OK;
         if (go_on && is_complete(watcher, &metadata))
             status = send_image(watcher, held->id, held->path, &held->image, &metadata, err);
         else if (go_on && now >= held->until && watcher_may_go_without_ctf(watcher) &&
@@ -201,12 +227,14 @@ enum status watcher_handle(struct watcher *watcher, const struct folder_find *fi
     if (find->failed_before)
         stage_log(watcher->stage, LOG_INFO, "whole-after-all", "%s is complete now and goes on", find->id);
     if (find->structure) return send_structure(watcher, find, err);
-    struct metadata metadata = find_metadata(watcher, find->path, find->relative, &find->image);
+    struct metadata metadata;
+    TRY(find_metadata(watcher, find->path, find->relative, &find->image, &metadata, err));
     bool nameless = metadata.is_tilt && !metadata.has_angle;
     if (nameless && !tilt_names_may_come(watcher->tilts))
         return set_aside(watcher, find->id, find->path,
                          "its name does not follow watcher.series, so that its tilt angle is unknown", err);
     if (nameless) return hold(watcher, find, now + options->mdoc_wait, err);
-    if (!is_complete(watcher, &metadata)) return hold(watcher, find, now + options->ctf_wait, err);
+    double wait = fmax(metadata.lacks_notes ? options->notes_wait : 0, watcher->rows != NULL ? options->ctf_wait : 0);
+    if (!is_complete(watcher, &metadata)) return hold(watcher, find, now + wait, err);
     return send_image(watcher, find->id, find->path, &find->image, &metadata, err);
 }

@@ -9,6 +9,7 @@
 #include "stages/watcher/ctf_match.h"
 #include "stages/watcher/ctf_rows.h"
 #include "stages/watcher/folder.h"
+#include "stages/watcher/movie_notes.h"
 #include "stages/watcher/notices.h"
 #include "stages/watcher/record.h"
 #include "stages/watcher/tilt_names.h"
@@ -34,8 +35,11 @@ struct watcher {
     size_t skipped_count;
     double held_until; /* the earliest `until` of all held images; INFINITY: none */
     double started, next_sweep, next_round, next_mdoc;
-    double last_busy; /* last round that handled a file */
-    int64_t passed;   /* number of new items that were sent on */
+    double last_busy;            /* last round that handled a file */
+    int64_t passed;              /* number of new items that were sent on */
+    struct shift_groups *shifts; /* NULL: movies have no groups by beam shift */
+    double next_notes;
+    bool notes_seen; /* a movie had notes beside it: others will */
     bool was_busy, is_started, is_paused, pixel_size_differs, watches_ran_out;
 };
 

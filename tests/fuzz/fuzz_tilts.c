@@ -1,10 +1,11 @@
-/* Fuzzes files of a tilt series: angles, transforms, lists of views, .mdoc, patterns of names. The first byte selects
- * one. */
+/* Fuzzes files beside tilts and movies: angles, transforms, lists of views, .mdoc, patterns of names, the XML of EPU. The
+ * first byte selects one. */
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "common/formats/epu.h"
 #include "common/formats/mdoc.h"
 #include "common/formats/tilts.h"
 #include "stages/watcher/tilt_names.h"
@@ -75,12 +76,28 @@ static void pattern(char *text) {
     if (tilt_pattern_match(text, name, &place)) FUZZ_CHECK(isfinite(place.angle) && strstr(name, place.series) != NULL);
 }
 
+static void epu(const char *text, size_t length) {
+    struct epu_image found = {0};
+    struct err err = {0};
+    if (epu_parse("fuzz.xml", text, length, &found, &err) != STATUS_OK) {
+        FUZZ_CHECK(strstr(err.message, "fuzz.xml") != NULL);
+        return;
+    }
+    FUZZ_CHECK(isnan(found.pixel_size) || found.pixel_size > 0);
+    FUZZ_CHECK(!isinf(found.voltage) && !isinf(found.dose) && !isinf(found.shift_x) && !isinf(found.shift_y));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     if (length == 0) return 0;
     char *text = malloc(length);
     if (text == NULL) return 0;
     memcpy(text, bytes + 1, length - 1);
     text[length - 1] = '\0';
+    if (bytes[0] == 'E') {
+        epu(text, length - 1);
+        free(text);
+        return 0;
+    }
     switch (bytes[0] % 5) {
     case 0:
         angles(text, length - 1);
