@@ -69,16 +69,37 @@ static enum status open_eer(struct movie *m, const struct movie_options *options
     return STATUS_OK;
 }
 
-static void take_info(struct movie *m, const struct image_info *image) {
-    bool mrc = m->mrc != NULL;
-    m->info =
-        (struct movie_info){.format = mrc ? MOVIE_MRC : MOVIE_TIFF,
-                            .pixels = pixels_of(mrc ? mrc_count_bytes(mrc_reader_header(m->mrc)) : image->count_bytes),
-                            .nx = image->nx,
-                            .ny = image->ny,
-                            .frames = image->nz,
-                            .raw_frames = image->nz,
-                            .pixel_size = image->pixel_size};
+/* Finds the type of an MRC's pixels. */
+static enum status mrc_pixels(struct mrc_reader *mrc, enum movie_pixels *ret_pixels, struct err *err) {
+    const struct mrc_header *h = mrc_reader_header(mrc);
+    bool is_signed = h->mode == MRC_INT16 || (h->mode == MRC_INT8 && !h->unsigned_bytes);
+    enum movie_pixels pixels = pixels_of(mrc_count_bytes(h));
+    if (is_signed) {
+        _cleanup_(mem_free) void *frame = NULL;
+        TRY(mem_new_unset((size_t)h->nx * (size_t)h->ny, movie_pixel_bytes(pixels), "a frame", &frame, err));
+        enum status status = mrc_read_counts(mrc, 0, frame, err);
+        if (status != STATUS_OK && status != STATUS_UNSUPPORTED) return status;
+        if (status == STATUS_UNSUPPORTED) pixels = MOVIE_F32;
+    }
+    *ret_pixels = pixels;
+    return STATUS_OK;
+}
+
+static enum status open_image(struct movie *m, struct err *err) {
+    struct image_info info = {0};
+    TRY(image_probe(m->path, &info, err));
+    FAIL_IF(image_is_photograph(info.format), err, STATUS_UNSUPPORTED,
+            "%s: a picture is no movie: MRC, TIFF or EER is expected", m->path);
+    m->info = (struct movie_info){.format = info.format == IMAGE_MRC ? MOVIE_MRC : MOVIE_TIFF,
+                                  .pixels = pixels_of(info.count_bytes),
+                                  .nx = info.nx,
+                                  .ny = info.ny,
+                                  .frames = info.nz,
+                                  .raw_frames = info.nz,
+                                  .pixel_size = info.pixel_size};
+    if (info.format != IMAGE_MRC) return STATUS_OK;
+    TRY(mrc_open(m->path, &m->mrc, err));
+    return mrc_pixels(m->mrc, &m->info.pixels, err);
 }
 
 enum status movie_open(const char *path, const struct movie_options *options, struct movie **ret_movie,
@@ -90,16 +111,7 @@ enum status movie_open(const char *path, const struct movie_options *options, st
         FAIL(err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
     }
     m->path = copy;
-    if (eer_file_is_one(path)) {
-        TRY(open_eer(m, options, err));
-    } else {
-        struct image_info info = {0};
-        TRY(image_probe(path, &info, err));
-        FAIL_IF(image_is_photograph(info.format), err, STATUS_UNSUPPORTED,
-                "%s: a picture is no movie: MRC, TIFF or EER is expected", path);
-        if (info.format == IMAGE_MRC) TRY(mrc_open(path, &m->mrc, err));
-        take_info(m, &info);
-    }
+    TRY(eer_file_is_one(path) ? open_eer(m, options, err) : open_image(m, err));
     *ret_movie = m;
     m = NULL;
     return STATUS_OK;

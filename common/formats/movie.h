@@ -21,7 +21,8 @@ enum movie_pixels { MOVIE_U8, MOVIE_U16, MOVIE_F32 };
 
 struct movie_info {
     enum movie_format format;
-    enum movie_pixels pixels; /* the smallest that holds every value of the file's type */
+    enum movie_pixels pixels; /* the smallest that holds every value of the file's type. Types with a sign count as
+                                 those without one if the first frame has no negative value */
     int nx, ny, frames;
     int raw_frames;   /* as the detector read them out; `frames` where the file does not group them */
     float pixel_size; /* Å, of a pixel of the frames; 0: the file does not say */
@@ -29,7 +30,7 @@ struct movie_info {
 
 /* A file that is open for reading. Several threads may share it: each reads through a reader of its own. */
 struct movie;
-/* Opens a movie and finds its frames; reads no pixels. STATUS_TRUNCATED: the file may still be growing. */
+/* Opens a movie and finds its frames; reads no pixels but, of MRC in a mode with a sign, the first frame. STATUS_TRUNCATED: the file may still be growing. */
 enum status movie_open(const char *path, const struct movie_options *options, struct movie **ret_movie,
                        struct err *err);
 const struct movie_info *movie_info(const struct movie *movie);

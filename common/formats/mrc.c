@@ -250,7 +250,8 @@ enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, flo
 }
 
 int mrc_count_bytes(const struct mrc_header *h) {
-    return h->mode == MRC_UINT16 ? 2 : h->mode == MRC_UINT4 || (h->mode == MRC_INT8 && h->unsigned_bytes) ? 1 : 0;
+    bool bytes = h->mode == MRC_INT8 || h->mode == MRC_UINT4;
+    return bytes ? 1 : h->mode == MRC_INT16 || h->mode == MRC_UINT16 ? 2 : 0;
 }
 
 /* Unpacks rows of mode 101 into bytes. */
@@ -279,6 +280,9 @@ enum status mrc_read_counts(struct mrc_reader *reader, int slice, void *out, str
     if (h->mode == MRC_UINT4) return read_packed_counts(reader, offset, out, err);
     TRY(file_read_at(reader->descriptor, reader->path, offset, out, length, err));
     if (h->swapped) mrc_swap(out, pixels, (size_t)bytes);
+    bool is_signed = h->mode == MRC_INT16 || (h->mode == MRC_INT8 && !h->unsigned_bytes);
+    FAIL_IF(is_signed && mrc_has_negative(out, pixels, (size_t)bytes), err, STATUS_UNSUPPORTED,
+            "%s: slice %d holds negative values: they are no counts", reader->path, slice + 1);
     return STATUS_OK;
 }
 

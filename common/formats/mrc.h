@@ -37,10 +37,10 @@ enum status mrc_open(const char *path, struct mrc_reader **ret_reader, struct er
 const struct mrc_header *mrc_reader_header(const struct mrc_reader *reader);
 /* Reads slices first .. first+count-1 as float32 into out[count * ny * nx]. Several threads may call it. */
 enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, float *out, struct err *err);
-/* Returns the bytes of a pixel that is a whole number from 0 on: 2 in mode 6, 1 in mode 101 and in mode 0 with IMOD's
- * mark; 0 in all other modes. */
+/* Returns the bytes of a pixel that can be a count: 1 in modes 0 and 101, 2 in modes 1 and 6; 0 in all other modes. */
 int mrc_count_bytes(const struct mrc_header *header);
-/* Reads one slice of such a mode into out[ny * nx] of uint8_t or uint16_t. Several threads may call it. */
+/* Reads one slice of such a mode into out[ny * nx] of uint8_t or uint16_t. Several threads may call it.
+ * STATUS_UNSUPPORTED: a pixel is negative. */
 enum status mrc_read_counts(struct mrc_reader *reader, int slice, void *out, struct err *err);
 void mrc_close(struct mrc_reader **reader);
 

@@ -122,6 +122,19 @@ MULTIVERSION void mrc_nibbles_to_bytes(const uint8_t *restrict stored, size_t co
     if (count % 2 == 1) out[count - 1] = stored[count / 2] & 15;
 }
 
+MULTIVERSION bool mrc_has_negative(const void *values, size_t count, size_t size) {
+    const uint8_t *bytes = values;
+    const uint16_t *words = values;
+    unsigned bits = 0;
+    if (size == 1)
+        for (size_t i = 0; i < count; i++)
+            bits |= (unsigned)bytes[i] << 8;
+    else
+        for (size_t i = 0; i < count; i++)
+            bits |= words[i];
+    return (bits & 0x8000) != 0;
+}
+
 /* A NaN fails both comparisons of the first line and then becomes 0. */
 static inline float clamped(float value, float least, float most) {
     float v = value < least ? least : value > most ? most : value;

@@ -24,6 +24,8 @@ void mrc_unsigned_to_float(const uint8_t *stored, size_t count, float *out);
 void mrc_nibbles_to_float(const uint8_t *stored, size_t count, float *out);
 /* Unpacks count pixels of mode 101 into bytes. */
 void mrc_nibbles_to_bytes(const uint8_t *stored, size_t count, uint8_t *out);
+/* Returns whether one of count whole numbers of `size` 1 or 2 has its sign bit set. */
+bool mrc_has_negative(const void *values, size_t count, size_t size);
 /* Converts float32 to a mode: rounds and clamps as mrc_write does. `as_stored` gets the values that a reader will
  * see. */
 void mrc_from_float(enum mrc_mode mode, const float *values, size_t count, void *stored, float *as_stored);

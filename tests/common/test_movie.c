@@ -113,11 +113,12 @@ static void mark_unsigned(const char *path) {
 static void mrc_movies_of_every_mode_are_read(void **state) {
     (void)state;
     static const enum mrc_mode modes[] = {MRC_INT8, MRC_INT16, MRC_FLOAT32, MRC_UINT16, MRC_FLOAT16};
+    static const enum movie_pixels pixels[] = {MOVIE_U8, MOVIE_U16, MOVIE_F32, MOVIE_U16, MOVIE_F32};
     char path[PATH_SIZE];
     scratch_path("movie.mrcs", path);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         write_mrc(path, 50, modes[i]);
-        assert_movie(path, MOVIE_MRC, 50, modes[i] == MRC_UINT16 ? MOVIE_U16 : MOVIE_F32);
+        assert_movie(path, MOVIE_MRC, 50, pixels[i]);
     }
     for (int nx = 50; nx <= 51; nx++) {
         write_mrc(path, nx, MRC_INT8);
@@ -285,6 +286,38 @@ static void values_that_do_not_fit_are_refused(void **state) {
     }
 }
 
+/* A negative value in the first frame: floats are needed. In a later one: that frame cannot be read as counts. */
+static void modes_with_a_sign_hold_counts(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("signed.mrc", path);
+    for (int wide = 0; wide < 2; wide++)
+        for (int negative = 0; negative < 3; negative++) {
+            struct image image = {0};
+            uint16_t counts[12];
+            float floats[12];
+            assert_ok(image_resize(&image, 4, 3, 2, &err));
+            for (size_t i = 0; i < 24; i++)
+                image.data[i] = (float)i;
+            if (negative > 0) image.data[negative == 1 ? 11 : 12] = -1;
+            assert_ok(mrc_write(path, &image, MRC_STACK, wide ? MRC_INT16 : MRC_INT8, &err));
+            image_destroy(&image);
+            _cleanup_(movie_close) struct movie *movie = NULL;
+            _cleanup_(movie_reader_destroy) struct movie_reader *reader = NULL;
+            assert_ok(movie_open(path, &(struct movie_options){0}, &movie, &err));
+            enum movie_pixels pixels = movie_info(movie)->pixels;
+            assert_int_equal(pixels, negative == 1 ? MOVIE_F32 : wide ? MOVIE_U16 : MOVIE_U8);
+            assert_ok(movie_reader_create(movie, &reader, &err));
+            assert_ok(movie_reader_read(reader, 1, floats, &err));
+            assert_true(floats[0] == (negative == 2 ? -1 : 12) && floats[11] == 23);
+            if (negative == 1) continue;
+            assert_int_equal(movie_reader_read_pixels(reader, 1, pixels, counts, &err),
+                             negative == 2 ? STATUS_UNSUPPORTED : STATUS_OK);
+            if (negative == 2) assert_non_null(strstr(err.message, "signed.mrc: slice 2 holds negative values"));
+        }
+}
+
 /* The second page is of 16 bits, where the first says that bytes hold all. */
 static void pages_of_two_types_are_no_movie_of_counts(void **state) {
     (void)state;
@@ -377,6 +410,7 @@ int main(void) {
         cmocka_unit_test(eer_frames_are_grouped),
         cmocka_unit_test(long_groups_of_eer_need_more_than_a_byte),
         cmocka_unit_test(values_that_do_not_fit_are_refused),
+        cmocka_unit_test(modes_with_a_sign_hold_counts),
         cmocka_unit_test(pages_of_two_types_are_no_movie_of_counts),
         cmocka_unit_test(threads_read_side_by_side),
         cmocka_unit_test(what_is_no_movie_is_refused),
