@@ -21,6 +21,7 @@ enum { PARTS = 16 };
 
 struct worker {
     float *tile, *transform;
+    int (*from)[2]; /* [frames]: first pixel of the tile in each frame of a group */
 };
 
 struct motion_spectrum_cpu {
@@ -47,6 +48,7 @@ void motion_spectrum_cpu_destroy(struct motion_spectrum_cpu **spectrum) {
     for (int i = 0; s->workers != NULL && i < s->task.threads; i++) {
         free(s->workers[i].tile);
         free(s->workers[i].transform);
+        free(s->workers[i].from);
     }
     fft_destroy(&s->plan);
     free(s->workers);
@@ -68,6 +70,7 @@ static enum status build(struct motion_spectrum_cpu *s, struct err *err) {
     TRY(fft_create(&options, &s->plan, err));
     TRY(mem_new((size_t)s->task.threads, sizeof *s->workers, "workers of the spectrum", &s->workers, err));
     for (int i = 0; i < s->task.threads; i++) {
+        TRY(mem_new((size_t)s->task.frames, sizeof *s->workers[i].from, "places of tiles", &s->workers[i].from, err));
         TRY(mem_new(fft_real_count(s->plan), sizeof(float), "a tile", &s->workers[i].tile, err));
         TRY(mem_new(fft_complex_floats(s->plan), sizeof(float), "a tile's transform", &s->workers[i].transform, err));
     }
@@ -125,19 +128,16 @@ MULTIVERSION static void add_f32(const float *restrict from, const float *restri
             to[i] += from[i] * gain[i];
 }
 
-/* Adds the square of a frame that begins at pixel (x, y). */
-static void add_square(const struct motion_frames *f, int frame, int x, int y, int box, float *tile) {
-    for (int row = 0; row < box; row++) {
-        size_t at = (size_t)(y + row) * (size_t)f->nx + (size_t)x;
-        const float *gain = f->gain != NULL ? f->gain + at : NULL;
-        float *to = tile + (size_t)row * (size_t)box;
-        if (f->pixels == MOTION_U8)
-            add_u8((const uint8_t *)f->frame[frame] + at, gain, box, to);
-        else if (f->pixels == MOTION_U16)
-            add_u16((const uint16_t *)f->frame[frame] + at, gain, box, to);
-        else
-            add_f32((const float *)f->frame[frame] + at, gain, box, to);
-    }
+/* Adds `count` pixels of a frame from (x, y) on. */
+static void add_row(const struct motion_frames *f, int frame, int x, int y, int count, float *to) {
+    size_t at = (size_t)y * (size_t)f->nx + (size_t)x;
+    const float *gain = f->gain != NULL ? f->gain + at : NULL;
+    if (f->pixels == MOTION_U8)
+        add_u8((const uint8_t *)f->frame[frame] + at, gain, count, to);
+    else if (f->pixels == MOTION_U16)
+        add_u16((const uint16_t *)f->frame[frame] + at, gain, count, to);
+    else
+        add_f32((const float *)f->frame[frame] + at, gain, count, to);
 }
 
 /* Returns the shift of a frame along an axis at a tile's middle, in whole pixels. */
@@ -154,7 +154,7 @@ static int clamp(int value, int least, int most) {
 
 /* Sums the frames of a group in a tile. All begin so far from `start` that the tile lies inside each of them, if the
  * shifts within the group leave room for that. */
-static void sum_group(const struct run *run, int group, const int start[2], int box, float *tile) {
+static void sum_group(const struct run *run, struct worker *worker, int group, const int start[2], int box) {
     const struct motion_frames *f = run->frames;
     int first = (int)((long long)group * f->count / run->groups);
     int end = (int)((long long)(group + 1) * f->count / run->groups), sides[2] = {f->nx, f->ny}, from[2];
@@ -171,11 +171,15 @@ static void sum_group(const struct run *run, int group, const int start[2], int 
         if (from[axis] - least > sides[axis] - box) from[axis] = sides[axis] - box + least;
         if (from[axis] - most < 0) from[axis] = most;
     }
-    memset(tile, 0, (size_t)box * (size_t)box * sizeof *tile);
     for (int j = first; j < end; j++) {
-        int x = clamp(from[0] - whole_shift(run, j, 0, terms), 0, f->nx - box);
-        int y = clamp(from[1] - whole_shift(run, j, 1, terms), 0, f->ny - box);
-        add_square(f, j, x, y, box, tile);
+        worker->from[j - first][0] = clamp(from[0] - whole_shift(run, j, 0, terms), 0, f->nx - box);
+        worker->from[j - first][1] = clamp(from[1] - whole_shift(run, j, 1, terms), 0, f->ny - box);
+    }
+    for (int y = 0; y < box; y++) { /* row by row, because a tile is larger than a cache */
+        float *row = worker->tile + (size_t)y * (size_t)box;
+        memset(row, 0, (size_t)box * sizeof *row);
+        for (int j = first; j < end; j++)
+            add_row(f, j, worker->from[j - first][0], worker->from[j - first][1] + y, box, row);
     }
 }
 
@@ -218,7 +222,7 @@ static void add_part(struct motion_spectrum_cpu *s, const struct run *run, struc
         int tile = i / run->groups;
         int start[2] = {periodogram_tile_start(s->task.nx, s->box, tile % run->tiles_x),
                         periodogram_tile_start(s->task.ny, s->box, tile / run->tiles_x)};
-        sum_group(run, i % run->groups, start, s->box, worker->tile);
+        sum_group(run, worker, i % run->groups, start, s->box);
         if (!apply_window(s->window, s->box, worker->tile)) continue;
         fft_run(s->plan, worker->tile, worker->transform);
         add_power(worker->transform, count, sum);

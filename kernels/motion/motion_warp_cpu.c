@@ -78,6 +78,14 @@ static void copy_row(const struct motion_frames *f, int frame, int x, int y, int
         copy_f32((const float *)f->frame[frame] + at, gain, count, to);
 }
 
+/* Fetches a row that the next frame of a sum needs, roughly: rows are far apart, and nothing else foresees them. */
+static void prefetch_row(const struct motion_frames *f, int frame, int x, int y, int count) {
+    size_t size = motion_pixel_size(f->pixels), at = ((size_t)y * (size_t)f->nx + (size_t)x) * size;
+    const char *first = (const char *)f->frame[frame] + at;
+    for (size_t byte = 0; byte < (size_t)count * size; byte += 64)
+        __builtin_prefetch(first + byte);
+}
+
 /* Returns the pixel that stands for pixel i: beyond its border a frame is mirrored. */
 static int mirrored(int i, int size) {
     if (i < 0) i = -1 - i;
@@ -142,10 +150,12 @@ static void warp_tile(const struct motion_warp *warp, struct motion_warp_buffers
     bool inside = x >= 0 && y >= 0 && x + columns <= f->nx && y + rows <= f->ny;
     for (int row = 0; row < rows; row++) {
         float *raw = buffers->raw + (size_t)row * MOTION_RAW_STRIDE;
-        if (inside)
+        if (inside) {
+            if (frame + warp->sets < f->count) prefetch_row(f, frame + warp->sets, x, y + row, columns);
             copy_row(f, frame, x, y + row, columns, raw);
-        else
+        } else {
             copy_row_anywhere(f, frame, x, y + row, columns, raw);
+        }
     }
     interpolate(buffers->raw, warp->taps[phase_x], warp->taps[phase_y], (tile->width + 15) / 16 * 16, tile->height, to);
 }
