@@ -55,6 +55,9 @@ void ctf_climb(const struct ctf_fit *fit, int freedom, double astigmatism_max, s
 double ctf_make_profile(struct ctf_fit *fit, const float *power, const struct ctf_fit_options *options,
                         const struct ctf_point *point);
 
+/* Returns the squared frequency at which the mean defocus has the phase that `defocus` has at u2; u2 itself where the
+ * spherical aberration has turned the phase round. turn: Cs λ², Å: the phase is πλ (D u² − turn/2 u⁴). */
+double ctf_equal_phase(double mean, double defocus, double u2, double turn);
 /* Returns 2γ of a frequency in the profile of the mean defocus. */
 double ctf_twice_phase(const struct ctf_fit_options *options, double mean, double phase, double frequency);
 

@@ -17,9 +17,7 @@ double ctf_twice_phase(const struct ctf_fit_options *o, double mean, double phas
     return 2 * (M_PI * lambda * mean * u2 - quartic * u2 * u2 + phase * M_PI / 180 + asin(o->amplitude_contrast));
 }
 
-/* Returns the squared frequency at which the mean defocus has the phase that `defocus` has at u2; u2 itself where the
- * spherical aberration has turned the phase round. */
-static double equal_phase(double mean, double defocus, double u2, double turn) {
+double ctf_equal_phase(double mean, double defocus, double u2, double turn) {
     if (turn <= 0) return u2 * defocus / mean;
     double root = mean * mean - 2 * turn * (defocus * u2 - turn / 2 * u2 * u2);
     return u2 * turn < 0.95 * mean && root > 0 ? (mean - sqrt(root)) / turn : u2;
@@ -46,7 +44,7 @@ static void average_part(const struct ctf_fit *fit, const struct mapping *m, int
             if (r2 > (double)box * box / 4 || (ky > -2 && ky < 2)) continue;
             double cosine = ((double)kx * kx - (double)ky * ky) / r2, sine = 2.0 * kx * ky / r2;
             double defocus = m->point->mean + m->point->along * cosine + m->point->across * sine;
-            int bin = (int)(sqrt(fmax(0, equal_phase(m->point->mean, defocus, u2, m->turn))) / profile->step);
+            int bin = (int)(sqrt(fmax(0, ctf_equal_phase(m->point->mean, defocus, u2, m->turn))) / profile->step);
             if (bin < 0 || bin >= count) continue;
             size_t at = (size_t)row * (size_t)columns + (size_t)kx;
             spectrum[bin] += (double)fit->flat[at];

@@ -8,6 +8,7 @@
 #ifndef ICESTREAM_KERNELS_PERIODOGRAM_PERIODOGRAM_H
 #define ICESTREAM_KERNELS_PERIODOGRAM_PERIODOGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/device.h"
@@ -23,7 +24,12 @@ struct periodogram_task {
     int nx, ny, box; /* px; box is even and at most nx and ny */
     int threads;
     struct device device;
+    bool tiles; /* also keep each tile's power, averaged over cells */
 };
+
+/* Half of the plane in cells: sectors of 5°, cut into rings of a pixel. Sector s holds angles from −90° + 5° s of the
+ * frequency (kx, ky), ring r the radii from r to r + 1 px. */
+enum { PERIODOGRAM_SECTORS = 36 };
 
 /* Makes plans and buffers. */
 enum status periodogram_create(const struct periodogram_task *task, struct periodogram **ret_periodogram,
@@ -34,6 +40,13 @@ void periodogram_destroy(struct periodogram **periodogram);
  * STATUS_BAD_FORMAT: all tiles are without variance. */
 enum status periodogram_run(struct periodogram *periodogram, const float *micrograph, const void *on_device,
                             float *power, struct err *err);
+
+/* Returns the cells of the last micrograph's tiles, [tiles along y][tiles along x][PERIODOGRAM_SECTORS][box/2]: the mean
+ * power of each cell, 0 in cells without pixels and in tiles without variance. NULL: the task has no `tiles`. */
+const float *periodogram_cells(const struct periodogram *periodogram);
+/* Returns the cell of a frequency, sector · box/2 + ring, 0 <= kx <= box/2, −box/2 < ky <= box/2; −1: it has none, because
+ * it lies within 1 px of an axis, which holds what borders leave, or beyond box/2. */
+int periodogram_cell(int box, int kx, int ky);
 
 /* Returns the number of tiles along a side, and the first pixel of tile `index`. */
 int periodogram_tiles(int side, int box);

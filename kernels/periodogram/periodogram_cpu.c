@@ -19,6 +19,7 @@ struct worker {
 struct periodogram_cpu {
     struct periodogram_task task;
     const struct periodogram_window *window;
+    const struct periodogram_cells *cells;
     struct fft_plan *plan;
     struct worker *workers; /* [threads] */
     float *sums;            /* a sum for each row of tiles, so that the order of the sum is always the same */
@@ -53,11 +54,12 @@ static enum status build(struct periodogram_cpu *p, struct err *err) {
 }
 
 static enum status create(const struct periodogram_task *task, const struct periodogram_window *window,
-                          void **ret_state, struct err *err) {
+                          const struct periodogram_cells *cells, void **ret_state, struct err *err) {
     struct periodogram_cpu *p = NULL;
     TRY(mem_new(1, sizeof *p, "a periodogram", &p, err));
     p->task = *task;
     p->window = window;
+    p->cells = cells;
     enum status status = build(p, err);
     if (status == STATUS_OK)
         *ret_state = p;
@@ -69,6 +71,19 @@ static enum status create(const struct periodogram_task *task, const struct peri
 MULTIVERSION static void add_power(const float *restrict transform, size_t count, float *restrict sum) {
     for (size_t i = 0; i < count; i++)
         sum[i] += transform[2 * i] * transform[2 * i] + transform[2 * i + 1] * transform[2 * i + 1];
+}
+
+/* Sums the power of a tile over its cells. */
+static void sum_cells(const struct periodogram_cells *cells, const float *transform, size_t tile) {
+    float *sums = cells->sums + tile * (size_t)cells->count;
+    for (int c = 0; c < cells->count; c++) {
+        float sum = 0;
+        for (int i = cells->first[c]; i < cells->first[c + 1]; i++) {
+            const float *value = transform + 2 * (size_t)cells->pixel[i];
+            sum += value[0] * value[0] + value[1] * value[1];
+        }
+        sums[c] = sum;
+    }
 }
 
 /* Copies a tile, without its mean, under the window. Returns whether it varies. */
@@ -102,10 +117,12 @@ static void add_row_of_tiles(struct periodogram_cpu *p, struct worker *worker, c
     const float *first = micrograph + (size_t)periodogram_tile_start(ny, box, row) * (size_t)nx;
     memset(sum, 0, count * sizeof *sum);
     p->used[row] = 0;
-    for (int i = 0; i < periodogram_tiles(nx, box); i++) {
+    int tiles = periodogram_tiles(nx, box);
+    for (int i = 0; i < tiles; i++) {
         if (!take_tile(p, first + periodogram_tile_start(nx, box, i), worker->tile)) continue;
         fft_run(p->plan, worker->tile, worker->transform);
         add_power(worker->transform, count, sum);
+        if (p->cells->count > 0) sum_cells(p->cells, worker->transform, (size_t)row * (size_t)tiles + (size_t)i);
         p->used[row]++;
     }
 }
@@ -116,6 +133,8 @@ static enum status run(void *state, const float *micrograph, const void *on_devi
     struct periodogram_cpu *p = state;
     int rows = periodogram_tiles(p->task.ny, p->task.box), used = 0;
     size_t count = fft_complex_floats(p->plan) / 2;
+    size_t tiles = (size_t)rows * (size_t)periodogram_tiles(p->task.nx, p->task.box);
+    if (p->cells->count > 0) memset(p->cells->sums, 0, tiles * (size_t)p->cells->count * sizeof *p->cells->sums);
 #pragma omp parallel num_threads(p->task.threads)
     {
 #ifdef _OPENMP

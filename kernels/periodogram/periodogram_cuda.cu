@@ -4,7 +4,7 @@
 #include "kernels/fourier/cufft.cuh"
 #include "kernels/periodogram/periodogram_private.h"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, WARP = 32 };
 
 struct periodogram_cuda {
     struct periodogram_task task;
@@ -15,10 +15,13 @@ struct periodogram_cuda {
     float *micrograph; /* NULL: the caller's copy is on the device */
     float *window, *tiles;
     float2 *spectra;
-    int *starts;   /* [columns] first pixel of each tile along x */
-    float2 *means; /* of each tile: its mean, and 1 if it varies */
-    float *power;  /* sum over tiles */
-    int *used;     /* tiles in it */
+    int *starts;                           /* [columns] first pixel of each tile along x */
+    float2 *means;                         /* of each tile: its mean, and 1 if it varies */
+    float *power;                          /* sum over tiles */
+    int *used;                             /* tiles in it */
+    const struct periodogram_cells *cells; /* the caller's */
+    int *first, *pixel;                    /* the pixels of cell c are pixel[first[c]] to pixel[first[c + 1] - 1] */
+    float *sums;                           /* [tiles][cells] */
 };
 
 /* One block for each tile: its mean, and whether its pixels differ. */
@@ -64,6 +67,34 @@ static __global__ void add_power(const float2 *spectra, size_t count, int tiles,
     if (i == 0) *used += number;
 }
 
+/* One warp for each cell and tile: sums the power of its pixels, always in the same order. */
+static __global__ void sum_cells(const float2 *spectra, size_t half, int cells, const int *first, const int *pixel,
+                                 const float2 *means, float *sums) {
+    int cell = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (cell >= cells) return;
+    float sum = 0;
+    if (means[blockIdx.y].y != 0)
+        for (int i = first[cell] + lane; i < first[cell + 1]; i += WARP) {
+            float2 value = spectra[(size_t)blockIdx.y * half + pixel[i]];
+            sum += value.x * value.x + value.y * value.y;
+        }
+    for (int step = WARP / 2; step > 0; step /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, step);
+    if (lane == 0) sums[(size_t)blockIdx.y * cells + cell] = sum;
+}
+
+static enum status build_cells(struct periodogram_cuda *p, struct err *err) {
+    const struct periodogram_cells *c = p->cells;
+    size_t count = (size_t)c->count, pixels = count > 0 ? (size_t)c->first[count] : 0;
+    if (count == 0) return STATUS_OK;
+    CUDA_TRY(cudaMalloc(&p->first, (count + 1) * sizeof(int)), err, "making room for cells");
+    CUDA_TRY(cudaMalloc(&p->pixel, pixels * sizeof(int)), err, "making room for cells");
+    CUDA_TRY(cudaMalloc(&p->sums, (size_t)p->columns * p->rows * count * sizeof(float)), err, "making room for cells");
+    CUDA_TRY(cuda_copy(p->first, c->first, (count + 1) * sizeof(int)), err, "taking the list of cells there");
+    CUDA_TRY(cuda_copy(p->pixel, c->pixel, pixels * sizeof(int)), err, "taking the list of cells there");
+    return STATUS_OK;
+}
+
 static enum status build(struct periodogram_cuda *p, const float *window, struct err *err) {
     int box = p->task.box, shape[2] = {box, box};
     size_t pixels = (size_t)box * box, half = (size_t)box * (box / 2 + 1), tiles = (size_t)p->columns;
@@ -85,7 +116,7 @@ static enum status build(struct periodogram_cuda *p, const float *window, struct
               "planning the transforms of tiles");
     p->has_plan = true;
     CUFFT_TRY(cufftSetStream(p->plan, p->stream), err, "planning the transforms of tiles");
-    return STATUS_OK;
+    return build_cells(p, err);
 }
 
 static void destroy(void *state) {
@@ -93,7 +124,8 @@ static void destroy(void *state) {
     (void)cudaSetDevice(p->task.device.index);
     if (p->stream) (void)cudaStreamSynchronize(p->stream);
     if (p->has_plan) (void)cufftDestroy(p->plan);
-    void *buffers[] = {p->micrograph, p->window, p->tiles, p->spectra, p->starts, p->means, p->power, p->used};
+    void *buffers[] = {p->micrograph, p->window, p->tiles, p->spectra, p->starts, p->means,
+                       p->power,      p->used,   p->first, p->pixel,   p->sums};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         (void)cudaFree(buffers[i]);
     if (p->stream) (void)cudaStreamDestroy(p->stream);
@@ -101,10 +133,11 @@ static void destroy(void *state) {
 }
 
 static enum status create(const struct periodogram_task *task, const struct periodogram_window *window,
-                          void **ret_state, struct err *err) {
+                          const struct periodogram_cells *cells, void **ret_state, struct err *err) {
     struct periodogram_cuda *p = (struct periodogram_cuda *)calloc(1, sizeof *p);
     FAIL_IF(p == NULL, err, STATUS_NO_MEMORY, "no memory for a periodogram");
     p->task = *task;
+    p->cells = cells;
     p->columns = periodogram_tiles(task->nx, task->box);
     p->rows = periodogram_tiles(task->ny, task->box);
     enum status status = build(p, window->values, err);
@@ -126,6 +159,10 @@ static enum status add_row(struct periodogram_cuda *p, const float *micrograph, 
     CUFFT_TRY(cufftExecR2C(p->plan, p->tiles, p->spectra), err, "transforming tiles");
     add_power<<<blocks_for(half, THREADS), THREADS, 0, p->stream>>>(p->spectra, half, p->columns, p->means, p->power,
                                                                     p->used);
+    int cells = p->cells->count;
+    if (cells > 0)
+        sum_cells<<<dim3(blocks_for((size_t)cells * WARP, THREADS), p->columns), THREADS, 0, p->stream>>>(
+            p->spectra, half, cells, p->first, p->pixel, p->means, p->sums + (size_t)row * p->columns * cells);
     CUDA_TRY(cudaGetLastError(), err, "averaging tiles");
     return STATUS_OK;
 }
@@ -149,6 +186,10 @@ static enum status run(void *state, const float *micrograph, const void *on_devi
              "fetching a spectrum");
     CUDA_TRY(cudaMemcpyAsync(ret_used, p->used, sizeof *ret_used, cudaMemcpyDefault, p->stream), err,
              "fetching a count");
+    size_t sums = (size_t)p->rows * p->columns * p->cells->count;
+    if (sums > 0)
+        CUDA_TRY(cudaMemcpyAsync(p->cells->sums, p->sums, sums * sizeof(float), cudaMemcpyDefault, p->stream), err,
+                 "fetching the spectra of tiles");
     CUDA_TRY(cudaStreamSynchronize(p->stream), err, "averaging tiles");
     return STATUS_OK;
 }

@@ -9,16 +9,20 @@
 struct ctf_estimator {
     struct ctf_estimator_task task;
     struct periodogram *periodogram; /* NULL: no micrograph is read */
+    struct ctf_local *local;         /* NULL: as periodogram */
     struct ctf_fit *fit;
     int box;      /* px: side of the spectrum that is fitted */
-    float *power; /* [box][box/2+1] */
+    float *power; /* [box][box/2+1] that is fitted */
+    float *tiles; /* of the micrograph's tiles, where a spectrum is fitted; NULL: not needed */
 };
 
 void ctf_estimator_destroy(struct ctf_estimator **estimator) {
     if (estimator == NULL || *estimator == NULL) return;
     periodogram_destroy(&(*estimator)->periodogram);
+    ctf_local_destroy(&(*estimator)->local);
     ctf_fit_destroy(&(*estimator)->fit);
     free((*estimator)->power);
+    free((*estimator)->tiles);
     mem_free(estimator);
 }
 
@@ -31,14 +35,17 @@ static size_t plane_of(int box) {
 }
 
 size_t ctf_estimator_bytes(const struct ctf_estimator_task *task) {
-    size_t fitted = plane_of(task->side > 0 ? task->side : task->box), bytes = 0;
-    /* A tile and its transform for each thread; a sum for each row of tiles. */
-    if (task->nx > 0) {
-        size_t rows = task->box > 0 && task->ny >= task->box ? (size_t)periodogram_tiles(task->ny, task->box) : 1;
-        bytes = plane_of(task->box) * (4 * (size_t)(task->threads > 0 ? task->threads : 1) + rows);
+    size_t fitted = plane_of(task->side > 0 ? task->side : task->box), floats = 10 * fitted, local = 0;
+    if (task->nx >= task->box && task->ny >= task->box && task->box >= 16) {
+        size_t rows = (size_t)periodogram_tiles(task->ny, task->box);
+        size_t tiles = rows * (size_t)periodogram_tiles(task->nx, task->box);
+        /* A tile and its transform for each thread; a sum for each row of tiles; each tile's cells and their pixels. */
+        floats += plane_of(task->box) * (4 * (size_t)(task->threads > 0 ? task->threads : 1) + rows + 1);
+        floats += tiles * PERIODOGRAM_SECTORS * (size_t)(task->box / 2);
+        local = ctf_local_bytes(task->nx, task->ny, task->box);
     }
-    /* Power, spectrum, average and seven values of each pixel in the fit. */
-    return (bytes + 10 * fitted) * sizeof(float);
+    /* Beside these: power, spectrum, average and seven values of each pixel in the fit. */
+    return floats * sizeof(float) + local;
 }
 
 static enum status make_tiles(struct ctf_estimator *e, struct err *err) {
@@ -50,8 +57,9 @@ static enum status make_tiles(struct ctf_estimator *e, struct err *err) {
         "expected",
         t->nx, t->ny, t->box);
     struct periodogram_task tiles = {
-        .nx = t->nx, .ny = t->ny, .box = t->box, .threads = t->threads, .device = t->device};
-    return periodogram_create(&tiles, &e->periodogram, err);
+        .nx = t->nx, .ny = t->ny, .box = t->box, .threads = t->threads, .device = t->device, .tiles = true};
+    TRY(periodogram_create(&tiles, &e->periodogram, err));
+    return ctf_local_create(t->nx, t->ny, t->box, t->threads, &e->local, err);
 }
 
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,
@@ -63,6 +71,8 @@ enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct c
     TRY(make_tiles(e, err));
     TRY(ctf_fit_create(e->box, task->threads, &e->fit, err));
     TRY(mem_new(plane_of(e->box), sizeof *e->power, "a power spectrum", &e->power, err));
+    if (task->side > 0 && task->nx > 0)
+        TRY(mem_new(plane_of(task->box), sizeof *e->tiles, "a power spectrum", &e->tiles, err));
     *ret_estimator = e;
     e = NULL;
     return STATUS_OK;
@@ -107,11 +117,15 @@ static struct ctf_fit_options options_of(const struct ctf_estimator *e, const st
 }
 
 enum status ctf_estimator_run(struct ctf_estimator *e, const struct ctf_estimator_input *input,
-                              struct ctf_fit_result *ret_result, struct err *err) {
+                              struct ctf_fit_result *ret_result, struct ctf_local_result *ret_local, struct err *err) {
     struct ctf_fit_options options = options_of(e, input);
-    if (e->task.side > 0)
-        take_spectrum(input->spectrum, e->task.side, e->power);
-    else
-        TRY(periodogram_run(e->periodogram, input->micrograph, input->on_device, e->power, err));
-    return ctf_fit_run(e->fit, e->power, &options, ret_result, err);
+    float *power = e->task.side > 0 ? e->tiles : e->power;
+    *ret_local = (struct ctf_local_result){0};
+    if (e->task.side > 0) take_spectrum(input->spectrum, e->task.side, e->power);
+    if (e->periodogram != NULL) TRY(periodogram_run(e->periodogram, input->micrograph, input->on_device, power, err));
+    TRY(ctf_fit_run(e->fit, e->power, &options, ret_result, err));
+    if (e->periodogram == NULL || !(ret_result->resolution > 0)) return STATUS_OK;
+    options.pixel_size = input->pixel_size;
+    ctf_local_run(e->local, periodogram_cells(e->periodogram), &options, ret_result, ret_local);
+    return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #include "common/formats/optics.h"
 #include "common/harness/params.h"
 #include "kernels/ctf_fit/ctf_fit.h"
+#include "kernels/ctf_fit/ctf_local.h"
 #include "kernels/periodogram/periodogram.h"
 
 struct stage_descriptor;
@@ -19,7 +20,7 @@ struct ctf_estimator_options {
     struct param_floats resolution, defocus; /* Å, two each */
     struct param_floats phase_shift;         /* °, two or none */
     double astigmatism;                      /* Å */
-    bool again, write_png;
+    bool again, write_png, local;
 };
 
 extern const struct stage_descriptor ctf_estimator_stage;
@@ -58,9 +59,10 @@ size_t ctf_estimator_bytes(const struct ctf_estimator_task *task);
 enum status ctf_estimator_create(const struct ctf_estimator_task *task, struct ctf_estimator **ret_estimator,
                                  struct err *err);
 void ctf_estimator_destroy(struct ctf_estimator **estimator);
-/* Fits the CTF of a micrograph. */
+/* Fits the CTF of a micrograph. Where the micrograph is read and has rings, *ret_local gets its tilt and the defocus of its
+ * parts, with arrays that live until the next run; else its `columns` is 0. */
 enum status ctf_estimator_run(struct ctf_estimator *estimator, const struct ctf_estimator_input *input,
-                              struct ctf_fit_result *ret_result, struct err *err);
+                              struct ctf_fit_result *ret_result, struct ctf_local_result *ret_local, struct err *err);
 /* Returns the fit of the last micrograph, and the side of its spectrum. */
 const struct ctf_fit *ctf_estimator_fit(const struct ctf_estimator *estimator);
 int ctf_estimator_box(const struct ctf_estimator *estimator);

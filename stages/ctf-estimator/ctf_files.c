@@ -23,6 +23,9 @@ void ctf_record_clear(struct ctf_record *record) {
         free(curves[i]);
     free(record->spectrum);
     free(record->pixels);
+    free(record->grid);
+    free(record->grid_x);
+    free(record->grid_y);
     *record = (struct ctf_record){0};
 }
 
@@ -92,6 +95,11 @@ static int fill(const struct ctf_record *record, json_t *object) {
         failed |= json_object_set_new(object, numbers[i].name, json_real(numbers[i].value));
     for (int i = 0; i < p->count; i++)
         failed |= json_array_append_new(frequencies, json_real(round((i + 0.5) * p->step * 1e7) / 1e7));
+    if (record->tilted)
+        failed |= json_object_set_new(
+            object, "tilt",
+            json_pack("{s:f,s:f,s:f}", "angle", record->tilt, "axis", record->axis, "gain", record->gain));
+    if (record->reason != NULL) failed |= json_object_set_new(object, "reason", json_string(record->reason));
     failed |= json_object_set_new(object, "frequency", frequencies);
     failed |= put_curve(object, "background", p->background, p->count);
     failed |= put_curve(object, "spectrum", p->spectrum, p->count);

@@ -29,8 +29,9 @@ static const char *spectrum_of(const struct item *item) {
     return item_string(item, "spectrum.path");
 }
 
-static bool wants_micrograph(const struct item *item) {
-    return spectrum_of(item) == NULL;
+static bool wants_micrograph(struct stage *stage, const struct item *item) {
+    const struct ctf_estimator_options *o = stage_params(stage);
+    return o->local || spectrum_of(item) == NULL;
 }
 
 static enum status check_one(const char *path, int count, struct err *err) {
@@ -63,7 +64,7 @@ enum status ctf_input_need(struct stage *stage, const struct item *item, struct 
         TRY(check_square(spectrum_of(item), spectrum.nx, spectrum.ny, spectrum.nz, err));
         task.side = spectrum.nx;
     }
-    if (wants_micrograph(item)) {
+    if (wants_micrograph(stage, item)) {
         TRY(item_need_string(item, "micrograph.path", &path, err));
         TRY(probe(stage, path, &micrograph, err));
         TRY(check_one(path, micrograph.nz, err));
@@ -130,7 +131,7 @@ static enum status load_micrograph(struct stage *stage, const struct item *item,
 
 enum status ctf_input_load(struct stage *stage, const struct item *item, struct ctf_input *input, struct err *err) {
     input->has_spectrum = spectrum_of(item) != NULL;
-    input->has_micrograph = wants_micrograph(item);
+    input->has_micrograph = wants_micrograph(stage, item);
     input->optics = item_optics(item, stage_session(stage));
     if (input->has_spectrum) TRY(load_spectrum(stage, spectrum_of(item), input, err));
     return input->has_micrograph ? load_micrograph(stage, item, input, err) : STATUS_OK;

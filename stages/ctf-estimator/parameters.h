@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { CTF_ESTIMATOR_PARAMETERS = 7 };
+enum { CTF_ESTIMATOR_PARAMETERS = 8 };
 
 extern const struct param ctf_estimator_parameters[CTF_ESTIMATOR_PARAMETERS];
 

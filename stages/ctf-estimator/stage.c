@@ -24,6 +24,10 @@ struct lane {
     struct ctf_record record;
 };
 
+/* Why the CTF of a micrograph means nothing. */
+static const char NO_RINGS[] =
+    "no rings in the spectrum, so the CTF values mean nothing: did the sample drift, or is there no ice?";
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     (void)state;
     const struct ctf_estimator_options *o = stage_params(stage);
@@ -113,14 +117,22 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     struct state *s = state;
     struct lane *lane = stage_lane->state;
     struct ctf_fit_result result = {0};
+    struct ctf_local_result local = {0};
     if (lane->known) return STATUS_OK;
     struct ctf_estimator_input input = ctf_input_given(&lane->input);
-    TRY(ctf_estimator_run(s->estimator, &input, &result, err));
+    TRY(ctf_estimator_run(s->estimator, &input, &result, &local, err));
+    TRY(ctf_record_take_local(&lane->record, &local, lane->input.micrograph.nx, lane->input.micrograph.ny, err));
+    lane->record.reason = result.resolution > 0 ? NULL : NO_RINGS;
     return ctf_record_take(&lane->record, ctf_estimator_fit(s->estimator), &result, ctf_estimator_box(s->estimator),
                            o->write_png, err);
 }
 
-static enum status set_columns(struct item *item, const struct ctf_fit_result *r, bool phase, struct err *err) {
+static enum status set_columns(struct item *item, const struct ctf_record *record, bool phase, struct err *err) {
+    const struct ctf_fit_result *r = &record->result;
+    if (record->tilted) {
+        TRY(item_set_column(item, "icestreamTiltAngle", record->tilt, err));
+        TRY(item_set_column(item, "icestreamTiltAxis", record->axis, err));
+    }
     TRY(item_set_column(item, "rlnDefocusU", r->defocus_u, err));
     TRY(item_set_column(item, "rlnDefocusV", r->defocus_v, err));
     TRY(item_set_column(item, "rlnDefocusAngle", r->angle, err));
@@ -149,14 +161,17 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
         TRY(picture_write_grey(path, lane->record.side, lane->record.side, lane->record.pixels, err));
         TRY(item_set_string(item, "ctf.picture", relative, err));
     }
-    if (r->resolution <= 0)
-        stage_log(
-            stage, LOG_WARN, "no-rings",
-            "%s: no rings in the spectrum (score %.3f), so its CTF values mean nothing: did the sample drift, or is "
-            "there no ice? `reject_if: rlnCtfMaxResolution > 10` leaves such micrographs out",
-            item_id(item), r->score);
+    if (o->local && lane->record.grid_columns > 0) {
+        TRY(stage_product(stage, item, "_local.star", relative, path, err));
+        TRY(ctf_record_write_local(&lane->record, path, err));
+        TRY(item_set_string(item, "ctf.local", relative, err));
+    }
+    if (lane->record.reason != NULL)
+        stage_log(stage, LOG_WARN, "no-rings",
+                  "%s: %s (score %.3f) `reject_if: rlnCtfMaxResolution > 10` leaves such micrographs out",
+                  item_id(item), lane->record.reason, r->score);
     TRY(item_set_optics(item, &lane->input.optics, NAN, err));
-    return set_columns(item, r, o->phase_shift.count == 2, err);
+    return set_columns(item, &lane->record, o->phase_shift.count == 2, err);
 }
 
 static enum status note(const struct item *item, void *context, struct err *err) {

@@ -9,6 +9,7 @@
 #include "common/formats/image.h"
 #include "common/formats/star.h"
 #include "kernels/extract/extract.h"
+#include "stages/extractor/local_ctf.h"
 
 struct stage_descriptor;
 struct stage_session;
@@ -40,6 +41,7 @@ struct extractor_picks {
 struct extractor_lane {
     struct image micrograph, stack;
     struct extractor_picks picks;
+    struct local_ctf local;         /* of the micrograph's parts */
     char micrograph_name[PATH_MAX]; /* as rlnMicrographName */
     size_t flat;                    /* particles whose background had no variance */
     size_t broken;                  /* particles left out because they have NaN or infinite pixels */

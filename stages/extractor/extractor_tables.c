@@ -64,6 +64,31 @@ static enum status carried_columns(struct star_table *table, const struct item *
     return STATUS_OK;
 }
 
+enum { LOCAL_COLUMNS = 3 };
+
+/* Finds the columns of the micrograph's defocus that each particle gets by its place instead; −1: the picks have their
+ * own. */
+static void find_local(const struct star_table *table, const struct carried *carried, size_t count,
+                       int columns[LOCAL_COLUMNS]) {
+    static const char *const NAMES[LOCAL_COLUMNS] = {"rlnDefocusU", "rlnDefocusV", "rlnDefocusAngle"};
+    for (int k = 0; k < LOCAL_COLUMNS; k++) {
+        int column = star_column_find(table, NAMES[k]);
+        columns[k] = -1;
+        for (size_t c = 0; c < count; c++)
+            if (carried[c].column == column) columns[k] = column;
+    }
+}
+
+static enum status set_local(const struct extractor_lane *lane, size_t pick, const int columns[LOCAL_COLUMNS],
+                             struct star_table *table, size_t row, struct err *err) {
+    if (lane->local.columns == 0) return STATUS_OK;
+    struct local_ctf_value at = local_ctf_at(&lane->local, lane->picks.x[pick], lane->picks.y[pick]);
+    const double values[LOCAL_COLUMNS] = {at.u, at.v, at.angle};
+    for (int k = 0; k < LOCAL_COLUMNS; k++)
+        if (columns[k] >= 0) TRY(star_set_number(table, row, columns[k], values[k], err));
+    return STATUS_OK;
+}
+
 enum status extractor_write_particles(const char *path, const char *stack_name, const struct item *item,
                                       const struct extractor_optics *optics, const struct extract_options *options,
                                       const struct extractor_lane *lane, struct err *err) {
@@ -85,6 +110,8 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
     TRY(star_column_add(table, "rlnMicrographName", "", &micrograph, err));
     TRY(star_column_add(table, "rlnOpticsGroup", "1", &group, err));
     TRY(carried_columns(table, item, &carried, &carried_count, err));
+    int local[LOCAL_COLUMNS];
+    find_local(table, carried, carried_count, local);
     for (size_t i = 0; i < picks->count; i++) {
         size_t row;
         char name[PATH_MAX + 16];
@@ -97,6 +124,7 @@ enum status extractor_write_particles(const char *path, const char *stack_name, 
         TRY(star_set_integer(table, row, group, 1, err));
         for (size_t c = 0; c < carried_count; c++)
             TRY(star_set_number(table, row, carried[c].column, carried[c].value, err));
+        TRY(set_local(lane, i, local, table, row, err));
     }
     return star_write(file, path, err);
 }

@@ -37,6 +37,7 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
     (void)stage, (void)state;
     struct extractor_lane *lane = stage_lane->state;
     extractor_picks_clear(&lane->picks);
+    local_ctf_clear(&lane->local);
     image_destroy(&lane->micrograph);
     image_destroy(&lane->stack);
 }
@@ -76,7 +77,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     struct extractor_lane *lane = stage_lane->state;
     const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;
-    const char *micrograph, *picks;
+    const char *micrograph, *picks, *local = item_string(item, "ctf.local");
     char path[PATH_MAX];
     TRY(item_need_string(item, "micrograph.path", &micrograph, err));
     TRY(item_need_string(item, "picks.star", &picks, err));
@@ -84,6 +85,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     /* The picker has found no particles: the micrograph need not be read. */
     lane->picks.count = 0;
     lane->picks.table = NULL;
+    lane->local.columns = 0;
     if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read_micrograph(path, &lane->micrograph, err));
@@ -91,6 +93,10 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(stage_resolve(stage, picks, path, err));
     TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, lane->micrograph.nx, lane->micrograph.ny,
                              &lane->picks, err));
+    if (local != NULL) {
+        TRY(stage_resolve(stage, local, path, err));
+        TRY(local_ctf_read(path, &lane->local, err));
+    }
     if (lane->picks.outside > 0)
         stage_log(stage, LOG_WARN, "outside", "%s: %zu picks have their centre outside the micrograph of %d × %d px",
                   item_id(item), lane->picks.outside, lane->micrograph.nx, lane->micrograph.ny);

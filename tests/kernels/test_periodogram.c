@@ -114,11 +114,54 @@ static void tiles_without_variance_are_left_out(void **state) {
     assert_int_equal(periodogram_create(&task, &periodogram, &err), STATUS_BAD_ARGUMENT);
 }
 
+/* Cells hold the mean power of their pixels, tile by tile: with a single tile that of the whole, and with many their
+ * mean is that of the whole. */
+static void cells_hold_the_power_of_each_tile(void **state) {
+    (void)state;
+    static const struct { int nx, ny, threads; } cases[] = {{BOX, BOX, 1}, {NX, NY, 1}, {NX, NY, 3}};
+    _cleanup_(mem_free) float *image = noise_image(4);
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        struct err err = {0};
+        struct periodogram *periodogram = NULL;
+        struct periodogram_task task = {
+            .nx = cases[n].nx, .ny = cases[n].ny, .box = BOX, .threads = cases[n].threads, .tiles = true};
+        static float power[HALF], sums[PERIODOGRAM_SECTORS * (BOX / 2)];
+        int pixels[PERIODOGRAM_SECTORS * (BOX / 2)] = {0};
+        int tiles = periodogram_tiles(task.nx, BOX) * periodogram_tiles(task.ny, BOX),
+            cells = sizeof pixels / sizeof *pixels;
+        assert_int_equal(periodogram_create(&task, &periodogram, &err), STATUS_OK);
+        for (int round = 0; round < 2; round++) /* the second micrograph replaces the first */
+            assert_int_equal(periodogram_run(periodogram, image, NULL, power, &err), STATUS_OK);
+        memset(sums, 0, sizeof sums);
+        for (int row = 0; row < BOX; row++)
+            for (int kx = 0; kx <= BOX / 2; kx++) {
+                int cell = periodogram_cell(BOX, kx, row <= BOX / 2 ? row : row - BOX);
+                if (cell < 0) continue;
+                assert_true(cell < cells);
+                sums[cell] += power[row * (BOX / 2 + 1) + kx];
+                pixels[cell]++;
+            }
+        const float *found = periodogram_cells(periodogram);
+        for (int c = 0; c < cells; c++) {
+            double mean = 0;
+            for (int t = 0; t < tiles; t++)
+                mean += (double)found[t * cells + c] / tiles;
+            assert_true(fabs(mean - (pixels[c] > 0 ? (double)sums[c] / pixels[c] : 0)) < 1e-4);
+        }
+        periodogram_destroy(&periodogram);
+    }
+    assert_int_equal(periodogram_cell(BOX, 1, 10), -1);
+    assert_int_equal(periodogram_cell(BOX, 10, -1), -1);
+    assert_int_equal(periodogram_cell(BOX, 30, 20), -1);
+    assert_int_equal(periodogram_cell(BOX, 10, -10) / (BOX / 2), 9);
+    assert_int_equal(periodogram_cell(BOX, 10, 3) % (BOX / 2), 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiles_cover_the_micrograph),          cmocka_unit_test(white_noise_has_power_one),
         cmocka_unit_test(a_wave_stands_at_its_frequency),      cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(tiles_without_variance_are_left_out),
+        cmocka_unit_test(tiles_without_variance_are_left_out), cmocka_unit_test(cells_hold_the_power_of_each_tile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The ctf-estimator in a graph: its values reach the particles, a micrograph with a known CTF passes unchanged, and a
-micrograph without rings is left out by `reject_if` with the reason."""
+"""The ctf-estimator in a graph: with `local` each particle gets the defocus of its place, a micrograph with a known CTF passes
+unchanged, and a micrograph without rings is left out by `reject_if` with the reason."""
 
 import glob
 import json
@@ -14,7 +14,7 @@ GRAPH = """
 session: {{pixel_size: 2.5, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.1}}
 stages:
   watcher:        {{directory: {folder}/in, settle: 0.2, ctf: {folder}/known.star, ctf_wait: 0.5}}
-  ctf-estimator:  {{from: watcher, resolution: [30, 6]}}
+  ctf-estimator:  {{from: watcher, resolution: [30, 6], local: true}}
   lowpass-picker: {{from: ctf-estimator, diameter: 150, reject_if: rlnCtfMaxResolution > 15, write_png: false}}
   extractor:      {{from: lowpass-picker, box: 64}}
 """
@@ -35,6 +35,20 @@ def table(path, name):
 
 def stem(row):
     return os.path.basename(row["rlnMicrographName"]).rsplit(".", 1)[0]
+
+
+def defocus_at(path, x, y):
+    """Interpolates the defocus on the grid of a file."""
+    points = {(float(r["rlnCoordinateX"]), float(r["rlnCoordinateY"])): float(r["rlnDefocusU"]) for r in table(path, "local_ctf")}
+    xs, ys = sorted({p[0] for p in points}), sorted({p[1] for p in points})
+    assert len(points) == len(xs) * len(ys) >= 25 and xs[0] == ys[0] == 0 and xs[-1] == ys[-1] == 1023, (xs, ys)
+    i = max(k for k in range(len(xs) - 1) if xs[k] <= max(x, 0))
+    j = max(k for k in range(len(ys) - 1) if ys[k] <= max(y, 0))
+    fx = min(max((x - xs[i]) / (xs[i + 1] - xs[i]), 0), 1)
+    fy = min(max((y - ys[j]) / (ys[j + 1] - ys[j]), 0), 1)
+    low = (1 - fx) * points[xs[i], ys[j]] + fx * points[xs[i + 1], ys[j]]
+    high = (1 - fx) * points[xs[i], ys[j + 1]] + fx * points[xs[i + 1], ys[j + 1]]
+    return (1 - fy) * low + fy * high
 
 
 with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
@@ -74,11 +88,19 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         assert abs(fit["defocus_u"] - float(found[name]["rlnDefocusU"])) < 1
         assert len(fit["frequency"]) == len(fit["spectrum"]) == len(fit["fit"]) == len(fit["agreement"])
         assert fit["frequency"][-1] < 0.5 / 2.5
+        assert fit["tilt"]["angle"] == float(found[name]["icestreamTiltAngle"]) < 20 and "reason" not in fit, fit["tilt"]
     assert float(found["noise"]["rlnCtfMaxResolution"]) == 25
     particles = table(f"{folder}/s/extractor/particles.star", "particles")
     assert {stem(row) for row in particles} == set(names), {stem(row) for row in particles}
     for row in particles:
-        assert abs(float(row["rlnDefocusU"]) - float(found[stem(row)]["rlnDefocusU"])) < 0.1, row
+        expected = float(found[stem(row)]["rlnDefocusU"])
+        if stem(row) != names[0]:
+            x, y = float(row["rlnCoordinateX"]), float(row["rlnCoordinateY"])
+            expected = defocus_at(f"{folder}/s/ctf-estimator/{stem(row)}_local.star", x, y)
+            assert abs(expected - float(truth[stem(row)]["rlnDefocusU"])) < 500, (row, truth[stem(row)])
+        assert abs(float(row["rlnDefocusU"]) - expected) < 0.1, (row, expected)
+    assert not os.path.exists(f"{folder}/s/ctf-estimator/noise_local.star")
+    assert "no rings" in json.load(open(f"{folder}/s/ctf-estimator/noise_ctf.json"))["reason"]
     status = subprocess.run(
         [f"{BIN}/icestream", "status", "--session", f"{folder}/s", "--json"], stdout=subprocess.PIPE, text=True
     )

@@ -2,6 +2,7 @@
 """Estimates the CTF of real micrographs and compares it with independent fits: ten of apoferritin, one of which drifted, and
 one with an FEI header."""
 
+import json
 import os
 import subprocess
 import sys
@@ -53,6 +54,8 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         print(f"{name}: {mean(row):.0f} Å, off by {off:.0f} Å, angle by {angle:.0f}°, score {score}, to {resolution} Å")
         if name == DRIFTED:
             assert resolution == 25 and score < 0.1, row
+            with open(f"{folder}/apo/{name}_ctf.json") as file:
+                assert "did the sample drift" in json.load(file)["reason"]
             continue
         assert abs(off) < max(300, 0.03 * mean(known[name])), row
         assert resolution < 8 and score > 0.1, row

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The ctf-estimator takes the spectrum of a movie where a table names one, not the micrograph: the two were made with
 different defoci. Broken spectra fail alone, with their reasons. A spectrum at a pixel size of its own gives the CTF that
-its frames have."""
+its frames have. With `local` the micrograph is read as well."""
 
 import json
 import os
@@ -88,6 +88,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
     broken = whole.copy()
     broken[7, 5] = np.nan
     write(f"{folder}/broken_PS.mrc", broken, PIXEL)
+    write(f"{folder}/same.mrc", clean + 1.5 * random.standard_normal((SIZE, SIZE)), PIXEL)
     names = ["whole", "cropped", "oblong", "unscaled", "broken", "missing", "none"]
     with open(f"{folder}/corrected_micrographs.star", "w") as file:
         file.write("data_optics\n\nloop_\n_rlnOpticsGroupName\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n_rlnVoltage\n")
@@ -116,3 +117,17 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         assert float(row["rlnCtfMaxResolution"]) < 6, row
     fit = json.load(open(f"{folder}/o/cropped_ctf.json"))
     assert abs(fit["frequency"][-1] - 0.5 / (PIXEL * BOX / 400)) < 0.001, fit["frequency"][-1]
+    with open(f"{folder}/corrected_micrographs.star") as file:
+        head = file.read().split("whole_PS")[0]
+    with open(f"{folder}/one.star", "w") as file:
+        file.write(f"{head}cropped_PS.mrc same.mrc 1\n")
+    run = [PROGRAM, "--i", f"{folder}/one.star", "--o", f"{folder}/local", "--local", "true"]
+    subprocess.run(run, check=True, stderr=subprocess.DEVNULL)
+    row = rows(f"{folder}/local/micrographs_ctf.star")["same"]
+    assert row["rlnDefocusU"] == found["cropped"]["rlnDefocusU"], row
+    assert float(row["icestreamTiltAngle"]) < 15, row
+    points = [line.split() for line in open(f"{folder}/local/same_local.star") if len(line.split()) == 5]
+    offsets = [float(p[2]) - float(row["rlnDefocusU"]) for p in points]
+    print(f"local: {len(points)} points, {min(offsets):.0f} to {max(offsets):.0f} Å, tilt {row['icestreamTiltAngle']}°")
+    assert len(points) == 16 and max(abs(offset) for offset in offsets) < 150, offsets
+    assert abs(float(points[7][2]) - float(points[7][3]) - float(row["rlnCtfAstigmatism"])) < 0.01, points[7]

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -253,9 +254,74 @@ static void joined_tables_keep_every_particle(void **state) {
     star_destroy(&file);
 }
 
+#define LOCAL                                                                                                          \
+    "data_local_ctf\n\nloop_\n_rlnCoordinateX\n_rlnCoordinateY\n_rlnDefocusU\n_rlnDefocusV\n_rlnDefocusAngle\n"
+
+/* Runs micrograph `id` with these picks and this file of local defoci. Returns whether it went on. */
+static bool run_local(const char *id, const char *text, const char *picks) {
+    static const char *const parameters[] = {"box", "32", NULL};
+    struct item *item = make_item(id, picks, -1), **items = NULL;
+    size_t count = 0;
+    char path[PATH_MAX];
+    place("local.star", path);
+    OK(file_write_whole(path, text, strlen(text), &err));
+    OK(item_set_string(item, "ctf.local", path, &err));
+    OK(item_set_number(item, "columns.rlnDefocusV", 11111, &err));
+    OK(item_set_number(item, "columns.rlnDefocusAngle", 1, &err));
+    OK(run(item, parameters, &items, &count, &err));
+    bool done = count == 1;
+    clear(items, count, item);
+    return done;
+}
+
+static double cell_of(const char *id, size_t row, const char *column) {
+    char path[PATH_MAX], name[64];
+    struct star_file *file = NULL;
+    double value;
+    snprintf(name, sizeof name, "extractor/%s_extract.star", id);
+    place(name, path);
+    OK(star_read(path, &file, &err));
+    const struct star_table *t = star_table_find(file, "particles");
+    OK(star_get_number(t, row, star_column_find(t, column), &value, &err));
+    star_destroy(&file);
+    return value;
+}
+
+static void particles_get_the_defocus_of_their_place(void **state) {
+    (void)state;
+    static const char GRID[] = LOCAL "0 0 10000 9000 20\n45 0 11000 10000 20\n89 0 11000 10000 20\n"
+                                     "0 69 20000 19000 30\n45 69 21000 20000 30\n89 69 21000 20000 30\n";
+    assert_true(run_local("l", GRID, HEAD "22.5 17.25 0.9 x\n70 69 0.9 y\n\n"));
+    assert_float_equal(cell_of("l", 0, "rlnDefocusU"), 10000 + 500 + 2500, 0.01);
+    assert_float_equal(cell_of("l", 0, "rlnDefocusV"), 9000 + 500 + 2500, 0.01);
+    assert_float_equal(cell_of("l", 0, "rlnDefocusAngle"), 20, 0.01);
+    assert_float_equal(cell_of("l", 1, "rlnDefocusU"), 21000, 0.01);
+    assert_float_equal(cell_of("l", 1, "rlnDefocusAngle"), 30, 0.01);
+    /* Picks with a defocus of their own, as of refined particles, keep it. */
+    assert_true(run_local("own", GRID,
+                          "data_\n\nloop_\n_rlnCoordinateX\n_rlnCoordinateY\n_rlnDefocusU\n_rlnDefocusV\n"
+                          "_rlnDefocusAngle\n22.5 17.25 777 666 5\n\n"));
+    assert_float_equal(cell_of("own", 0, "rlnDefocusU"), 777, 0.01);
+}
+
+static void grids_that_are_none_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {LOCAL "0 0 1 1 0\n9 0 1 1 0\n0 9 1 1 0\n", /* a point is missing */
+                                      LOCAL
+                                      "0 0 1 1 0\n9 0 1 1 0\n0 9 1 1 0\n8 9 1 1 0\n", /* and here not in its column */
+                                      LOCAL "9 0 1 1 0\n0 0 1 1 0\n9 9 1 1 0\n0 9 1 1 0\n", /* falling */
+                                      LOCAL "0 0 nan 1 0\n",
+                                      LOCAL,
+                                      "data_\n\nloop_\n_rlnCoordinateX\n1\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(run_local("bad", bad[i], HEAD "22.5 17.25 0.9 x\n\n"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks_become_particles),
+        cmocka_unit_test(particles_get_the_defocus_of_their_place),
+        cmocka_unit_test(grids_that_are_none_are_refused),
         cmocka_unit_test(broken_pixels_are_left_out),
         cmocka_unit_test(no_picks_go_on_without_a_stack),
         cmocka_unit_test(nonsense_is_refused),
