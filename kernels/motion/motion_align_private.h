@@ -88,6 +88,11 @@ void motion_fit_step(const struct motion_fit *fit, double *scratch, double coeff
                      double *frame_x, double *frame_y);
 size_t motion_fit_scratch(const struct motion_align_plan *plan);
 
+/* Takes out of the shifts of frames the part of their errors that a smooth path does not explain. error: variance of
+ * the errors along an axis, px². Scratch: motion_smooth_scratch doubles. */
+void motion_smooth(float *x, float *y, int frames, double error, double *scratch);
+size_t motion_smooth_scratch(int frames);
+
 #ifdef __cplusplus
 }
 #endif

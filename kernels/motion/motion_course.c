@@ -16,6 +16,7 @@ static const double SEEN = 1 / (2.0 * 2.0);    /* px⁻²: what a patch may show
 struct motion_course {
     const struct motion_align_plan *plan;
     float weight[MOTION_RINGS];
+    bool weighed;              /* by signal: curvature is information */
     double patch_scale;        /* power of white noise in the window over that in a patch */
     float *step_x, *step_y;    /* [frames] */
     double *slope;             /* [patches · groups or frames][2] */
@@ -23,7 +24,7 @@ struct motion_course {
     float *patch_x, *patch_y;  /* [patches][groups] shifts in use */
     float *seen_x, *seen_y;    /* [patches][groups] shifts that the patches show, for the report */
     double *frame_x, *frame_y; /* [groups] what the joint fit adds to the frames' shifts */
-    double *scratch;
+    double *scratch;           /* of the fit, or of the path of the frames */
     struct motion_patch *reported;
 };
 
@@ -62,6 +63,8 @@ static enum status build(struct motion_course *course, struct err *err) {
     TRY(mem_new(frames, sizeof(float), what, &course->step_y, err));
     TRY(mem_new(all > frames ? all : frames, 2 * sizeof(double), what, &course->slope, err));
     TRY(mem_new(patches + 1, 3 * sizeof(double), what, &course->curvature, err));
+    size_t path = motion_smooth_scratch(plan->task.frames), fit = patches > 0 ? motion_fit_scratch(plan) : 0;
+    TRY(mem_new(path > fit ? path : fit, sizeof(double), what, &course->scratch, err));
     if (patches == 0) return STATUS_OK;
     course->patch_scale =
         (double)plan->window_x * plan->window_y / (taper_power(plan->patch_x) * taper_power(plan->patch_y));
@@ -71,7 +74,6 @@ static enum status build(struct motion_course *course, struct err *err) {
     TRY(mem_new(all, sizeof(float), what, &course->seen_y, err));
     TRY(mem_new(groups, sizeof(double), what, &course->frame_x, err));
     TRY(mem_new(groups, sizeof(double), what, &course->frame_y, err));
-    TRY(mem_new(motion_fit_scratch(plan), sizeof(double), what, &course->scratch, err));
     return mem_new(patches, sizeof *course->reported, what, &course->reported, err);
 }
 
@@ -115,7 +117,8 @@ static enum status weigh_by_signal(struct motion_course *course, const struct mo
         weight[i] = (float)(2 / noise * signal / (noise + (n - 1) * signal));
         found += (double)weight[i];
     }
-    if (found > 0) memcpy(course->weight, weight, sizeof weight);
+    course->weighed = found > 0;
+    if (course->weighed) memcpy(course->weight, weight, sizeof weight);
     return STATUS_OK;
 }
 
@@ -305,6 +308,18 @@ static enum status fit_patches(struct motion_course *course, const struct motion
     return STATUS_OK;
 }
 
+/* Smooths the frames' shifts as far as their errors go, which follow from the curvature of all members of a set. */
+static void smooth(struct motion_course *course, int members, struct motion_model *model) {
+    double xx = 0, yy = 0;
+    for (int i = 0; i < members; i++) {
+        xx += course->curvature[3 * i];
+        yy += course->curvature[3 * i + 2];
+    }
+    if (course->weighed && xx > 0 && yy > 0)
+        motion_smooth(model->x, model->y, model->frames, 1 / sqrt(xx * yy), course->scratch);
+    begin_at_zero(model);
+}
+
 enum status motion_course_run(struct motion_course *course, const struct motion_align_work *work, void *state,
                               struct motion_model *model, struct motion_report *report, struct err *err) {
     const struct motion_align_plan *plan = course->plan;
@@ -313,6 +328,7 @@ enum status motion_course_run(struct motion_course *course, const struct motion_
     TRY(refine(course, work, state, model, err));
     TRY(weigh_by_signal(course, work, state, model, err));
     TRY(refine(course, work, state, model, err));
+    smooth(course, 1, model);
     if (plan->patches_x == 0) return STATUS_OK;
     TRY(fit_patches(course, work, state, model, report, err));
     if (!model->local || plan->task.align.group > 1) return STATUS_OK;
@@ -320,6 +336,6 @@ enum status motion_course_run(struct motion_course *course, const struct motion_
         model->x[j] += (float)course->frame_x[j];
         model->y[j] += (float)course->frame_y[j];
     }
-    begin_at_zero(model);
+    smooth(course, plan->patches_x * plan->patches_y, model);
     return STATUS_OK;
 }

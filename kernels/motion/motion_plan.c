@@ -7,6 +7,9 @@
 /* The window keeps at least these px of a side: small movies are quick, and need all their signal. */
 enum { WINDOW_MIN = 256, SEARCH_MAX = 640 };
 
+/* Frequencies beyond those of the B-factor have weak signal, but their phases tell a shift more sharply. */
+static const double WIDER = 1.4;
+
 /* Returns the largest even size ≤ n whose only prime factors are 2, 3, 5 and 7. */
 static int good_below(int n) {
     int size = n & ~1;
@@ -49,8 +52,8 @@ void motion_align_plan_make(const struct motion_task *task, struct motion_align_
     plan.binned_y = good_below(task->ny / plan.bin);
     plan.first_x = (task->nx - plan.binned_x * plan.bin) / 2;
     plan.first_y = (task->ny - plan.binned_y * plan.bin) / 2;
-    plan.window_x = good_near(share_x * plan.binned_x * plan.bin, plan.binned_x);
-    plan.window_y = good_near(share_y * plan.binned_y * plan.bin, plan.binned_y);
+    plan.window_x = good_near(WIDER * share_x * plan.binned_x * plan.bin, plan.binned_x);
+    plan.window_y = good_near(WIDER * share_y * plan.binned_y * plan.bin, plan.binned_y);
     plan.search_x = plan.window_x > SEARCH_MAX ? fft_good_size(plan.window_x / 2) : plan.window_x;
     plan.search_y = plan.window_y > SEARCH_MAX ? fft_good_size(plan.window_y / 2) : plan.window_y;
     plan.pitch_x = (double)plan.binned_x * plan.bin / plan.window_x;

@@ -41,7 +41,7 @@ static void whole_frames_are_found(void **state) {
     double error = movie_error(&of, &model, 1);
     printf("    off by %.3f px RMS, %d iterations\n", error, report.iterations);
     assert_true(report.converged && !model.local);
-    assert_true(error < 0.3);
+    assert_true(error < 0.14); /* 0.16 if each frame is taken alone */
     movie_free(&movie);
     motion_model_clear(&model);
 }
