@@ -15,7 +15,7 @@ static bool ends(const char *name, const char *end) {
 
 /* Returns whether RELION keeps texts in a column of this name. */
 static bool names_text(const char *name) {
-    static const char *const ENDS[] = {"Name", "Image", "Spectrum", "Coordinates", "File", "Star", "Metadata"};
+    static const char *const ENDS[] = {"Name", "NoDW", "Image", "Spectrum", "File", "Coordinates", "Star", "Metadata"};
     for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++)
         if (ends(name, ENDS[i])) return true;
     return false;

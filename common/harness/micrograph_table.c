@@ -36,6 +36,12 @@ static const struct {
     {"rlnAmplitudeContrast", "optics.amplitude_contrast"},
 };
 
+const struct micrograph_file micrograph_files[MICROGRAPH_FILES] = {
+    {"rlnCtfPowerSpectrum", "spectrum.path"},
+    {"rlnMicrographMetadata", "motion.star"},
+    {"rlnMicrographNameNoDW", "micrograph.unweighted"},
+};
+
 static enum status create(struct naming naming, struct micrograph_table **ret_table, struct err *err) {
     _cleanup_(micrograph_table_destroy) struct micrograph_table *table = calloc(1, sizeof *table);
     FAIL_IF(table == NULL, err, STATUS_NO_MEMORY, "no memory for a table of micrographs");
@@ -109,6 +115,9 @@ enum status micrograph_table_note(struct micrograph_table *table, const struct i
     if (item_has(item, "structure")) return STATUS_OK;
     TRY(find_group(table->optics, item, &group, err));
     if (group == star_row_count(table->optics)) TRY(add_group(table->optics, item, err));
+    for (int i = 0; i < MICROGRAPH_FILES; i++)
+        if (item_string(item, micrograph_files[i].member) != NULL)
+            TRY(star_column_add(table->micrographs, micrograph_files[i].column, NULL, NULL, err));
     const char *name;
     const json_t *value;
     json_object_foreach(json_object_get(item_json(item), "columns"), name, value) {
@@ -151,6 +160,11 @@ enum status micrograph_table_add(struct micrograph_table *table, const struct it
         const json_t *value = json_object_get(columns, name);
         TRY(json_is_number(value) ? star_set_number(table->rows, row, (int)i, json_number_value(value), err)
                                   : star_set(table->rows, row, (int)i, star_missing(name), err));
+    }
+    for (int i = 0; i < MICROGRAPH_FILES; i++) {
+        const char *file = item_string(item, micrograph_files[i].member);
+        int column = star_column_find(table->rows, micrograph_files[i].column);
+        if (file != NULL && column >= 0) TRY(star_set(table->rows, row, column, file, err));
     }
     TRY(star_put_text(table->rows, row, table->naming.column, path, err));
     return star_put_integer(table->rows, row, "rlnOpticsGroup", (long)group + 1, err);

@@ -6,7 +6,15 @@
 #include "common/edges/item.h"
 #include "common/status.h"
 
-/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns`. First
+/* Columns that name the files of motion correction beside a micrograph, and the members of the item that hold them. */
+struct micrograph_file {
+    const char *column, *member;
+};
+enum { MICROGRAPH_FILES = 3 };
+extern const struct micrograph_file micrograph_files[MICROGRAPH_FILES];
+
+/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns`
+ * and the files that it names. First
  * note all items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written
  * in pieces, so that a long session needs no more memory. An item whose optics were not noted gets no row. */
 struct micrograph_table;

@@ -86,13 +86,14 @@ static const char *below_all(const char *name) {
 
 /* Returns the item of a micrograph, a new one when there is none yet. Two files may have one id: m/x.mrc and m/x.tif,
  * or g/x.mrc and ../g/x.mrc. The second one keeps its ending in its id. path: as items hold it; name: in the table. */
-static enum status list_need_file(struct item_list *list, const char *id, const char *name, const char *path,
-                                  struct item **ret_item, struct err *err) {
+static enum status list_need_file(const struct stage *stage, struct item_list *list, const char *id, const char *name,
+                                  const char *path, struct item **ret_item, struct err *err) {
     const char *const ids[] = {id, below_all(name)};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         const struct item *other = item_list_find(list, ids[i]);
-        const char *its = other != NULL ? item_string(other, "micrograph.path") : NULL;
-        if (its == NULL || strcmp(its, path) == 0) return list_need(list, ids[i], "micrograph", ret_item, err);
+        const char *its = other != NULL ? item_string(other, stage_files_member(stage)) : NULL;
+        if (its == NULL || strcmp(its, path) == 0)
+            return list_need(list, ids[i], stage_files_kind(stage), ret_item, err);
     }
     FAIL(err, STATUS_BAD_ARGUMENT, "%s: two other files have this name but for their ending or folder: rename it",
          name);
@@ -143,6 +144,7 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
     const char *group = name >= 0 ? star_get(optics.table, optics.row, name) : "opticsGroup1";
     TRY(item_set_string(item, "optics.group", item_text_fits(group) ? group : "opticsGroup1", err));
     const struct optics session = session_optics(&stage->session);
+    double original = read_optics_number(optics, own, "rlnMicrographOriginalPixelSize");
     struct optics tables = {
         .pixel_size = read_optics_number(optics, own, "rlnMicrographPixelSize"),
         .voltage = read_optics_number(optics, own, "rlnVoltage"),
@@ -150,11 +152,11 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
         .amplitude_contrast = read_optics_number(optics, own, "rlnAmplitudeContrast"),
     };
     double detector, magnification;
+    if (stage_files_are_movies(stage) && !isnan(original)) tables.pixel_size = original;
     if (isnan(tables.pixel_size) && cell_number(own.table, own.row, "rlnDetectorPixelSize", &detector) &&
         cell_number(own.table, own.row, "rlnMagnification", &magnification))
         tables.pixel_size = optics_pixel_size_of_detector(detector, magnification);
     const struct optics values = optics_of_micrograph(&session, &tables, header_pixel_size);
-    double original = read_optics_number(optics, own, "rlnMicrographOriginalPixelSize");
     return item_set_optics(item, &values, isnan(original) ? values.pixel_size : original, err);
 }
 
@@ -163,6 +165,7 @@ static enum status set_micrograph(const struct stage *stage, struct item *item, 
                                   double *ret_pixel_size, struct err *err) {
     char absolute[PATH_SIZE];
     struct image_info info = {0};
+    if (stage_files_are_movies(stage)) return stage_files_set_movie(stage, item, path, ret_pixel_size, err);
     TRY(item_set_string(item, "micrograph.path", path, err));
     if (stage_resolve(stage, path, absolute, NULL) == STATUS_OK && image_probe(absolute, &info, NULL) == STATUS_OK) {
         TRY(item_set_number(item, "micrograph.nx", info.nx, err));
@@ -219,17 +222,6 @@ struct star_input {
     const char *path, *folder;
 };
 
-/* Adds the spectrum that motion correction left beside the micrograph. */
-static enum status set_spectrum(const struct star_input *input, struct item *item, const struct star_table *table,
-                                size_t row, struct err *err) {
-    char path[PATH_SIZE];
-    int column = star_column_find(table, "rlnCtfPowerSpectrum");
-    const char *name = column >= 0 ? star_get(table, row, column) : "";
-    if (name[0] == '\0' || strcmp(name, star_missing("rlnCtfPowerSpectrum")) == 0) return STATUS_OK;
-    TRY(stage_files_path(input->stage, name, input->folder, path, err));
-    return item_set_string(item, "spectrum.path", path, err);
-}
-
 static enum status add_micrograph(const struct star_input *input, struct star_table *table, int name_column, size_t row,
                                   struct item_list *list, struct err *err) {
     char id[PATH_SIZE], path[PATH_SIZE];
@@ -237,12 +229,12 @@ static enum status add_micrograph(const struct star_input *input, struct star_ta
     struct item *item;
     TRY(stage_files_id(name, id, err));
     TRY(stage_files_path(input->stage, name, input->folder, path, err));
-    TRY(list_need_file(list, id, name, path, &item, err));
+    TRY(list_need_file(input->stage, list, id, name, path, &item, err));
     double pixel_size = 0;
     TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
     bool without_ctf = warn_of_cells(input->stage, input->path, table, row);
     TRY(set_columns(item, table, row, without_ctf, err));
-    TRY(set_spectrum(input, item, table, row, err));
+    TRY(stage_files_set_named(input->stage, table, row, input->folder, item, err));
     struct table_row optics = find_optics(input->file, table, row), own = {table, row};
     return set_optics(input->stage, item, optics, own, pixel_size, err);
 }
@@ -287,7 +279,7 @@ static enum status add_pick_row(const struct star_input *input, const char *name
     struct item *item;
     TRY(picks_id(input, name, picks, id, err));
     TRY(stage_files_path(input->stage, name, input->folder, path, err));
-    TRY(list_need_file(list, id, name, path, &item, err));
+    TRY(list_need_file(input->stage, list, id, name, path, &item, err));
     if (!item_has(item, "micrograph.path")) {
         double pixel_size = 0;
         TRY(set_micrograph(input->stage, item, path, &pixel_size, err));
@@ -366,7 +358,7 @@ enum status stage_files_image(const struct stage *stage, const char *path, const
     TRY(stage_files_path(stage, path, "", text, err));
     TRY(stage_files_namesake(stage, list, id, text, &preview, err));
     if (preview) return STATUS_OK;
-    TRY(list_need(list, id, "micrograph", &item, err));
+    TRY(list_need(list, id, stage_files_kind(stage), &item, err));
     double pixel_size = 0;
     TRY(set_micrograph(stage, item, text, &pixel_size, err));
     return set_optics(stage, item, (struct table_row){0}, (struct table_row){0}, pixel_size, err);
@@ -376,8 +368,10 @@ int stage_files_by_name(const FTSENT **a, const FTSENT **b) {
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static bool is_image_name(const char *name) {
-    return name[0] != '.' && image_path_fits(name, IMAGE_AS_ANYTHING);
+static bool is_taken(const struct stage *stage, const FTSENT *entry) {
+    if (entry->fts_info != FTS_F || entry->fts_name[0] == '.') return false;
+    return stage_files_are_movies(stage) ? stage_files_may_be_movie(stage, entry->fts_path)
+                                         : image_path_fits(entry->fts_name, IMAGE_AS_ANYTHING);
 }
 
 static bool needs(const struct stage *stage, const char *member) {
@@ -409,13 +403,13 @@ static enum status add_folder(const struct stage *stage, const char *path, struc
     FAIL_IF(walk == NULL, err, STATUS_IO, "%s: the folder cannot be read: %s", path, strerror(errno));
     enum status status = STATUS_OK;
     for (FTSENT *entry; status == STATUS_OK && (entry = fts_read(walk)) != NULL;)
-        if (entry->fts_info == FTS_F && is_image_name(entry->fts_name))
+        if (is_taken(stage, entry))
             status = stage_files_name_fits(entry->fts_path + skip)
                          ? stage_files_image(stage, entry->fts_path, entry->fts_path + skip, list, err)
-                         : stage_files_refuse(stage, "micrograph", entry->fts_path + skip, err);
+                         : stage_files_refuse(stage, stage_files_kind(stage), entry->fts_path + skip, err);
     fts_close(walk);
-    FAIL_IF(status == STATUS_OK && list->count == 0, err, STATUS_NOT_FOUND, "%s: there is no image in this folder",
-            path);
+    FAIL_IF(status == STATUS_OK && list->count == 0, err, STATUS_NOT_FOUND, "%s: there is no %s in this folder", path,
+            stage_files_are_movies(stage) ? "movie" : "image");
     return status;
 }
 

@@ -17,7 +17,7 @@ static bool is_picture(const char *path) {
 enum status stage_files_namesake(const struct stage *stage, const struct item_list *list, const char *id,
                                  const char *path, bool *ret_preview, struct err *err) {
     const struct item *before = item_list_find(list, id);
-    const char *other = before != NULL ? item_string(before, "micrograph.path") : NULL;
+    const char *other = before != NULL ? item_string(before, stage_files_member(stage)) : NULL;
     *ret_preview = false;
     if (other == NULL || strcmp(other, path) == 0) return STATUS_OK;
     /* As in the watcher: an image with a pixel size in Å is no picture. */

@@ -340,6 +340,7 @@ enum status signals_start(struct stage *stage, struct signals **ret_signals, str
 void signals_stop(struct signals **signals);
 
 /* on_files.c: makes items from a STAR file, an image or a folder. */
+struct star_table;
 struct item_list {
     struct item **items;
     size_t count, capacity;
@@ -368,6 +369,22 @@ enum status stage_files_refuse(const struct stage *stage, const char *kind, cons
 enum status stage_files_image(const struct stage *stage, const char *path, const char *name, struct item_list *list,
                               struct err *err);
 enum status stage_files_list(const struct stage *stage, const char *path, struct item_list *list, struct err *err);
+/* on_files_movies.c: what differs for a stage that takes movies. stage_files_kind and stage_files_member return the kind
+ * of its items and the member with their path. */
+bool stage_files_are_movies(const struct stage *stage);
+const char *stage_files_kind(const struct stage *stage);
+const char *stage_files_member(const struct stage *stage);
+/* Returns whether a file of a folder is taken: a movie, or one that cannot be read, which the stage will report. A file
+ * of one image is a gain reference or a sum. */
+bool stage_files_may_be_movie(const struct stage *stage, const char *path);
+/* Sets the path of a movie, and shape and pixel size when the file states them; a file that cannot be read is left for
+ * the stage to report. */
+enum status stage_files_set_movie(const struct stage *stage, struct item *item, const char *path,
+                                  double *ret_pixel_size, struct err *err);
+/* Sets the members of a micrograph for the files that a row of a table names beside it (micrograph_files); of a movie,
+ * its pre-exposure from the columns that the item has. */
+enum status stage_files_set_named(const struct stage *stage, const struct star_table *table, size_t row,
+                                  const char *folder, struct item *item, struct err *err);
 /* on_files_structures.c: makes items from structures: files, folders, globs, lists of files (.txt, .lst), with commas
  * between them. */
 enum status stage_files_structures(const struct stage *stage, const char *input, struct item_list *list,
