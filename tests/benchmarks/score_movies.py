@@ -11,7 +11,8 @@ blurs nothing, so its mean over the frames is taken away at each place; `offset`
 `raw` keeps it. The residual of the best third-order model, which is RELION's, stands in brackets.
 
 Image: the sum of Re(F F0*) over that of |F0|² by resolution, F0 the noise-free sum at the true motion, after F has been
-moved back by the mean offset. F0 of a weighted image has the weights of its dose."""
+moved back by the mean offset. F0 of a weighted image has the weights of its dose. An image that was binned is compared
+with F0 cut to its frequencies, on the scale of its own mean: programs differ in the scale of binned pixels."""
 import argparse
 import json
 import sys
@@ -103,19 +104,33 @@ def dose_factor(truth, nx, ny, pixel_size, voltage):
     return total / (truth.frames * np.sqrt(squares))
 
 
-def score_image(truth, path, weighted, offset, voltage):
+def cropped(image, ny, nx):
+    """Returns an image cut to the frequencies of ny x nx pixels, of the same mean."""
+    half = np.fft.rfft2(image)
+    rows = np.fft.fftfreq(ny, 1 / ny).astype(int)
+    return np.fft.irfft2(half[rows, :nx // 2 + 1], (ny, nx)) * (ny * nx / image.size)
+
+
+def score_image(truth, path, weighted, offset):
     """Returns the fidelity in each shell. offset: px of the movie that the content of the image is moved by."""
     image, true = mrcfile.read(path).astype(float), truth.sum.astype(float)
+    bins = truth.nx / image.shape[1]
+    pixel_size = truth.pixel_size * bins
+    if abs(truth.ny / image.shape[0] - bins) > 0.01 or bins < 0.99:
+        raise SystemExit(f'{path}: {image.shape[1]} x {image.shape[0]} px is no binning of the movie of {truth.nx} x '
+                         f'{truth.ny} px')
+    binned = image.shape != true.shape
+    if binned:
+        true = cropped(true, *image.shape)
     ny, nx = true.shape
-    if image.shape != true.shape:
-        raise SystemExit(f'{path}: {image.shape[1]} x {image.shape[0]} px; the truth has {nx} x {ny}. Images are '
-                         'compared at the size of the movie: correct with bin 1')
-    kx, ky = np.fft.rfftfreq(nx)[None], np.fft.fftfreq(ny)[:, None]
-    image = np.fft.irfft2(np.fft.rfft2(image) * np.exp(2j * np.pi * (kx * offset[0] + ky * offset[1])), true.shape)
     if weighted:
-        true = np.fft.irfft2(np.fft.rfft2(true) * dose_factor(truth, nx, ny, truth.pixel_size, voltage), true.shape)
-    return {f'{low}-{high}': round(fidelity(image, true, truth.pixel_size, low, high), 4)
-            for low, high in SHELLS if high > 2 * truth.pixel_size}
+        true = np.fft.irfft2(np.fft.rfft2(true) * dose_factor(truth, nx, ny, pixel_size, truth.voltage), true.shape)
+    if binned:
+        image *= true.mean() / image.mean()
+    kx, ky = np.fft.rfftfreq(nx)[None] / bins, np.fft.fftfreq(ny)[:, None] / bins
+    image = np.fft.irfft2(np.fft.rfft2(image) * np.exp(2j * np.pi * (kx * offset[0] + ky * offset[1])), true.shape)
+    return {f'{low}-{high}': round(fidelity(image, true, pixel_size, low, high), 4)
+            for low, high in SHELLS if high > 2 * pixel_size}
 
 
 def score(options, path):
@@ -124,12 +139,12 @@ def score(options, path):
     motion, offset = score_motion(truth, FoundMotion(path), options.patches)
     images, plain = {}, path.with_name(f'{path.stem}_noDW.mrc')
     both = plain.exists()
-    if both:
-        images['plain'] = score_image(truth, plain, False, offset, truth.voltage)
+    if both and not options.motion_only:
+        images['plain'] = score_image(truth, plain, False, offset)
     image = path.with_suffix('.mrc')
     if image.exists() and not options.motion_only:
         weighted = both or options.weighted
-        images['weighted' if weighted else 'plain'] = score_image(truth, image, weighted, offset, truth.voltage)
+        images['weighted' if weighted else 'plain'] = score_image(truth, image, weighted, offset)
     return {'movie': path.stem, 'motion': motion, 'images': images}
 
 

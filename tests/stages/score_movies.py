@@ -72,6 +72,15 @@ def main():
         image = score(truth.whole, model)['images']['plain']
         assert image['4-3'] < 0.5, image
 
+        # The same, binned by 2, on another scale.
+        half = np.fft.rfft2(np.roll(truth.sum, (-3, 5), (0, 1)))
+        rows = np.r_[0:truth.ny // 4, -truth.ny // 4:0]
+        with mrcfile.new(out / 'mov_00001.mrc', overwrite=True) as file:
+            file.set_data(np.fft.irfft2(half[rows, :truth.nx // 4 + 1]).astype(np.float32) * 7)
+        image = score(truth.whole + np.array([[5.0], [-3.0]]), model)['images']['plain']
+        assert set(image) == {'50-20', '20-10', '10-6'}, image
+        assert all(abs(value - 1) < 0.02 for value in image.values()), image
+
 
 if __name__ == '__main__':
     main()
