@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The ctf-estimator takes the spectrum of a movie where a table names one, not the micrograph: the two were made with
 different defoci. Broken spectra fail alone, with their reasons. A spectrum at a pixel size of its own gives the CTF that
-its frames have. With `local` the micrograph is read as well."""
+its frames have. With `local` the micrograph is read as well. More noise
+in the frames makes the fit's resolution coarser."""
 
 import json
 import os
@@ -45,12 +46,12 @@ def image(u, v, angle):
     return np.fft.ifft2(specimen * ctf(SIZE, u, v, angle)).real
 
 
-def spectrum(clean):
+def spectrum(clean, noise=1.5):
     """The root of the mean power of tiles of eight noisy frames, zero frequency in the middle."""
     power = np.zeros((BOX, BOX))
     window = np.outer(np.hanning(BOX), np.hanning(BOX))
     for _ in range(8):
-        frame = clean + 1.5 * random.standard_normal(clean.shape)
+        frame = clean + noise * random.standard_normal(clean.shape)
         for y in range(0, SIZE - BOX + 1, BOX // 2):
             for x in range(0, SIZE - BOX + 1, BOX // 2):
                 power += np.abs(np.fft.fft2(frame[y : y + BOX, x : x + BOX] * window)) ** 2
@@ -131,3 +132,14 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
     print(f"local: {len(points)} points, {min(offsets):.0f} to {max(offsets):.0f} Å, tilt {row['icestreamTiltAngle']}°")
     assert len(points) == 16 and max(abs(offset) for offset in offsets) < 150, offsets
     assert abs(float(points[7][2]) - float(points[7][3]) - float(row["rlnCtfAstigmatism"])) < 0.01, points[7]
+    with open(f"{folder}/noisy.star", "w") as file:
+        file.write(head)
+        for noise in (1, 2.5, 5):
+            write(f"{folder}/noise{noise}_PS.mrc", spectrum(clean, noise), PIXEL)
+            os.link(f"{folder}/other.mrc", f"{folder}/noise{noise}.mrc")
+            file.write(f"noise{noise}_PS.mrc noise{noise}.mrc 1\n")
+    run = [PROGRAM, "--i", f"{folder}/noisy.star", "--o", f"{folder}/noisy"]
+    subprocess.run(run, check=True, stderr=subprocess.DEVNULL)
+    resolutions = [float(row["rlnCtfMaxResolution"]) for _, row in sorted(rows(f"{folder}/noisy/micrographs_ctf.star").items())]
+    print("resolution with noise 1, 2.5, 5:", *resolutions)
+    assert len(resolutions) == 3 and resolutions[0] < resolutions[1] < resolutions[2], resolutions
