@@ -152,9 +152,29 @@ static int clamp(int value, int least, int most) {
     return value < least ? least : value > most ? most : value;
 }
 
+/* What is known of a tile's pixels. */
+struct seen {
+    double sum;
+    float least, most;
+};
+
+/* Adds a row to what is known. */
+MULTIVERSION static void see_row(const float *restrict row, int count, struct seen *seen) {
+    float sum = 0, least = seen->least, most = seen->most;
+#pragma omp simd reduction(+ : sum) reduction(min : least) reduction(max : most)
+    for (int x = 0; x < count; x++) {
+        sum += row[x];
+        least = row[x] < least ? row[x] : least;
+        most = row[x] > most ? row[x] : most;
+    }
+    seen->sum += (double)sum;
+    seen->least = least;
+    seen->most = most;
+}
+
 /* Sums the frames of a group in a tile. All begin so far from `start` that the tile lies inside each of them, if the
  * shifts within the group leave room for that. */
-static void sum_group(const struct run *run, struct worker *worker, int group, const int start[2], int box) {
+static struct seen sum_group(const struct run *run, struct worker *worker, int group, const int start[2], int box) {
     const struct motion_frames *f = run->frames;
     int first = (int)((long long)group * f->count / run->groups);
     int end = (int)((long long)(group + 1) * f->count / run->groups), sides[2] = {f->nx, f->ny}, from[2];
@@ -175,36 +195,24 @@ static void sum_group(const struct run *run, struct worker *worker, int group, c
         worker->from[j - first][0] = clamp(from[0] - whole_shift(run, j, 0, terms), 0, f->nx - box);
         worker->from[j - first][1] = clamp(from[1] - whole_shift(run, j, 1, terms), 0, f->ny - box);
     }
+    struct seen seen = {0, INFINITY, -INFINITY};
     for (int y = 0; y < box; y++) { /* row by row, because a tile is larger than a cache */
         float *row = worker->tile + (size_t)y * (size_t)box;
         memset(row, 0, (size_t)box * sizeof *row);
         for (int j = first; j < end; j++)
             add_row(f, j, worker->from[j - first][0], worker->from[j - first][1] + y, box, row);
+        see_row(row, box, &seen);
     }
+    return seen;
 }
 
-/* Takes the mean out and applies the window. Returns whether the tile varies. */
-MULTIVERSION static bool apply_window(const float *restrict window, int box, float *restrict tile) {
-    double sum = 0;
-    float least = tile[0], most = tile[0];
-    for (int y = 0; y < box; y++) {
-        float row_sum = 0;
-        for (int x = 0; x < box; x++) {
-            float value = tile[(size_t)y * (size_t)box + (size_t)x];
-            row_sum += value;
-            least = value < least ? value : least;
-            most = value > most ? value : most;
-        }
-        sum += (double)row_sum;
-    }
-    if (!(least < most)) return false;
-    float mean = (float)(sum / ((double)box * box));
+/* Takes the mean out and applies the window. */
+MULTIVERSION static void apply_window(const float *restrict window, float mean, int box, float *restrict tile) {
     for (int y = 0; y < box; y++) {
         float *row = tile + (size_t)y * (size_t)box, of_row = window[y];
         for (int x = 0; x < box; x++)
             row[x] = (row[x] - mean) * of_row * window[x];
     }
-    return true;
 }
 
 MULTIVERSION static void add_power(const float *restrict transform, size_t count, float *restrict sum) {
@@ -212,18 +220,20 @@ MULTIVERSION static void add_power(const float *restrict transform, size_t count
         sum[i] += transform[2 * i] * transform[2 * i] + transform[2 * i + 1] * transform[2 * i + 1];
 }
 
-/* Sums the power of every PARTS-th tile. */
+/* Sums the power of some tiles: of all groups one after the other, while the gain there is in the cache. */
 static void add_part(struct motion_spectrum_cpu *s, const struct run *run, struct worker *worker, int part) {
     size_t count = fft_complex_floats(s->plan) / 2;
     float *sum = s->sums + (size_t)part * count;
     memset(sum, 0, count * sizeof *sum);
     s->used[part] = 0;
-    for (int i = part; i < run->tiles_x * run->tiles_y * run->groups; i += PARTS) {
+    long long all = (long long)run->tiles_x * run->tiles_y * run->groups;
+    for (int i = (int)(all * part / PARTS); i < (int)(all * (part + 1) / PARTS); i++) {
         int tile = i / run->groups;
         int start[2] = {periodogram_tile_start(s->task.nx, s->box, tile % run->tiles_x),
                         periodogram_tile_start(s->task.ny, s->box, tile / run->tiles_x)};
-        sum_group(run, worker, i % run->groups, start, s->box);
-        if (!apply_window(s->window, s->box, worker->tile)) continue;
+        struct seen seen = sum_group(run, worker, i % run->groups, start, s->box);
+        if (!(seen.least < seen.most)) continue; /* flat, such as a filled border */
+        apply_window(s->window, (float)(seen.sum / ((double)s->box * s->box)), s->box, worker->tile);
         fft_run(s->plan, worker->tile, worker->transform);
         add_power(worker->transform, count, sum);
         s->used[part]++;
