@@ -1,4 +1,5 @@
 /* The polynomial model of motion. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,25 @@ void motion_model_surface(const struct motion_model *model, int frame, double re
             const double *c = model->coefficients[axis] + 3 * i;
             ret_surface[axis][i] = model->local ? z * (c[0] + z * (c[1] + z * c[2])) : 0;
         }
+}
+
+enum status motion_model_surfaces(const struct motion_model *model, struct motion_surface *ret_surfaces,
+                                  struct err *err) {
+    for (int j = 0; j < model->frames; j++) {
+        struct motion_surface *surface = &ret_surfaces[j];
+        motion_model_surface(model, j, surface->c);
+        surface->c[0][0] += (double)model->x[j];
+        surface->c[1][0] += (double)model->y[j];
+        for (int axis = 0; axis < 2; axis++) {
+            double most = 0, side = axis == 0 ? model->nx : model->ny;
+            for (int i = 0; i < MOTION_SURFACE; i++)
+                most += fabs(surface->c[axis][i]);
+            FAIL_IF(!(most < side), err, STATUS_BAD_ARGUMENT,
+                    "the shift of frame %d along %s reaches %g px: less than the frame's %g px are expected", j + 1,
+                    axis == 0 ? "x" : "y", most, side);
+        }
+    }
+    return STATUS_OK;
 }
 
 void motion_model_at(const struct motion_model *model, double x, double y, int frame, double ret_shift[2]) {

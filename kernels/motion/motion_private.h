@@ -27,6 +27,14 @@ enum { MOTION_SURFACE = 6 };
 /* Collapses the polynomial of one frame: f(x, y) = Σ surface[axis][i] · (1, x, x², y, y², xy)[i], with x and y from
  * −0.5 to 0.5. All 0 without local motion. */
 void motion_model_surface(const struct motion_model *model, int frame, double ret_surface[2][MOTION_SURFACE]);
+/* The shift of one frame: Σ c[axis][i] · (1, x, x², y, y², xy)[i], with x and y from −0.5 to 0.5. */
+struct motion_surface {
+    double c[2][MOTION_SURFACE];
+};
+/* Fills the shifts of all frames, the polynomial's and the whole frames' together. STATUS_BAD_ARGUMENT: a shift is not
+ * a number, or reaches as far as a frame. */
+enum status motion_model_surfaces(const struct motion_model *model, struct motion_surface *ret_surfaces,
+                                  struct err *err);
 /* Fills the spatial terms at (x, y), both from −0.5 to 0.5. */
 void motion_surface_terms(double x, double y, double ret_terms[MOTION_SURFACE]);
 

@@ -13,6 +13,7 @@
 
 #include "common/memory.h"
 #include "common/multiversion.h"
+#include "kernels/motion/motion_places.h"
 #include "kernels/motion/motion_sum_private.h"
 #include "kernels/periodogram/periodogram.h"
 
@@ -21,7 +22,7 @@ enum { PARTS = 16 };
 
 struct worker {
     float *tile, *transform;
-    int (*from)[2]; /* [frames]: first pixel of the tile in each frame of a group */
+    int (*from)[2]; /* [frames]: first pixel of the tile in each frame */
 };
 
 struct motion_spectrum_cpu {
@@ -38,7 +39,7 @@ struct motion_spectrum_cpu {
 /* What all threads of a run share. */
 struct run {
     const struct motion_frames *frames;
-    const struct motion_surface *surfaces;
+    const struct motion_model *model;
     int tiles_x, tiles_y, groups;
 };
 
@@ -140,18 +141,6 @@ static void add_row(const struct motion_frames *f, int frame, int x, int y, int 
         add_f32((const float *)f->frame[frame] + at, gain, count, to);
 }
 
-/* Returns the shift of a frame along an axis at a tile's middle, in whole pixels. */
-static int whole_shift(const struct run *run, int frame, int axis, const double terms[MOTION_SURFACE]) {
-    double shift = 0;
-    for (int i = 0; i < MOTION_SURFACE; i++)
-        shift += run->surfaces[frame].c[axis][i] * terms[i];
-    return (int)lround(shift);
-}
-
-static int clamp(int value, int least, int most) {
-    return value < least ? least : value > most ? most : value;
-}
-
 /* What is known of a tile's pixels. */
 struct seen {
     double sum;
@@ -172,35 +161,18 @@ MULTIVERSION static void see_row(const float *restrict row, int count, struct se
     seen->most = most;
 }
 
-/* Sums the frames of a group in a tile. All begin so far from `start` that the tile lies inside each of them, if the
- * shifts within the group leave room for that. */
+/* Sums the frames of a group in a tile. */
 static struct seen sum_group(const struct run *run, struct worker *worker, int group, const int start[2], int box) {
     const struct motion_frames *f = run->frames;
-    int first = (int)((long long)group * f->count / run->groups);
-    int end = (int)((long long)(group + 1) * f->count / run->groups), sides[2] = {f->nx, f->ny}, from[2];
-    double terms[MOTION_SURFACE];
-    motion_surface_terms((start[0] + box / 2.0) / f->nx - 0.5, (start[1] + box / 2.0) / f->ny - 0.5, terms);
-    for (int axis = 0; axis < 2; axis++) {
-        int least = whole_shift(run, first, axis, terms), most = least;
-        for (int j = first + 1; j < end; j++) {
-            int shift = whole_shift(run, j, axis, terms);
-            least = shift < least ? shift : least;
-            most = shift > most ? shift : most;
-        }
-        from[axis] = start[axis];
-        if (from[axis] - least > sides[axis] - box) from[axis] = sides[axis] - box + least;
-        if (from[axis] - most < 0) from[axis] = most;
-    }
-    for (int j = first; j < end; j++) {
-        worker->from[j - first][0] = clamp(from[0] - whole_shift(run, j, 0, terms), 0, f->nx - box);
-        worker->from[j - first][1] = clamp(from[1] - whole_shift(run, j, 1, terms), 0, f->ny - box);
-    }
+    int first = motion_places_group_start(f->count, run->groups, group);
+    int end = motion_places_group_start(f->count, run->groups, group + 1);
     struct seen seen = {0, INFINITY, -INFINITY};
+    motion_places_fill(run->model, first, end, start, box, worker->from);
     for (int y = 0; y < box; y++) { /* row by row, because a tile is larger than a cache */
         float *row = worker->tile + (size_t)y * (size_t)box;
         memset(row, 0, (size_t)box * sizeof *row);
         for (int j = first; j < end; j++)
-            add_row(f, j, worker->from[j - first][0], worker->from[j - first][1] + y, box, row);
+            add_row(f, j, worker->from[j][0], worker->from[j][1] + y, box, row);
         see_row(row, box, &seen);
     }
     return seen;
@@ -255,14 +227,14 @@ static void add_all_parts(struct motion_spectrum_cpu *s, const struct run *run) 
 }
 
 enum status motion_spectrum_cpu_run(struct motion_spectrum_cpu *s, const struct motion_frames *frames,
-                                    const struct motion_surface *surfaces, int group, float *power, struct err *err) {
+                                    const struct motion_model *model, int group, float *power, struct err *err) {
     size_t count = fft_complex_floats(s->plan) / 2;
-    int used = 0, groups = frames->count / group;
+    int used = 0;
     struct run run = {.frames = frames,
-                      .surfaces = surfaces,
+                      .model = model,
                       .tiles_x = periodogram_tiles(s->task.nx, s->box),
                       .tiles_y = periodogram_tiles(s->task.ny, s->box),
-                      .groups = groups > 0 ? groups : 1};
+                      .groups = motion_places_groups(frames->count, group)};
     add_all_parts(s, &run);
     for (int part = 0; part < PARTS; part++)
         used += s->used[part];

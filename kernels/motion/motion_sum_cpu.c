@@ -234,30 +234,11 @@ static enum status sum_images(struct motion_sum_cpu *s, const struct motion_fram
     return STATUS_OK;
 }
 
-/* Takes the shifts of all frames. They must be numbers, and no larger than a frame. */
-static enum status take_surfaces(struct motion_sum_cpu *s, const struct motion_model *model, struct err *err) {
-    for (int j = 0; j < model->frames; j++) {
-        struct motion_surface *surface = &s->surfaces[j];
-        motion_model_surface(model, j, surface->c);
-        surface->c[0][0] += (double)model->x[j];
-        surface->c[1][0] += (double)model->y[j];
-        for (int axis = 0; axis < 2; axis++) {
-            double most = 0, side = axis == 0 ? model->nx : model->ny;
-            for (int i = 0; i < MOTION_SURFACE; i++)
-                most += fabs(surface->c[axis][i]);
-            FAIL_IF(!(most < side), err, STATUS_BAD_ARGUMENT,
-                    "the shift of frame %d along %s reaches %g px: less than the frame's %g px are expected", j + 1,
-                    axis == 0 ? "x" : "y", most, side);
-        }
-    }
-    return STATUS_OK;
-}
-
 enum status motion_sum_cpu_run(struct motion_sum_cpu *s, const struct motion_frames *frames,
                                const struct motion_model *model, const struct motion_sum_options *options,
                                const struct motion_sums *sums, struct err *err) {
     const struct motion_task *task = &s->task;
-    TRY(take_surfaces(s, model, err));
+    TRY(motion_model_surfaces(model, s->surfaces, err));
     struct motion_columns columns = {
         .nx = task->nx, .ny = task->ny, .scale = (float)(1 / ((double)task->nx * task->ny))};
     columns.outputs = list_outputs(sums, columns.output);
@@ -266,7 +247,7 @@ enum status motion_sum_cpu_run(struct motion_sum_cpu *s, const struct motion_fra
     if (s->spectrum != NULL && motion_spectrum_cpu_box(s->spectrum) != options->spectrum_box)
         motion_spectrum_cpu_destroy(&s->spectrum);
     if (s->spectrum == NULL) TRY(motion_spectrum_cpu_create(task, options->spectrum_box, &s->spectrum, err));
-    return motion_spectrum_cpu_run(s->spectrum, frames, s->surfaces, options->spectrum_group, sums->power, err);
+    return motion_spectrum_cpu_run(s->spectrum, frames, model, options->spectrum_group, sums->power, err);
 }
 
 size_t motion_sum_cpu_bytes(const struct motion_task *task, const struct motion_sum_options *options) {

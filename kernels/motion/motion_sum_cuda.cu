@@ -25,7 +25,8 @@ struct motion_sum_cuda {
     float *image;             /* [to_ny][to_nx] */
     float *taps;
     struct weight_tables tables;
-    struct warp_shift *shifts, *host_shifts;
+    struct warp_shift *shifts, *host_shifts; /* the surfaces in single precision */
+    struct motion_surface *surfaces;
     struct motion_spectrum_cuda *spectrum; /* NULL until one is wanted */
 };
 
@@ -98,6 +99,7 @@ enum status build(motion_cuda *m, motion_sum_cuda *s, err *err) {
     CUDA_TRY(cudaMalloc(&s->tables.of_half, 2 * (MOTION_STEPS + 1) * sizeof(float)), err, "making room for weights");
     CUDA_TRY(cudaMalloc(&s->shifts, frames * sizeof *s->shifts), err, "making room for shifts");
     TRY(motion_host_new(frames, sizeof *s->host_shifts, "shifts of a movie", &s->host_shifts, err));
+    TRY(motion_host_new(frames, sizeof *s->surfaces, "shifts of a movie", &s->surfaces, err));
     motion_taps(taps);
     CUDA_TRY(cuda_copy(s->taps, taps, sizeof taps), err, "taking the taps of interpolation there");
     return STATUS_OK;
@@ -134,14 +136,10 @@ enum status take_tables(motion_cuda *m, motion_sum_cuda *s, const motion_model *
         CUDA_TRY(cudaMalloc(&s->sums, (size_t)w->terms * sum), err, "making room for sums of frames");
         s->room = w->terms;
     }
-    for (int frame = 0; frame < model->frames; frame++) {
-        double surface[2][MOTION_SURFACE];
-        motion_model_surface(model, frame, surface);
-        surface[0][0] += (double)model->x[frame], surface[1][0] += (double)model->y[frame];
-        for (int axis = 0; axis < 2; axis++)
-            for (int i = 0; i < MOTION_SURFACE; i++)
-                s->host_shifts[frame].c[axis][i] = (float)surface[axis][i];
-    }
+    for (int frame = 0; frame < model->frames; frame++)
+        for (int i = 0; i < 2 * MOTION_SURFACE; i++)
+            s->host_shifts[frame].c[i / MOTION_SURFACE][i % MOTION_SURFACE] =
+                (float)s->surfaces[frame].c[i / MOTION_SURFACE][i % MOTION_SURFACE];
     CUDA_TRY(cuda_copy(s->tables.of_frame, w->of_frame, (size_t)w->frames * sizeof *w->of_frame), err,
              "taking weights there");
     CUDA_TRY(cuda_copy(s->tables.of_frequency, w->of_frequency, MOTION_TERMS * column), err, "taking weights there");
@@ -212,6 +210,7 @@ void motion_sum_cuda_destroy(struct motion_sum_cuda *s) {
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         (void)cudaFree(buffers[i]);
     free(s->host_shifts);
+    free(s->surfaces);
     free(s);
 }
 
@@ -226,6 +225,7 @@ enum status motion_sum_cuda_run(struct motion_cuda *m, const struct motion_model
                                 const struct motion_sum_options *options, const struct motion_sums *sums,
                                 struct err *err) {
     struct motion_sum_cuda *s = m->sum;
+    TRY(motion_model_surfaces(model, s->surfaces, err));
     bool doses = sums->weighted != NULL || sums->even != NULL || sums->odd != NULL;
     int nx, ny;
     motion_sum_size(m->task.nx, m->task.ny, options->bin, &nx, &ny);

@@ -16,11 +16,6 @@ enum { MOTION_BAND = 32, MOTION_TILE = 128, MOTION_GROUP = 4 };
 /* Rows and columns of pixels that a tile needs, the latter for whole vectors. */
 enum { MOTION_RAW_ROWS = MOTION_BAND + MOTION_TAPS, MOTION_RAW_STRIDE = MOTION_TILE + 16 };
 
-/* The shift of one frame: Σ c[axis][i] · (1, x, x², y, y², xy)[i], with x and y from −0.5 to 0.5. */
-struct motion_surface {
-    double c[2][MOTION_SURFACE];
-};
-
 /* What all threads of the warp share. */
 struct motion_warp {
     const struct motion_frames *frames;
@@ -71,7 +66,7 @@ enum status motion_spectrum_cpu_create(const struct motion_task *task, int box,
 void motion_spectrum_cpu_destroy(struct motion_spectrum_cpu **spectrum);
 int motion_spectrum_cpu_box(const struct motion_spectrum_cpu *spectrum);
 enum status motion_spectrum_cpu_run(struct motion_spectrum_cpu *spectrum, const struct motion_frames *frames,
-                                    const struct motion_surface *surfaces, int group, float *power, struct err *err);
+                                    const struct motion_model *model, int group, float *power, struct err *err);
 size_t motion_spectrum_cpu_bytes(const struct motion_task *task, int box);
 
 #endif
