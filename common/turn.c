@@ -33,6 +33,12 @@ bool turn_same(struct turn a, struct turn b) {
     return true;
 }
 
+/* Reversed rows after half a turn are reversed columns. */
+static struct turn simplest(struct turn turn) {
+    if (turn.flip != TURN_FLIP_ROWS || turn.rotate < 2) return turn;
+    return (struct turn){.rotate = turn.rotate - 2, .flip = TURN_FLIP_COLUMNS};
+}
+
 struct turn turn_both(struct turn first, struct turn second) {
     for (int i = 0; i < TURN_COUNT; i++) {
         bool same = true;
@@ -43,7 +49,7 @@ struct turn turn_both(struct turn first, struct turn second) {
             turn_place(turn_at(i), CORNER, CORNER, x, 0, &at_x, &at_y);
             same = same && twice_x == at_x && twice_y == at_y;
         }
-        if (same) return turn_at(i);
+        if (same) return simplest(turn_at(i));
     }
     return first;
 }

@@ -20,7 +20,7 @@ enum { TURN_COUNT = 8 };
 struct turn turn_at(int index);
 /* Returns whether both send every pixel to the same place. */
 bool turn_same(struct turn a, struct turn b);
-/* Returns the one turn that has the effect of both; `second` is one of turn_at. */
+/* Returns the one turn that has the effect of both, with the smallest rotation. */
 struct turn turn_both(struct turn first, struct turn second);
 
 /* Returns the shape of a turned image of nx × ny px. */

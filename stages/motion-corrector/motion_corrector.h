@@ -17,6 +17,7 @@ struct motion_corrector_options {
     char *gain;
     int gain_rotate, gain_flip; /* enum turn_flip */
     bool gain_divide;
+    bool estimate_gain; /* make a gain reference, and nothing else */
     char *defects;
     double hot_pixels;           /* standard deviations */
     struct param_floats patches; /* along x, y; none: the stage decides */

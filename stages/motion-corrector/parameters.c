@@ -29,6 +29,13 @@ const struct param motion_corrector_parameters[MOTION_CORRECTOR_PARAMETERS] = {
      .offset = AT(gain_divide),
      .default_text = "false",
      .help = "Divide the frames by the gain reference; by default they are multiplied by it."},
+    {.name = "estimate_gain",
+     .type = PARAM_BOOL,
+     .offset = AT(estimate_gain),
+     .default_text = "false",
+     .help =
+         "On files: make a gain reference of the movies, gain.mrc in --o, and no micrographs. Twenty movies or more "
+         "are needed."},
     {.name = "defects",
      .type = PARAM_PATH,
      .offset = AT(defects),

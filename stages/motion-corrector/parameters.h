@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { MOTION_CORRECTOR_PARAMETERS = 19 };
+enum { MOTION_CORRECTOR_PARAMETERS = 20 };
 
 extern const struct param motion_corrector_parameters[MOTION_CORRECTOR_PARAMETERS];
 

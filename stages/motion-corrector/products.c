@@ -13,7 +13,7 @@
 #include "stages/motion-corrector/motion_record.h"
 #include "stages/motion-corrector/motion_tables.h"
 
-static const char *gain_file(bool eer) {
+const char *products_gain_name(bool eer) {
     return eer ? "gain_eer.mrc" : "gain.mrc";
 }
 
@@ -59,7 +59,7 @@ static enum status write_tables(struct stage *stage, struct item *item, const st
     const char *movie = NULL, *rest;
     TRY(item_need_string(item, "movie.path", &movie, err));
     if (p->gain != NULL) {
-        TRY(path_join(stage_folder(stage), gain_file(p->info->format == MOVIE_EER), path, sizeof path, err));
+        TRY(path_join(stage_folder(stage), products_gain_name(p->info->format == MOVIE_EER), path, sizeof path, err));
         snprintf(gain, sizeof gain, "%s", path_is_below(path, stage_root(stage), &rest) ? rest : path);
     }
     if (o->defects != NULL) name_from_root(stage, o->defects, defects);
@@ -120,7 +120,7 @@ enum status products_write(struct stage *stage, struct item *item, const struct 
 static enum status write_gain(const struct stage *stage, struct reference *r, struct err *err) {
     _cleanup_(image_destroy) struct image image = {0};
     char path[PATH_MAX];
-    TRY(path_join(stage_folder(stage), gain_file(r->eer), path, sizeof path, err));
+    TRY(path_join(stage_folder(stage), products_gain_name(r->eer), path, sizeof path, err));
     TRY(image_resize_unset(&image, r->nx, r->ny, 1, err));
     for (size_t i = 0; i < image_count(&image); i++)
         image.data[i] = r->eer ? (r->gain[i] > 0 ? 1 / r->gain[i] : 0) : r->gain[i];

@@ -21,6 +21,8 @@ struct products {
 /* Writes MIC.mrc, MIC_noDW.mrc where there are doses, MIC_PS.mrc, the half sets where they are wanted, MIC.star,
  * MIC_motion.json, MIC_motion.png; sets members and columns of the item. */
 enum status products_write(struct stage *stage, struct item *item, const struct products *products, struct err *err);
+/* Returns the name of the gain reference in the stage's folder. */
+const char *products_gain_name(bool eer);
 /* Writes gain.mrc, the gain reference as it lies on the frames, for programs that go on from MIC.star; gain_eer.mrc
  * holds the response, since RELION expects that of EER. Does nothing for those that are written. */
 enum status products_write_gains(struct stage *stage, struct references *references, struct err *err);

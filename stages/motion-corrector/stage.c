@@ -11,6 +11,7 @@
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "common/text.h"
+#include "stages/motion-corrector/estimate.h"
 #include "stages/motion-corrector/frames.h"
 #include "stages/motion-corrector/motion_corrector.h"
 #include "stages/motion-corrector/parameters.h"
@@ -20,6 +21,7 @@
 struct state {
     struct references references;
     struct motion_corrector *corrector; /* of the shape that came last */
+    struct estimate estimate;           /* with estimate_gain, instead */
     atomic_bool told_no_dose;
 };
 
@@ -39,7 +41,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(o->last_frame != INT_MIN && o->last_frame <= o->first_frame, err, STATUS_BAD_ARGUMENT,
             "first_frame is %d and last_frame %d: at least two frames are needed to find motion", o->first_frame,
             o->last_frame);
-    if (o->gain == NULL)
+    if (o->estimate_gain)
+        TRY(estimate_check(stage, err));
+    else if (o->gain == NULL)
         stage_log(
             stage, LOG_WARN, "no-gain",
             "there is no gain reference, so frames are used as they are: right only for movies that the camera has "
@@ -52,6 +56,7 @@ static void fini(struct stage *stage, void *state) {
     (void)stage;
     struct state *s = state;
     motion_corrector_destroy(&s->corrector);
+    estimate_clear(&s->estimate);
     references_clear(&s->references);
 }
 
@@ -127,6 +132,10 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     TRY(movie_open(absolute, &task.movie, &movie, err));
     const struct movie_info *info = movie_info(movie);
     TRY(frames_count(path, info, &task, &count, err));
+    size_t frame = mem_bytes((size_t)info->nx * (size_t)info->ny, movie_pixel_bytes(info->pixels));
+    ret_need->lane = mem_bytes((size_t)count, frame);
+    ret_need->shared = gain_estimate_bytes(info->nx, info->ny);
+    if (o->estimate_gain) return STATUS_OK;
     TRY(find_exposure(stage, stage_lane->item, info, path, &optics, &exposure, err));
     const struct motion_corrector_task corrector = {.options = o,
                                                     .nx = info->nx,
@@ -136,9 +145,8 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
                                                     .threads = task.threads,
                                                     .device = task.device};
     motion_sum_size(info->nx, info->ny, o->bin, &nx, &ny);
-    size_t frame = mem_bytes((size_t)info->nx * (size_t)info->ny, movie_pixel_bytes(info->pixels));
     int sums = 1 + (exposure.dose_per_frame > 0) + 2 * o->half_sets;
-    ret_need->lane = mem_sum(mem_bytes((size_t)count, frame), image_bytes(nx, ny, sums));
+    ret_need->lane = mem_sum(ret_need->lane, image_bytes(nx, ny, sums));
     ret_need->shared = mem_sum(motion_corrector_bytes(&corrector, &exposure), reference_bytes(o, info->nx, info->ny));
     return STATUS_OK;
 }
@@ -163,22 +171,24 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(frames_read(absolute, &task, frames, err));
     const struct movie_info *info = &frames->info;
-    TRY(find_exposure(stage, item, info, path, &lane->optics, &lane->exposure, err));
-    if (!(lane->exposure.dose_per_frame > 0)) tell_no_dose(stage, s);
-    TRY(references_need(&s->references, o, info->nx, info->ny, info->format == MOVIE_EER, &lane->reference, err));
-    TRY(reference_apply(lane->reference, o, task.threads, text_hash(item_id(item)), &frames->data, &lane->hot, err));
     stage_lane->shape[0] = info->nx;
     stage_lane->shape[1] = info->ny;
     stage_lane->shape[2] = 4 * frames->data.count + (int)info->pixels;
-    return STATUS_OK;
+    if (o->estimate_gain) return STATUS_OK;
+    TRY(find_exposure(stage, item, info, path, &lane->optics, &lane->exposure, err));
+    if (!(lane->exposure.dose_per_frame > 0)) tell_no_dose(stage, s);
+    TRY(references_need(&s->references, o, info->nx, info->ny, info->format == MOVIE_EER, &lane->reference, err));
+    return reference_apply(lane->reference, o, task.threads, text_hash(item_id(item)), &frames->data, &lane->hot, err);
 }
 
 static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     const struct lane *lane = stage_lane->state;
     const struct motion_frames *frames = &lane->frames.data;
     struct state *s = state;
+    const struct motion_corrector_options *o = stage_params(stage);
+    if (o->estimate_gain) return STATUS_OK;
     motion_corrector_destroy(&s->corrector);
-    const struct motion_corrector_task task = {.options = stage_params(stage),
+    const struct motion_corrector_task task = {.options = o,
                                                .nx = frames->nx,
                                                .ny = frames->ny,
                                                .frames = frames->count,
@@ -191,6 +201,10 @@ static enum status reconfigure(struct stage *stage, void *state, struct stage_la
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     struct state *s = state;
     struct lane *lane = stage_lane->state;
+    const struct motion_corrector_options *o = stage_params(stage);
+    if (o->estimate_gain)
+        return estimate_add(&s->estimate, item_string(stage_lane->item, "movie.path"), &lane->frames,
+                            stage_threads(stage), err);
     TRY(motion_corrector_run(s->corrector, &lane->frames.data, &lane->exposure, &lane->corrected, err));
     if (!lane->corrected.report.converged)
         stage_log(stage, LOG_WARN, "not-converged",
@@ -203,6 +217,8 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
 static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     struct lane *lane = stage_lane->state;
+    const struct motion_corrector_options *o = stage_params(stage);
+    if (o->estimate_gain) return STATUS_OK;
     const struct products products = {.info = &lane->frames.info,
                                       .gain = lane->reference->gain,
                                       .exposure = &lane->exposure,
@@ -220,11 +236,19 @@ static enum status add(const struct item *item, void *context, struct err *err) 
     return item_has(item, "micrograph.path") ? micrograph_table_add(context, item, err) : STATUS_OK;
 }
 
+static enum status flush(struct stage *stage, void *state, struct err *err) {
+    struct state *s = state;
+    const struct motion_corrector_options *o = stage_params(stage);
+    return o->estimate_gain ? estimate_write(stage, &s->estimate, err) : STATUS_OK;
+}
+
 /* Goes over the items twice: first for columns and optics groups, then for the rows. */
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     _cleanup_(micrograph_table_destroy) struct micrograph_table *table = NULL;
     char path[PATH_MAX];
+    const struct motion_corrector_options *o = stage_params(stage);
+    if (o->estimate_gain) return STATUS_OK;
     TRY(products_write_gains(stage, &s->references, err));
     TRY(path_join(stage_folder(stage), "corrected_micrographs.star", path, sizeof path, err));
     TRY(micrograph_table_create(&table, err));
@@ -256,5 +280,6 @@ const struct stage_descriptor motion_corrector_stage = {
     .load = load,
     .process = process,
     .store = store,
+    .flush = flush,
     .summarise = summarise,
 };
