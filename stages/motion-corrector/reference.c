@@ -138,6 +138,12 @@ static enum status match(struct reference *r, const struct motion_corrector_opti
     if (verdict != GAIN_TURNED && verdict != GAIN_INVERSE) return STATUS_OK;
     r->movies_to_match = MATCHED_MOVIES;
     struct turn fits = turn_both(now, more);
+    const struct gain_options as_eer = {.eer = r->eer};
+    bool by_ending = !o->gain_divide && gain_divides(o->gain, &as_eer);
+    FAIL_IF(verdict == GAIN_INVERSE && by_ending, err, STATUS_BAD_ARGUMENT,
+            "%s holds factors, as the counts of the frames show (with gain_rotate %d and gain_flip %s): of EER movies, "
+            "only files with the ending .gain do, and others hold the response. Rename it",
+            o->gain, fits.rotate, flips[fits.flip]);
     FAIL(err, STATUS_BAD_ARGUMENT,
          "%s does not lie as the frames do: their counts fit it with gain_rotate %d, gain_flip %s and gain_divide %s, "
          "but the parameters are %d, %s and %s",
@@ -147,13 +153,15 @@ static enum status match(struct reference *r, const struct motion_corrector_opti
 
 static enum status repair(struct reference *r, const struct motion_corrector_options *options, int threads,
                           uint64_t seed, const struct motion_frames *frames, struct hot_pixels *hot, struct err *err) {
+    const double none = 1e6; /* deviations: the search then makes the sum alone, for the gain */
     struct defects_found found = {0};
+    bool matches = r->gain != NULL && r->movies_to_match > 0;
     hot->count = 0;
-    if (options->hot_pixels > 0) {
-        TRY(defects_find_hot(r->defects, frames, threads, options->hot_pixels, &found, err));
-        TRY(list_found(r, &found, hot, err));
-        if (r->gain != NULL && r->movies_to_match > 0) TRY(match(r, options, threads, err));
-    }
+    if (options->hot_pixels > 0 || matches)
+        TRY(defects_find_hot(r->defects, frames, threads, options->hot_pixels > 0 ? options->hot_pixels : none, &found,
+                             err));
+    TRY(list_found(r, &found, hot, err));
+    if (matches) TRY(match(r, options, threads, err));
     defects_repair(r->defects, frames, threads, seed);
     return STATUS_OK;
 }

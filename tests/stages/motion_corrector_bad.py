@@ -76,6 +76,8 @@ with tempfile.TemporaryDirectory(prefix="icestream-motion-") as folder:
     assert code == 3 and "256 × 200" in text and "256 × 256" in text, (code, text)
     code, text = run("--i", one, "--o", f"{folder}/o3", "--gain", f"{folder}/turned.mrc", *base)
     assert code == 3 and "does not lie as the frames do" in text, (code, text)
+    code, other = run("--i", one, "--o", f"{folder}/o3", "--gain", f"{folder}/turned.mrc", *base, "--hot_pixels", "0")
+    assert code == 3 and "does not lie as the frames do" in other, (code, other)
     # The turn that the message names is the one that fits.
     said = text.split("gain_rotate ")[1].split(",")[0], text.split("gain_flip ")[1].split(" ")[0]
     code, text = run("--i", one, "--o", f"{folder}/o4", "--gain", f"{folder}/turned.mrc", *base,

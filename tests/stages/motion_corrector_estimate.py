@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """--estimate-gain makes a gain reference of a folder of movies: it evens out the camera, knows the dead pixels, and the
-motion-corrector takes it. Too few movies, contradicting parameters and a movie of another size are named."""
+motion-corrector takes it. Of EER movies it is the response, as RELION takes it; a file of factors must end in .gain. Too few movies,
+contradicting parameters and a movie of another size are named."""
 
 import os
 import subprocess
@@ -8,11 +9,14 @@ import sys
 import tempfile
 
 try:
+    import numpy as np
+
     from motion_movies import camera, movie, read_mrc, write_mrc
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+SIMULATE = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-simulate")
 PROGRAM = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-motion-corrector")
 SIZE = 256
 MOVIES = 12
@@ -62,3 +66,20 @@ with tempfile.TemporaryDirectory(prefix="icestream-gain-") as folder:
     code, text = run("--estimate-gain", "--i", f"{folder}/in", "--o", f"{folder}/o5")
     assert code == 3 and "z.mrc: its frames have 256 × 200 px, those of the movies before 256 × 256" in text, (code, text)
     assert os.path.exists(f"{folder}/o5/gain.mrc")
+
+    eer = ["--format", "eer", "--size", str(SIZE), "--frames", "4", "--eer_group", "12", "--dose", "40", "--interval", "0"]
+    subprocess.run([SIMULATE, "--movies", "--micrographs", "2", "--o", f"{folder}/eer", *eer], check=True)
+    eer = ["--i", f"{folder}/eer/movies", "--eer_grouping", "12"]
+    code, text = run("--estimate-gain", *eer, "--o", f"{folder}/o6")
+    assert code == 0 and os.listdir(f"{folder}/o6") == ["gain_eer.mrc"], (code, text)
+    response, _ = read_mrc(f"{folder}/eer/gain.mrc")
+    estimate, _ = read_mrc(f"{folder}/o6/gain_eer.mrc")
+    good = (response > 0) & (estimate > 0)
+    likeness = np.corrcoef(response[good], estimate[good])[0, 1]
+    print(f"correlation with the true response: {likeness:.2f}")
+    assert likeness > 0.1
+    write_mrc(f"{folder}/factors.mrc", np.where(response > 0, 1 / np.where(response > 0, response, 1), 0).astype("f4"))
+    os.link(f"{folder}/factors.mrc", f"{folder}/factors.gain")
+    for name, reason in (("eer/gain.mrc", None), ("factors.gain", None), ("factors.mrc", "factors.mrc holds factors")):
+        code, text = run(*eer, "--o", f"{folder}/o7", "--gain", f"{folder}/{name}", *base)
+        assert code == (0 if reason is None else 3) and (reason is None or reason in text), (name, code, text)
