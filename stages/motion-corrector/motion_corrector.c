@@ -69,10 +69,19 @@ static struct motion_sum_options sum_options(const struct motion_corrector_task 
                                        .spectrum_group = spectrum_group(task->frames, exposure)};
 }
 
+/* Fills the exposure at the end of each frame, counted from the first of the movie even where that is not used. */
+static void fill_doses(const struct exposure *exposure, int frames, double *doses) {
+    for (int j = 0; j < frames; j++)
+        doses[j] = exposure->pre_exposure + exposure->dose_per_frame * (exposure->first_frame + j);
+}
+
 size_t motion_corrector_bytes(const struct motion_corrector_task *task, const struct exposure *exposure) {
-    const double dose = 1; /* only whether there are doses matters */
+    bool weighted = exposure->dose_per_frame > 0;
     const struct motion_task motion = motion_of(task);
-    const struct motion_sum_options sum = sum_options(task, exposure, exposure->dose_per_frame > 0 ? &dose : NULL);
+    _cleanup_(mem_free) double *doses = NULL;
+    if (mem_new((size_t)task->frames, sizeof *doses, "the doses of frames", &doses, NULL) != STATUS_OK) return SIZE_MAX;
+    fill_doses(exposure, task->frames, doses);
+    const struct motion_sum_options sum = sum_options(task, exposure, weighted ? doses : NULL);
     size_t power = image_bytes(sum.spectrum_box / 2 + 1, sum.spectrum_box, 1);
     return task->device.kind == DEVICE_CPU ? mem_sum(power, motion_bytes(&motion, &sum)) : power;
 }
@@ -98,12 +107,6 @@ static enum status make_power(struct motion_corrector *c, int box, struct err *e
     TRY(mem_new_unset(count, sizeof *c->power, "a spectrum", &c->power, err));
     c->power_room = count;
     return STATUS_OK;
-}
-
-/* Fills the exposure at the end of each frame, counted from the first of the movie even where that is not used. */
-static void fill_doses(const struct exposure *exposure, int frames, double *doses) {
-    for (int j = 0; j < frames; j++)
-        doses[j] = exposure->pre_exposure + exposure->dose_per_frame * (exposure->first_frame + j);
 }
 
 enum status motion_corrector_run(struct motion_corrector *c, const struct motion_frames *frames,

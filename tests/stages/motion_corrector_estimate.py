@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """--estimate-gain makes a gain reference of a folder of movies: it evens out the camera, knows the dead pixels, and the
-motion-corrector takes it. Of EER movies it is the response, as RELION takes it; a file of factors must end in .gain. Too few movies,
-contradicting parameters and a movie of another size are named."""
+motion-corrector takes it. Of EER movies it is the response, as RELION takes it; a file of factors must end in .gain. Too
+few movies, contradicting parameters and a movie of another size are named."""
 
 import os
 import subprocess
