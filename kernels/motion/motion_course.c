@@ -6,10 +6,12 @@
 #include "common/memory.h"
 #include "kernels/motion/motion_align_private.h"
 
-enum { REFINE_MAX = 5, LOCAL_MAX = 12, ANNEALED = 2 };
-static const double REFINED = 0.01;            /* px: Newton steps of the whole end below this one */
-static const double LOCAL_END = 0.02;          /* px: and those of the patches */
-static const double STEP_MAX = 3;              /* px: no Newton step reaches farther */
+enum { REFINE_MAX = 6, LOCAL_MAX = 12, ANNEALED = 2, NEAR = 11 };
+static const double REFINED = 0.01;   /* px: Newton steps of the whole end below this one */
+static const double LOCAL_END = 0.02; /* px: and those of the patches */
+static const double STEP_MAX = 3;     /* px: no Newton step reaches farther */
+static const double STRAY = 5;        /* px: farther from the median of its neighbours, a frame has gone astray */
+static const double DOUBTFUL = 0.3;   /* px: with smaller errors no frame goes astray */
 static const double PRIOR = 1 / (30.0 * 30.0); /* px⁻²: a coefficient is not likely to be larger than 30 px */
 static const double SEEN = 1 / (2.0 * 2.0);    /* px⁻²: what a patch may show beside the model */
 
@@ -164,23 +166,81 @@ static void newton(const double *h, const double *g, double prior, double ret_st
     ret_step[1] = y * shrink;
 }
 
+/* Returns the variance of the errors of a frame's shift along an axis, which follows from the curvature of all members
+ * of a set; 0 while it is unknown. */
+static double error_of(const struct motion_course *course, int members) {
+    double xx = 0, yy = 0;
+    for (int i = 0; i < members; i++) {
+        xx += course->curvature[3 * i];
+        yy += course->curvature[3 * i + 2];
+    }
+    return course->weighed && xx > 0 && yy > 0 ? 1 / sqrt(xx * yy) : 0;
+}
+
+/* Takes Newton steps, each from a path that is as smooth as the last ones showed. */
 static enum status refine(struct motion_course *course, const struct motion_align_work *work, void *state,
                           struct motion_model *model, struct err *err) {
+    size_t bytes = (size_t)model->frames * sizeof *model->x;
     double largest = STEP_MAX;
     for (int i = 0; i < REFINE_MAX && largest > REFINED; i++) {
         TRY(work->slopes(state, MOTION_WHOLE, model->x, model->y, course->weight, course->slope, course->curvature,
                          err));
-        largest = 0;
+        memcpy(course->step_x, model->x, bytes);
+        memcpy(course->step_y, model->y, bytes);
         for (int j = 0; j < model->frames; j++) {
             double step[2];
             newton(course->curvature, course->slope + 2 * j, 0, step);
             model->x[j] += (float)step[0];
             model->y[j] += (float)step[1];
-            largest = fmax(largest, fmax(fabs(step[0]), fabs(step[1])));
         }
+        motion_smooth(model->x, model->y, model->frames, error_of(course, 1), course->scratch);
+        largest = 0;
+        for (int j = 0; j < model->frames; j++)
+            largest = fmax(largest, fmax(fabs((double)(model->x[j] - course->step_x[j])),
+                                         fabs((double)(model->y[j] - course->step_y[j]))));
     }
     begin_at_zero(model);
     return STATUS_OK;
+}
+
+/* Returns the median of up to NEAR values. */
+static float median(const float *values, int count) {
+    float sorted[NEAR];
+    for (int i = 0; i < count; i++) {
+        int at = i;
+        for (; at > 0 && sorted[at - 1] > values[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = values[i];
+    }
+    return sorted[count / 2];
+}
+
+/* Puts frames that lie far from their neighbours among these: the search took a peak of noise for theirs. */
+static void catch_strays(struct motion_course *course, struct motion_model *model) {
+    int n = model->frames, near = n < NEAR ? n : NEAR;
+    for (int j = 0; j < n; j++) {
+        int first = j - near / 2;
+        first = first < 0 ? 0 : first > n - near ? n - near : first;
+        course->step_x[j] = median(model->x + first, near);
+        course->step_y[j] = median(model->y + first, near);
+    }
+    for (int j = 0; j < n; j++) {
+        double x = (double)(model->x[j] - course->step_x[j]), y = (double)(model->y[j] - course->step_y[j]);
+        if (sqrt(x * x + y * y) < STRAY) continue;
+        model->x[j] = course->step_x[j];
+        model->y[j] = course->step_y[j];
+    }
+}
+
+/* Weights by signal, and catches strays where single frames show so little that the search may have gone astray. */
+static enum status gather(struct motion_course *course, const struct motion_align_work *work, void *state,
+                          struct motion_model *model, struct err *err) {
+    TRY(weigh_by_signal(course, work, state, model, err));
+    TRY(work->slopes(state, MOTION_WHOLE, model->x, model->y, course->weight, course->slope, course->curvature, err));
+    double error = error_of(course, 1);
+    if (error > 0 && error < DOUBTFUL * DOUBTFUL) return STATUS_OK;
+    catch_strays(course, model);
+    return weigh_by_signal(course, work, state, model, err);
 }
 
 /* Fills the shifts of all patches from the polynomial and the joint fit's shifts of frames. Returns the root mean
@@ -272,6 +332,20 @@ static void report_patches(struct motion_course *course, struct motion_report *r
     report->groups = plan->groups;
 }
 
+/* Smooths what the joint fit adds to the frames' shifts, together with these. */
+static void smooth_frames(struct motion_course *course, const struct motion_model *model) {
+    for (int j = 0; j < model->frames; j++) {
+        course->step_x[j] = model->x[j] + (float)course->frame_x[j];
+        course->step_y[j] = model->y[j] + (float)course->frame_y[j];
+    }
+    double error = error_of(course, course->plan->patches_x * course->plan->patches_y);
+    motion_smooth(course->step_x, course->step_y, model->frames, error, course->scratch);
+    for (int j = 0; j < model->frames; j++) {
+        course->frame_x[j] = (double)(course->step_x[j] - model->x[j]);
+        course->frame_y[j] = (double)(course->step_y[j] - model->y[j]);
+    }
+}
+
 static enum status fit_patches(struct motion_course *course, const struct motion_align_work *work, void *state,
                                struct motion_model *model, struct motion_report *report, struct err *err) {
     const struct motion_align_plan *plan = course->plan;
@@ -299,6 +373,7 @@ static enum status fit_patches(struct motion_course *course, const struct motion
                                  .frames_too = plan->task.align.group == 1 && !annealed,
                                  .ridge = PRIOR};
         motion_fit_step(&fit, course->scratch, model->coefficients, course->frame_x, course->frame_y);
+        if (fit.frames_too) smooth_frames(course, model);
         change = place_patches(course, model);
     }
     if (plan->task.align.group == 1) centre(plan, course, model);
@@ -308,27 +383,15 @@ static enum status fit_patches(struct motion_course *course, const struct motion
     return STATUS_OK;
 }
 
-/* Smooths the frames' shifts as far as their errors go, which follow from the curvature of all members of a set. */
-static void smooth(struct motion_course *course, int members, struct motion_model *model) {
-    double xx = 0, yy = 0;
-    for (int i = 0; i < members; i++) {
-        xx += course->curvature[3 * i];
-        yy += course->curvature[3 * i + 2];
-    }
-    if (course->weighed && xx > 0 && yy > 0)
-        motion_smooth(model->x, model->y, model->frames, 1 / sqrt(xx * yy), course->scratch);
-    begin_at_zero(model);
-}
-
 enum status motion_course_run(struct motion_course *course, const struct motion_align_work *work, void *state,
                               struct motion_model *model, struct motion_report *report, struct err *err) {
     const struct motion_align_plan *plan = course->plan;
     TRY(work->spectra(state, err));
     TRY(search(course, work, state, model, report, err));
+    TRY(gather(course, work, state, model, err));
     TRY(refine(course, work, state, model, err));
     TRY(weigh_by_signal(course, work, state, model, err));
     TRY(refine(course, work, state, model, err));
-    smooth(course, 1, model);
     if (plan->patches_x == 0) return STATUS_OK;
     TRY(fit_patches(course, work, state, model, report, err));
     if (!model->local || plan->task.align.group > 1) return STATUS_OK;
@@ -336,6 +399,6 @@ enum status motion_course_run(struct motion_course *course, const struct motion_
         model->x[j] += (float)course->frame_x[j];
         model->y[j] += (float)course->frame_y[j];
     }
-    smooth(course, plan->patches_x * plan->patches_y, model);
+    begin_at_zero(model);
     return STATUS_OK;
 }

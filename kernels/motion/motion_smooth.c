@@ -10,12 +10,13 @@
 
 #include "kernels/motion/motion_align_private.h"
 
-enum { FRAMES_MIN = 8, FALLS = 4, SPREADS = 26, JITTERS = 12, ROWS = 4 };
+enum { FRAMES_MIN = 8, FALLS = 4, SPREADS = 26, JITTERS = 12, ROWS = 5 };
 
 struct path {
     int n;
-    double q, fall, variance;        /* variance: of jitter and errors */
+    double q, variance;              /* variance: of jitter and errors */
     double *diagonal, *next, *after; /* [n] the factor L D Lᵀ of A = 1/variance + Σ d dᵀ/q */
+    double *spread;                  /* [n] i^-p */
     double *s;                       /* [n] the expected path */
 };
 
@@ -23,8 +24,13 @@ size_t motion_smooth_scratch(int frames) {
     return (size_t)ROWS * (size_t)frames;
 }
 
+static void set_fall(struct path *path, double fall) {
+    for (int i = 1; i < path->n; i++)
+        path->spread[i] = pow(i, -fall);
+}
+
 static double variance_at(const struct path *path, int i) {
-    return path->q * pow(i, -path->fall);
+    return path->q * path->spread[i];
 }
 
 /* Fills and factors A, which has two bands beside its diagonal. Returns log |A| + Σ log q + n log variance. */
@@ -93,26 +99,31 @@ static void replace(struct path *path, double jitter, float *y) {
 void motion_smooth(float *x, float *y, int frames, double error, double *scratch) {
     if (frames < FRAMES_MIN || !(error > 0)) return;
     size_t n = (size_t)frames;
-    struct path path = {
-        .n = frames, .diagonal = scratch, .next = scratch + n, .after = scratch + 2 * n, .s = scratch + 3 * n};
+    struct path path = {.n = frames,
+                        .diagonal = scratch,
+                        .next = scratch + n,
+                        .after = scratch + 2 * n,
+                        .s = scratch + 3 * n,
+                        .spread = scratch + 4 * n};
     double least = INFINITY, best_q = 0, best_fall = 0, best_jitter = 0;
-    for (int f = 0; f < FALLS; f++)
+    for (int f = 0; f < FALLS; f++) {
+        set_fall(&path, f);
         for (int k = 0; k < SPREADS; k++)
             for (int t = 0; t < JITTERS; t++) {
                 double jitter = t == 0 ? 0 : error * ldexp(1, t - 5);
-                path.fall = f;
                 path.q = error * ldexp(1, k - 14);
                 path.variance = error + jitter;
                 double log_sum = factor(&path), found = surprise(&path, x, log_sum) + surprise(&path, y, log_sum);
                 if (!(found < least)) continue;
                 least = found;
                 best_q = path.q;
-                best_fall = path.fall;
+                best_fall = f;
                 best_jitter = jitter;
             }
+    }
     if (!(least < INFINITY)) return;
+    set_fall(&path, best_fall);
     path.q = best_q;
-    path.fall = best_fall;
     path.variance = error + best_jitter;
     factor(&path);
     replace(&path, best_jitter, x);
