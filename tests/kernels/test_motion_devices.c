@@ -328,7 +328,8 @@ static void alignments_agree(void **state) {
         printf("    %d × %d patches: the devices differ by %.2g px; errors %.3f px (CPU), %.3f px (CUDA)\n",
                of->patches_x, of->patches_y, worst, movie_error(&of->movie, &cpu, of->patches_x > 2 ? 5 : 1),
                movie_error(&of->movie, &cuda, of->patches_x > 2 ? 5 : 1));
-        assert_true(worst < 0.03); /* steps end below 0.02 px: the devices may stop one step apart */
+        /* Steps end below 0.02 px, so the devices may stop a step apart, or choose another smoothness of the path. */
+        assert_true(worst < 0.05);
         assert_true(cpu.local == cuda.local && cpu.local == (of->patches_x > 2));
         assert_int_equal(of_cpu.patches, of_cuda.patches);
         assert_int_equal(of_cpu.groups, of_cuda.groups);
