@@ -28,6 +28,12 @@ stages:
 """
 
 
+def simulate(folder, **settings):
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    subprocess.run([program("icestream-simulate"), "--o", folder, "--movies", "--uneven", *words], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+
+
 def graph(path, folder, gain, replicas, more):
     return write(path, STAGES.format(pixel=PIXEL, folder=folder, frames=FRAMES, gain=gain, replicas=replicas) + more)
 
@@ -78,7 +84,8 @@ def live(work, names, folder):
         fit = found[f"{name}_Fractions"]
         off = (float(fit["rlnDefocusU"]) + float(fit["rlnDefocusV"]) - float(row["rlnDefocusU"]) - float(row["rlnDefocusV"])) / 2
         good = float(fit["rlnCtfMaxResolution"]) < 12
-        print(f"      {name}: motion {fit['icestreamMotionTotal']} Å, defocus off by {off:.0f} Å, fit to {fit['rlnCtfMaxResolution']} Å")
+        motion, reach = fit["icestreamMotionTotal"], fit["rlnCtfMaxResolution"]
+        print(f"      {name}: motion {motion} Å, defocus off by {off:.0f} Å, fit to {reach} Å")
         check(not good or abs(off) < 300, f"{name}: defocus within 300 Å of the truth")
     reach = [float(f["rlnCtfMaxResolution"]) for f in found.values()]
     check(max(reach) < 12, f"all fits reach 12 Å: {reach}")
@@ -104,7 +111,8 @@ def filtered(work, names, session, found):
         worse = sorted(name for name in found if float(found[name][column]) > limit)
         mine = [i for i in items if i["stage"] == f"by-{column}"]
         check(sorted(i["id"] for i in mine) == worse and len(worse) > 0, f"{column} > {limit:g}: {worse} are left out")
-        check(all(column in i["reason"] and "reject_if" in i["reason"] for i in mine), f"with reasons: {[i['reason'] for i in mine]}")
+        reasons = [i["reason"] for i in mine]
+        check(all(column in r and "reject_if" in r for r in reasons), f"with reasons: {reasons}")
         stage = status(again)["stages"][f"by-{column}"]
         check(stage["rejected"] == len(worse) and stage["done"] == len(names) - len(worse), f"by-{column}: the others go on")
     # FFTW chooses its plans by time, so the last digits differ between runs.
@@ -116,15 +124,32 @@ def filtered(work, names, session, found):
         check(np.abs(one - two).max() < 1e-3 * one.std(), f"{name}: the same image")
 
 
+def detector_frames(work):
+    """The notes give the dose of a whole EER movie, which the motion-corrector shares among groups of detector frames."""
+    simulate(work("eer"), micrographs=1, size=256, pixel_size=2, frames=12, dose=24, particles=5, interval=0, seed=SEED,
+             format="eer", box=64)  # fmt: skip
+    folder, session = work("eer", "movies"), work("eer-session")
+    [name] = [name for name in os.listdir(folder) if name.endswith(".eer")]
+    stem = name.removesuffix(".eer")
+    write(f"{folder}/{stem}.xml", EPU.format(dose=24e20, x=0, y=0, pixel=2e-10))
+    text = "session: {pixel_size: 2}\nstages:\n"
+    text += f"  watcher: {{directory: {folder}, settle: 0.5, poll: 0.2}}\n"
+    text += "  motion-corrector: {from: watcher, eer_grouping: GROUP, patches: [1, 1]}\n"
+    for group in (4, 12):
+        run("run", write(work("eer.yaml"), text.replace("GROUP", str(group))), "--session", f"{session}{group}",
+            "--until-idle", "1", timeout=120)  # fmt: skip
+        rows = [line.split() for line in open(f"{session}{group}/motion-corrector/{stem}.star")]
+        general = {row[0]: float(row[1]) for row in rows if row[:1] in (["_rlnMicrographDoseRate"], ["_rlnImageSizeZ"])}
+        dose, frames = general["_rlnMicrographDoseRate"], general["_rlnImageSizeZ"]
+        check(abs(dose * frames - 24) < 0.01, f"{frames:.0f} groups of {group} frames, {dose} e⁻/Å² each")
+
+
 with Work("movies") as work:
     print(f"seed {SEED}")
-    settings = {"micrographs": len(SHIFTS), "size": SIDE, "pixel_size": PIXEL, "frames": FRAMES, "dose": DOSE, "seed": SEED,
-                "particles": 50, "interval": 0, "format": "tiff", "drifted": 1, "box": 96, "carbon": 0,
-                "contamination": 1, "ice_noise": 2}  # fmt: skip
-    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    subprocess.run([program("icestream-simulate"), "--o", work("sim"), "--movies", "--uneven", *words], check=True,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    simulate(work("sim"), micrographs=len(SHIFTS), size=SIDE, pixel_size=PIXEL, frames=FRAMES, dose=DOSE, seed=SEED,
+             particles=50, interval=0, format="tiff", drifted=1, box=96, carbon=0, contamination=1, ice_noise=2)  # fmt: skip
     names = put_movies(work("sim"), work("in"))
     session, found = live(work, names, work("in"))
     filtered(work, names, session, found)
+    detector_frames(work)
     finish()

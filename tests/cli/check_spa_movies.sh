@@ -1,0 +1,13 @@
+# The graphs for movies need only the values that every session must set. Without one of them they are refused.
+mkdir data
+: >reference.mrc
+pipelines=$(dirname "${BASH_SOURCE[0]}")/../../pipelines
+for graph in spa-movies tomography-movies; do sed '/gpu:/d' "$pipelines/$graph.yaml" >$graph.yaml; done
+check() { echo "--- $*" >&2; icestream check "$@" >/dev/null; }
+spa=(spa-movies.yaml --set watcher.directory=data --set lowpass-picker.diameter=150)
+check "${spa[@]}" --set session.pixel_size=0.83 || exit
+check "${spa[@]}" --set session.pixel_size=0.83 --set motion-corrector.dose_per_frame=1.2 --set motion-corrector.replicas=2 \
+  --set ctf-estimator.replicas=2 --set refiner.reference=reference.mrc || exit
+check tomography-movies.yaml --set watcher.directory=data --set tilt-reconstructor.thickness=1200 || exit
+check "${spa[@]}"
+check "${spa[@]}" --set session.pixel_size=0.83 --set watcher.movies=false
