@@ -124,7 +124,8 @@ enum status motion_align(struct motion *motion, struct motion_model *model, stru
 /* Sums the frames along the model. */
 enum status motion_sum(struct motion *motion, const struct motion_model *model,
                        const struct motion_sum_options *options, const struct motion_sums *sums, struct err *err);
-/* Returns the bytes that a motion holds beside the frames: on the host for the CPU, else on the device. */
+/* Returns the bytes that a motion holds beside the frames: on the host for the CPU, else on the device. An estimate for
+ * doses of up to about 100 e⁻/Å²: of options->dose it only matters whether there are doses. */
 size_t motion_bytes(const struct motion_task *task, const struct motion_sum_options *options);
 
 #ifdef __cplusplus

@@ -250,13 +250,12 @@ enum status motion_sum_cpu_run(struct motion_sum_cpu *s, const struct motion_fra
     return motion_spectrum_cpu_run(s->spectrum, frames, model, options->spectrum_group, sums->power, err);
 }
 
+/* Terms of up to 100 e⁻/Å² at 1 Å per px (test_motion_weights). */
+enum { USUAL_TERMS = 10 };
+
 size_t motion_sum_cpu_bytes(const struct motion_task *task, const struct motion_sum_options *options) {
-    struct motion_weights *weights = NULL;
-    int to_nx, to_ny, terms = options->dose != NULL ? MOTION_TERMS : 1;
-    if (motion_weights_create(task->frames, options->dose, options->pixel_size, options->voltage, &weights, NULL) ==
-        STATUS_OK)
-        terms = weights->terms;
-    motion_weights_destroy(&weights);
+    int to_nx, to_ny, terms = options->dose != NULL ? USUAL_TERMS : 1;
+    if (terms > task->frames) terms = task->frames;
     motion_sum_size(task->nx, task->ny, options->bin, &to_nx, &to_ny);
     size_t sums = (size_t)(options->halves ? 2 * terms : terms), least = options->halves ? 4 : 2,
            kept = sums > least ? sums : least;

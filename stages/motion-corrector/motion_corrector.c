@@ -66,7 +66,8 @@ static struct motion_sum_options sum_options(const struct motion_corrector_task 
                                        .voltage = exposure->voltage,
                                        .dose = doses,
                                        .spectrum_box = spectrum_shape(task->nx, task->ny, exposure->pixel_size).box,
-                                       .spectrum_group = spectrum_group(task->frames, exposure)};
+                                       .spectrum_group = spectrum_group(task->frames, exposure),
+                                       .halves = task->options->half_sets};
 }
 
 /* Fills the exposure at the end of each frame, counted from the first of the movie even where that is not used. */

@@ -139,12 +139,28 @@ static void edges_and_empty_movies(void **state) {
     free_movie(&m);
 }
 
+/* The estimate of memory reads one dose at most: a stage asks before it knows the movie. */
+static void memory_is_told_before_the_doses(void **state) {
+    (void)state;
+    double *dose = host_new(1, sizeof *dose);
+    struct motion_task task = {.nx = 4096, .ny = 4096, .frames = 40, .pixels = MOTION_U8, .threads = 2};
+    struct motion_sum_options options = {.bin = 1, .pixel_size = 1, .voltage = 300, .spectrum_box = 1000};
+    task.align = (struct motion_align_options){150, 5, 5, 1, 50, 5, 0.5};
+    size_t plain = motion_bytes(&task, &options);
+    options.dose = dose;
+    size_t weighted = motion_bytes(&task, &options);
+    options.halves = true;
+    size_t halves = motion_bytes(&task, &options);
+    assert_true(plain > 2u * 4096 * 4096 * sizeof(float) && weighted > plain + 5u * 4096 * 4096 * sizeof(float));
+    assert_true(halves > weighted + 5u * 4096 * 4096 * sizeof(float) && weighted < (size_t)3 << 30);
+    free(dose);
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_the_periodogram_of_the_sum),
-        cmocka_unit_test(frames_of_a_group_are_in_step),
-        cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(edges_and_empty_movies),
+        cmocka_unit_test(it_is_the_periodogram_of_the_sum), cmocka_unit_test(frames_of_a_group_are_in_step),
+        cmocka_unit_test(threads_change_nothing),           cmocka_unit_test(edges_and_empty_movies),
+        cmocka_unit_test(memory_is_told_before_the_doses),
     };
     choose_seed(argc > 1 ? argv[1] : "1");
     return cmocka_run_group_tests(tests, NULL, NULL);
