@@ -85,7 +85,7 @@ struct motion_sum_options {
     double voltage;    /* kV; matters only with doses */
     const double *dose; /* [frames] e⁻/Å²: exposure at the end of each frame, pre-exposure included; NULL: no weights */
     int spectrum_box;   /* px of the movie: side of the tiles of the spectrum; even */
-    int spectrum_group; /* frames whose sum goes into one spectrum, about 4 e⁻/Å² */
+    int spectrum_group; /* frames whose sum goes into one spectrum, about 20 e⁻/Å² */
     bool halves;        /* for motion_bytes: even and odd will be wanted, which takes about twice the memory */
 };
 
