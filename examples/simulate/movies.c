@@ -30,7 +30,8 @@ struct studio {
     struct movie_file *file;
     struct exposure_shift *shifts; /* [frames] */
     struct image canvas;
-    uint16_t *counts; /* a frame */
+    struct device device;
+    uint16_t *counts; /* a frame, which the device copies at full speed */
 };
 
 static void close_studio(struct studio *s) {
@@ -40,7 +41,7 @@ static void close_studio(struct studio *s) {
     movie_file_destroy(&s->file);
     image_destroy(&s->canvas);
     free(s->shifts);
-    free(s->counts);
+    device_host_free(&s->device, &s->counts);
 }
 
 static int all_threads(int wanted) {
@@ -87,13 +88,14 @@ static enum status open_studio(struct studio *s, struct err *err) {
                                    .pixel_size = o->pixel_size,
                                    .eer_group = o->eer_group,
                                    .threads = threads};
-    TRY(device_parse(o->device, &exposure.device, err));
+    TRY(device_parse(o->device, &s->device, err));
+    exposure.device = s->device;
     TRY(make_camera(s, err));
     TRY(painter_create(nx + 2 * s->margin_x, ny + 2 * s->margin_y, &s->painter, err));
     TRY(exposure_create(&exposure, &s->exposure, err));
     TRY(movie_file_create(&file, &s->file, err));
     TRY(mem_new((size_t)o->frames, sizeof *s->shifts, "shifts", &s->shifts, err));
-    return mem_new_unset((size_t)nx * (size_t)ny, sizeof *s->counts, "a frame", &s->counts, err);
+    return device_host_new(&s->device, (size_t)nx * (size_t)ny, sizeof *s->counts, "a frame", &s->counts, err);
 }
 
 /* Paints the specimen of a movie, as it lies in the first frame, in electrons of all frames. */
@@ -119,6 +121,7 @@ static enum status make_movie(struct studio *s, struct layout *layout, const str
     TRY(paint(s, layout, err));
     TRY(movie_truth_sum(&s->truth, layout, &s->canvas, err));
     size_t count = image_count(&s->canvas);
+#pragma omp parallel for
     for (size_t i = 0; i < count; i++)
         s->canvas.data[i] /= (float)o->frames;
     TRY(exposure_take(s->exposure, s->canvas.data, s->camera.response, err));

@@ -75,20 +75,25 @@ static double carbon_here(const struct layout *layout, double x, double y) {
     return 1 / (1 + exp((x * layout->carbon_x + y * layout->carbon_y - layout->carbon_offset) / 2));
 }
 
-/* Adds the structure of the ice (and, stronger, of carbon) before the CTF: Thon rings come from it. */
+/* Adds the structure of the ice (and, stronger, of carbon) before the CTF: Thon rings come from it. Each row knows its
+ * place in the stream. */
 static void add_ice(const struct scene *scene, const struct layout *layout, struct random *random,
                     struct image *image) {
     float sigma = (float)sqrt(scene->ice_noise * scene->counts);
+    uint64_t draws = (uint64_t)(image->nx + 1) / 2;
+#pragma omp parallel for if (image_count(image) >= LARGE)
     for (int y = 0; y < image->ny; y++) {
+        struct random place = random_after(random, (uint64_t)y * draws);
         float *row = image->data + (size_t)y * (size_t)image->nx;
         for (int x = 0; x < image->nx; x += 2) {
             float a, b;
-            random_normal_pair(random, &a, &b);
+            random_normal_pair(&place, &a, &b);
             float strength = sigma * (float)(1 + 2 * carbon_here(layout, x, y));
             row[x] += strength * a;
             if (x + 1 < image->nx) row[x + 1] += strength * b;
         }
     }
+    *random = random_after(random, (uint64_t)image->ny * draws);
 }
 
 /* Multiplies `light` by the transmission of a contaminant with a wavy outline. */
@@ -109,6 +114,7 @@ static void shade(const struct contaminant *c, struct image *light) {
 /* Computes the electrons expected: background × transmission − signal. */
 static void shine(const struct scene *scene, const struct layout *layout, const struct image *signal,
                   struct image *light) {
+#pragma omp parallel for if (image_count(light) >= LARGE)
     for (int y = 0; y < light->ny; y++) {
         double v = 2.0 * y / light->ny - 1;
         for (int x = 0; x < light->nx; x++) {
@@ -121,6 +127,7 @@ static void shine(const struct scene *scene, const struct layout *layout, const 
     for (int i = 0; i < layout->contaminant_count; i++)
         shade(&layout->contaminants[i], light);
     size_t count = image_count(light);
+#pragma omp parallel for if (count >= LARGE)
     for (size_t i = 0; i < count; i++)
         light->data[i] = fmaxf(light->data[i] - signal->data[i], 0);
 }

@@ -17,6 +17,11 @@ static inline uint64_t random_next(struct random *r) {
     return z ^ (z >> 31);
 }
 
+/* Returns the stream after `count` more numbers were drawn. */
+static inline struct random random_after(const struct random *r, uint64_t count) {
+    return (struct random){r->state + count * 0x9e3779b97f4a7c15u};
+}
+
 /* Returns the stream `purpose` of micrograph `index` under this seed. */
 static inline struct random random_stream(uint64_t seed, uint64_t index, uint64_t purpose) {
     struct random r = {seed};

@@ -2,6 +2,7 @@
 #include "kernels/exposure/exposure.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "common/memory.h"
@@ -133,26 +134,36 @@ static void split(double at, int *ret_pixel, int *ret_phase) {
     *ret_phase = (int)(phases % EXPOSURE_PHASES);
 }
 
-static enum status place_tiles(struct exposure *e, const struct exposure_shift *shift, struct exposure_tiles *tiles,
-                               struct err *err) {
+/* Places one row of tiles. Returns whether all their taps lie on the canvas. */
+static bool place_row(const struct exposure *e, const struct exposure_shift *shift, const struct exposure_tiles *tiles,
+                      int row) {
     const struct exposure_task *t = &e->task;
-    int side = tiles->side, canvas[2] = {t->nx + 2 * t->margin_x, t->ny + 2 * t->margin_y};
+    int side = tiles->side, after = EXPOSURE_TAPS - EXPOSURE_BEFORE, top = row * side;
+    int height = top + side > t->ny ? t->ny - top : side;
+    double half = (side - 1) / 2.0;
+    bool inside = true;
+    for (int column = 0; column < tiles->columns; column++) {
+        struct exposure_place *p = &e->place[(size_t)row * (size_t)tiles->columns + (size_t)column];
+        int left = column * side, width = left + side > t->nx ? t->nx - left : side;
+        double at[2];
+        exposure_place_at(shift, t->nx, t->ny, left + half, top + half, at);
+        split(at[0] - half + t->margin_x, &p->x, &p->phase_x);
+        split(at[1] - half + t->margin_y, &p->y, &p->phase_y);
+        inside = inside && p->x >= EXPOSURE_BEFORE && p->y >= EXPOSURE_BEFORE &&
+                 p->x + width + after <= t->nx + 2 * t->margin_x && p->y + height + after <= t->ny + 2 * t->margin_y;
+    }
+    return inside;
+}
+
+static enum status place_tiles(const struct exposure *e, const struct exposure_shift *shift,
+                               const struct exposure_tiles *tiles, struct err *err) {
+    int outside = 0;
+#pragma omp parallel for num_threads(e->task.threads) reduction(+ : outside)
     for (int row = 0; row < tiles->rows; row++)
-        for (int column = 0; column < tiles->columns; column++) {
-            struct exposure_place *p = &e->place[(size_t)row * (size_t)tiles->columns + (size_t)column];
-            double half = (side - 1) / 2.0, at[2], corner[2] = {column * side, row * side};
-            exposure_place_at(shift, t->nx, t->ny, corner[0] + half, corner[1] + half, at);
-            split(at[0] - half + t->margin_x, &p->x, &p->phase_x);
-            split(at[1] - half + t->margin_y, &p->y, &p->phase_y);
-            int width = column * side + side > t->nx ? t->nx - column * side : side;
-            int height = row * side + side > t->ny ? t->ny - row * side : side;
-            int after = EXPOSURE_TAPS - EXPOSURE_BEFORE;
-            FAIL_IF(p->x < EXPOSURE_BEFORE || p->y < EXPOSURE_BEFORE || p->x + width + after > canvas[0] ||
-                        p->y + height + after > canvas[1],
-                    err, STATUS_BAD_ARGUMENT,
-                    "a shift of (%.1f, %.1f) px leads out of the image, which has margins of %d and %d px",
-                    at[0] - half - corner[0], at[1] - half - corner[1], t->margin_x, t->margin_y);
-        }
+        outside += !place_row(e, shift, tiles, row);
+    FAIL_IF(outside > 0, err, STATUS_BAD_ARGUMENT,
+            "a shift of (%.1f, %.1f) px leads out of the image, which has margins of %d and %d px", shift->x, shift->y,
+            e->task.margin_x, e->task.margin_y);
     return STATUS_OK;
 }
 
