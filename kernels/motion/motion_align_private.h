@@ -79,7 +79,6 @@ struct motion_fit {
     const struct motion_align_plan *plan;
     const double *slope, *curvature; /* of the patches, as motion_align_work.slopes fills them */
     bool frames_too;                 /* each frame's shift is fitted as well, in place of the polynomial's constant */
-    double ridge;                    /* px⁻², added to the curvature of each coefficient */
 };
 /* Returns the centre of a patch, from −0.5 to 0.5 of the movie's sides. */
 void motion_fit_centre(const struct motion_align_plan *plan, int patch, double *ret_x, double *ret_y);

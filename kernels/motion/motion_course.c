@@ -7,13 +7,12 @@
 #include "kernels/motion/motion_align_private.h"
 
 enum { REFINE_MAX = 6, LOCAL_MAX = 12, ANNEALED = 2, NEAR = 11 };
-static const double REFINED = 0.01;   /* px: Newton steps of the whole end below this one */
-static const double LOCAL_END = 0.02; /* px: and those of the patches */
-static const double STEP_MAX = 3;     /* px: no Newton step reaches farther */
-static const double STRAY = 5;        /* px: farther from the median of its neighbours, a frame has gone astray */
-static const double DOUBTFUL = 0.3;   /* px: with smaller errors no frame goes astray */
-static const double PRIOR = 1 / (30.0 * 30.0); /* px⁻²: a coefficient is not likely to be larger than 30 px */
-static const double SEEN = 1 / (2.0 * 2.0);    /* px⁻²: what a patch may show beside the model */
+static const double REFINED = 0.01;         /* px: Newton steps of the whole end below this one */
+static const double LOCAL_END = 0.02;       /* px: and those of the patches */
+static const double STEP_MAX = 3;           /* px: no Newton step reaches farther */
+static const double STRAY = 5;              /* px: farther from the median of its neighbours, a frame has gone astray */
+static const double DOUBTFUL = 0.3;         /* px: with smaller errors no frame goes astray */
+static const double SEEN = 1 / (2.0 * 2.0); /* px⁻²: what a patch may show beside the model */
 
 struct motion_course {
     const struct motion_align_plan *plan;
@@ -370,8 +369,7 @@ static enum status fit_patches(struct motion_course *course, const struct motion
         struct motion_fit fit = {.plan = plan,
                                  .slope = course->slope,
                                  .curvature = course->curvature,
-                                 .frames_too = plan->task.align.group == 1 && !annealed,
-                                 .ridge = PRIOR};
+                                 .frames_too = plan->task.align.group == 1 && !annealed};
         motion_fit_step(&fit, course->scratch, model->coefficients, course->frame_x, course->frame_y);
         if (fit.frames_too) smooth_frames(course, model);
         change = place_patches(course, model);

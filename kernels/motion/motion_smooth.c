@@ -10,7 +10,7 @@
 
 #include "kernels/motion/motion_align_private.h"
 
-enum { FRAMES_MIN = 8, FALLS = 4, SPREADS = 26, JITTERS = 12, ROWS = 5 };
+enum { FRAMES_MIN = 8, FALLS = 4, SPREADS = 13, JITTERS = 6, ROWS = 5 };
 
 struct path {
     int n;
@@ -110,8 +110,8 @@ void motion_smooth(float *x, float *y, int frames, double error, double *scratch
         set_fall(&path, f);
         for (int k = 0; k < SPREADS; k++)
             for (int t = 0; t < JITTERS; t++) {
-                double jitter = t == 0 ? 0 : error * ldexp(1, t - 5);
-                path.q = error * ldexp(1, k - 14);
+                double jitter = t == 0 ? 0 : error * ldexp(1, 2 * t - 5);
+                path.q = error * ldexp(1, 2 * k - 14);
                 path.variance = error + jitter;
                 double log_sum = factor(&path), found = surprise(&path, x, log_sum) + surprise(&path, y, log_sum);
                 if (!(found < least)) continue;

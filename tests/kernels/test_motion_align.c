@@ -41,7 +41,7 @@ static void whole_frames_are_found(void **state) {
     double error = movie_error(&of, &model, 1);
     printf("    off by %.3f px RMS, %d iterations\n", error, report.iterations);
     assert_true(report.converged && !model.local);
-    assert_true(error < 0.14); /* 0.16 if each frame is taken alone */
+    assert_true(error < 0.15); /* 0.16 if each frame is taken alone */
     movie_free(&movie);
     motion_model_clear(&model);
 }
@@ -77,7 +77,7 @@ static void no_motion_is_found_where_there_is_none(void **state) {
     align(&task, &movie.frames, &model, NULL);
     double whole = movie_error(&of, &model, 1), all = movie_error(&of, &model, 5);
     printf("    off by %.3f px RMS as a whole, %.3f px over the image\n", whole, all);
-    assert_true(whole < 0.05 && all < 0.15);
+    assert_true(whole < 0.05 && all < 0.06); /* 0.07 over the image if coefficients are free to follow noise */
     movie_free(&movie);
     motion_model_clear(&model);
 }
