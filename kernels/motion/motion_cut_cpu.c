@@ -48,9 +48,9 @@ enum status motion_cpu_cut(void *state, const float *x, const float *y, struct e
     (void)err;
     struct motion_align_cpu *align = state;
     const struct motion_align_plan *plan = &align->plan;
-    int patches = plan->patches_x * plan->patches_y, threads = plan->task.threads;
+    int patches = plan->patches_x * plan->patches_y;
     motion_spectra_shift(&align->whole, 0, x, y);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(plan->task.threads)
     for (int group = 0; group < plan->groups; group++) {
         struct motion_worker *worker = motion_cpu_worker(align);
         memset(worker->transform, 0, align->whole.half * (size_t)plan->window_y * 2 * sizeof *worker->transform);
@@ -60,7 +60,7 @@ enum status motion_cpu_cut(void *state, const float *x, const float *y, struct e
         for (int p = 0; p < patches; p++)
             cut_patch(align, worker, p, group);
     }
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(plan->task.threads)
     for (int p = 0; p < patches; p++)
         for (int row = 0; row < plan->patch_y; row++)
             motion_spectra_add_power(&align->patches, p, row);

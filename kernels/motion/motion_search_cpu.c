@@ -74,13 +74,12 @@ enum status motion_cpu_search(void *state, const float *x, const float *y, const
     (void)err;
     struct motion_align_cpu *align = state;
     const struct motion_align_plan *plan = &align->plan;
-    int threads = plan->task.threads;
     motion_spectra_shift(&align->whole, 0, x, y);
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(plan->task.threads)
     for (int row = 0; row < plan->search_y; row++)
         motion_spectra_row(&align->whole, 0, window_row(plan, row), motion_cpu_worker(align)->row,
                            align->sum + (size_t)row * 2 * align->whole.pad);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(plan->task.threads)
     for (int frame = 0; frame < plan->task.frames; frame++) {
         struct motion_worker *worker = motion_cpu_worker(align);
         multiply(align, frame, weight, worker->transform);
