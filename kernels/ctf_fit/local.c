@@ -101,9 +101,10 @@ void ctf_local_run(struct ctf_local *l, const float *cells, const struct ctf_fit
     local_set_surface(l, &surface);
     for (int round = 0; round < ROUNDS; round++) {
         local_make_table(l);
-        surface = local_find_plane(l, &gain);
+        surface = local_find_plane(l, round > 0 ? &surface : NULL, &gain);
         if (gain < LEAST_GAIN) surface.x = surface.y = 0;
         local_set_surface(l, &surface);
+        if (gain < LEAST_GAIN) break; /* a level sample has the amplitude already */
     }
     struct ctf_surface bent = surface;
     if (local_bend(l, &bent) > LEAST_BEND_GAIN) surface = bent;

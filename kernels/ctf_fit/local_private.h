@@ -39,8 +39,9 @@ void local_make_table(struct ctf_local *local);
 /* Returns the log-likelihood of a tile at an offset, smooth between the entries (Catmull-Rom); beyond the table that of its end. */
 double local_score(const struct ctf_local *local, int tile, double offset);
 
-/* local_surface.c: returns the best plane in the table; gain: its log-likelihood over that of the best level one. */
-struct ctf_surface local_find_plane(const struct ctf_local *local, double *ret_gain);
+/* local_surface.c: returns the best plane in the table; gain: its log-likelihood over that of the best level one.
+ * start: a plane to climb from; NULL: all are tried. */
+struct ctf_surface local_find_plane(const struct ctf_local *local, const struct ctf_surface *start, double *ret_gain);
 /* Bends a plane; returns what the log-likelihood gains. */
 double local_bend(const struct ctf_local *local, struct ctf_surface *surface);
 /* Fills surface[]. */

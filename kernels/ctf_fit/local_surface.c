@@ -69,14 +69,14 @@ static void search(const struct ctf_local *l, double steepest, double edge, stru
         }
 }
 
-struct ctf_surface local_find_plane(const struct ctf_local *l, double *ret_gain) {
-    struct ctf_surface level = {0}, tilted = {0};
+struct ctf_surface local_find_plane(const struct ctf_local *l, const struct ctf_surface *start, double *ret_gain) {
+    struct ctf_surface level = {0}, tilted = start != NULL ? *start : (struct ctf_surface){0};
     double edge = farthest(l);
     *ret_gain = 0;
     double level_score = climb(l, 1, 1, &level);
     if (l->columns < 2 || l->rows < 2) return level;
     /* The tables end at LOCAL_REACH. */
-    search(l, fmin(STEEPEST, (LOCAL_REACH - 2 * MIDDLE_REACH) / edge), edge, &tilted);
+    if (start == NULL) search(l, fmin(STEEPEST, (LOCAL_REACH - 2 * MIDDLE_REACH) / edge), edge, &tilted);
     double score = climb(l, 3, edge, &tilted);
     *ret_gain = score - level_score;
     return score > level_score ? tilted : level;
