@@ -2,7 +2,8 @@
 # examples/quickstart.sh [--work DIR] [--bin DIR]
 #
 # From nothing to a 3D map, live, on a bare Debian 12 or Ubuntu 24.04: installs the packages, builds, fills a folder
-# with simulated micrographs, runs the pipeline on it meanwhile, and prints the results.
+# with simulated movies, runs the pipeline on it meanwhile, and prints the results. The camera's gain, the motion in the
+# movies and their CTF are unknown to it.
 #   --work DIR  folder of the session (default: quickstart-session here; must not exist)
 #   --bin DIR   folder of programs that are built already: nothing is installed or built
 set -euo pipefail
@@ -13,7 +14,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --work) work=$2; shift 2 ;;
     --bin) bin=$2; shift 2 ;;
-    *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
 [ ! -e "$work" ] || { echo "quickstart: $work exists: remove it, or choose another folder with --work"; exit 2; }
@@ -27,12 +28,18 @@ fi
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 
-# Makes 24 micrographs of 1024 × 1024 px with 55 particles each, one every 1.5 s, renamed into place when whole.
-"$bin/icestream-simulate" --o "$work/microscope" --micrographs 24 --size 1024 --pixel_size 2.5 --particles 55 \
-  --interval 1.5 --seed 7 --map_box 64 >"$work/simulate.log" 2>&1 &
+# The same camera took movies of bare ice before: they give its gain reference.
+camera=(--movies --uneven --size 1024 --pixel_size 2.5 --frames 8 --format tiff --seed 7 --box 96 --map_box 64)
+"$bin/icestream-simulate" --o "$work/before" "${camera[@]}" --micrographs 20 --dose 200 --particles 0 --contamination 0 \
+  --carbon 0 --interval 0 >"$work/simulate.log" 2>&1
+"$bin/icestream-motion-corrector" --i "$work/before/movies" --o "$work/gain" --estimate_gain
+
+# Makes 24 movies of 8 × 1024 × 1024 px with 55 particles each, one every 2 s, renamed into place when whole.
+"$bin/icestream-simulate" --o "$work/microscope" "${camera[@]}" --micrographs 24 --dose 60 --particles 55 --interval 2 \
+  >>"$work/simulate.log" 2>&1 &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
-# The simulator writes truth, templates and reference before the first micrograph.
+# The simulator writes truth, templates and reference before the first movie.
 until [ -e "$work/microscope/truth/ready" ]; do
   kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
   sleep 0.1
@@ -41,11 +48,14 @@ done
 cat >"$work/graph.yaml" <<EOF
 session: {pixel_size: 2.5, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.1}
 stages:
-  watcher:        {directory: $work/microscope/micrographs, ctf: $work/microscope/truth/micrographs_ctf.star}
-  lowpass-picker: {from: watcher, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150}
-  extractor:      {from: lowpass-picker, box: 96, downscale_to: 64}
-  classifier:     {from: extractor, classes: 16, diameter: 170, snapshot_interval: 5}
-  refiner:        {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
+  watcher:          {directory: $work/microscope/movies, frames: 8}
+  motion-corrector: {from: watcher, gain: $work/gain/gain.mrc, dose_per_frame: 7.5}
+  ctf-estimator:    {from: motion-corrector}
+  lowpass-picker:   {from: ctf-estimator, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150,
+                     reject_if: rlnCtfMaxResolution > 10}
+  extractor:        {from: lowpass-picker, box: 96, downscale_to: 64}
+  classifier:       {from: extractor, classes: 16, diameter: 170, snapshot_interval: 5}
+  refiner:          {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
 EOF
 "$bin/icestream" check "$work/graph.yaml"
 "$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6

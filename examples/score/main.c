@@ -48,7 +48,8 @@ static const struct param PARAMS[] = {
 enum { PARAM_COUNT = sizeof PARAMS / sizeof PARAMS[0] };
 
 static void print_ledgers(const char *session) {
-    static const char *const STAGES[] = {"watcher", "lowpass-picker", "extractor", "classifier", "refiner"};
+    static const char *const STAGES[] = {"watcher",   "motion-corrector", "ctf-estimator", "lowpass-picker",
+                                         "extractor", "classifier",       "refiner"};
     printf("%-16s %8s %8s %8s %8s %9s\n", "stage", "seen", "done", "rejected", "failed", "in flight");
     for (size_t i = 0; i < sizeof STAGES / sizeof STAGES[0]; i++) {
         char path[PATH_MAX];
