@@ -123,7 +123,7 @@ with Work("quickstart") as work:
             )
     check(bool(classes) and classes[0]["time"] < last, "class averages before the last movie arrived")
     early = sorted({e["particles"] for e in maps if e["time"] < last})
-    check(len(early) >= 1, f"a map before the last movie arrived: {early}")
+    check(len(early) >= 2, f"two maps, each from more particles, before the last movie arrived: {early}")
     check(len({e["particles"] for e in maps}) >= 3, "maps from more and more particles")
 
     # Stages remove the files of earlier iterations, and the ledgers forget them.
