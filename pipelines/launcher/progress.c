@@ -14,8 +14,9 @@ void progress_begin(struct progress *progress, struct log *log) {
     *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .log = log};
 }
 
+/* The terminal echoes Ctrl-C as ^C where the cursor is, so the cursor goes to the first column before it goes up. */
 static void wipe(struct progress *progress) {
-    if (progress->lines > 0) fprintf(stderr, "\033[%dA\033[J", progress->lines);
+    if (progress->lines > 0) fprintf(stderr, "\r\033[%dA\033[J", progress->lines);
     progress->lines = 0;
 }
 

@@ -8,6 +8,9 @@ import contextlib
 import glob
 import json
 import os
+import pty
+import re
+import select
 import shutil
 import signal
 import sqlite3
@@ -276,6 +279,62 @@ def case_drain(folder):
     assert 20 <= seen < 100000, seen
     for stage in ("source", "one", "two"):
         session.expect(stage, seen, seen, 0, 0, 0)
+
+
+def screen(output):
+    """Returns the lines that a terminal shows after this output."""
+    lines, row, column, at = [""], 0, 0, 0
+    while at < len(output):
+        order = re.compile(r"\x1b\[(\d*)([A-Z])").match(output, at)
+        if order is None:
+            if output[at] == "\r":
+                column = 0
+            elif output[at] == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            else:
+                lines[row] = lines[row][:column].ljust(column) + output[at] + lines[row][column + 1 :]
+                column += 1
+            at += 1
+            continue
+        at = order.end()
+        if order[2] == "A":
+            row = max(row - int(order[1] or 1), 0)
+        elif order[2] == "J":
+            lines = lines[:row] + [lines[row][:column]]
+        else:
+            raise AssertionError(f"the screen has no order {order[0]!r}")
+    return lines
+
+
+def case_ctrl_c(folder):
+    """A terminal echoes Ctrl-C into the table. What icestream then says begins its line all the same."""
+    session = chain(folder, 100000)
+    ours, theirs = pty.openpty()
+    live = subprocess.Popen(
+        [f"{BIN}/icestream", "run", session.graph, "--session", session.path],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    output, pressed, end = "", False, time.time() + 120
+    while True:
+        assert time.time() < end, output
+        if not select.select([ours], [], [], 1)[0]:
+            continue
+        try:
+            output += os.read(ours, 65536).decode()
+        except OSError:  # nobody has the terminal open any more
+            break
+        if not pressed and re.search(r"\ntwo [^\n]*\n$", output):  # the whole table
+            output += "^C"
+            live.send_signal(signal.SIGINT)
+            pressed = True
+    os.close(ours)
+    assert live.wait(timeout=60) == 0, output
+    said = [line for line in screen(output) if "draining" in line]
+    assert len(said) == 1 and said[0].startswith("icestream: draining"), said
 
 
 def case_join(folder):
