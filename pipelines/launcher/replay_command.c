@@ -80,20 +80,29 @@ static enum status count_expected(const struct graph *graph, struct replay *repl
     return STATUS_OK;
 }
 
+/* Finds where the files will appear, below the session. Makes the session's folder, but nothing in it: the session may
+ * be one that this replay must not touch. */
+static enum status find_target(const char *session, char target[PATH_SIZE], struct err *err) {
+    char path[PATH_SIZE];
+    TRY(file_make_folders(session, 0755, err));
+    _cleanup_(mem_free) char *absolute = realpath(session, NULL);
+    FAIL_IF(absolute == NULL, err, STATUS_IO, "%s: cannot be found", session);
+    TRY(path_join(absolute, "replay", path, sizeof path, err));
+    _cleanup_(mem_free) char *known = realpath(path, NULL);
+    snprintf(target, PATH_SIZE, "%s", known != NULL ? known : path);
+    return STATUS_OK;
+}
+
 static enum status redirect_watchers(struct graph *graph, const char *session, struct err *err) {
     char target[PATH_SIZE];
-    TRY(file_make_folders(session, 0755, err));
-    TRY(path_join(session, "replay", target, sizeof target, err));
-    TRY(file_make_folders(target, 0755, err));
-    _cleanup_(mem_free) char *absolute = realpath(target, NULL);
-    FAIL_IF(absolute == NULL, err, STATUS_IO, "%s: cannot be found", target);
     bool any = false;
     for (size_t i = 0; i < graph->stage_count; i++)
-        if (strcmp(graph->stages[i].kind, "watcher") == 0) {
-            TRY(graph_put(&graph->stages[i].section, "directory", absolute, false, err));
-            any = true;
-        }
+        any |= strcmp(graph->stages[i].kind, "watcher") == 0;
     FAIL_IF(!any, err, STATUS_BAD_ARGUMENT, "the graph has no watcher, which a replay needs");
+    TRY(find_target(session, target, err));
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (strcmp(graph->stages[i].kind, "watcher") == 0)
+            TRY(graph_put(&graph->stages[i].section, "directory", target, false, err));
     return STATUS_OK;
 }
 

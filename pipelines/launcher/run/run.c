@@ -212,14 +212,14 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     /* Whoever read the output may be gone. */
     signal(SIGPIPE, SIG_IGN);
     log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
-    TRY(run_prepare(run, err));
-    TRY(session_read_plan(&run->session, &run->planned, err));
     if (run->replay != NULL) {
         char target[PATH_SIZE];
         TRY(session_file(&run->session, "replay", "", "", target, err));
         TRY(replay_begin(run->replay, target, err));
-        TRY(replay_advance(run->replay, err));
     }
+    TRY(run_prepare(run, err));
+    TRY(session_read_plan(&run->session, &run->planned, err));
+    if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {
         .context = run, .starting = run_starting, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
