@@ -1,5 +1,5 @@
-/* icestream-simulate: simulates a session at the microscope. A folder fills with micrographs of an invented protein at
- * a pace that the user sets; the truth about the micrographs lies beside it. --help lists the parameters. */
+/* icestream-simulate: simulates a session at the microscope. A folder fills with micrographs, or movies, of an invented
+ * protein at a pace that the user sets; the truth about them lies beside it. --help lists the parameters. */
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #include "examples/simulate/truth.h"
 
 #define PROGRAM "icestream-simulate"
-#define SUMMARY "fills a folder with micrographs of an invented protein, and writes the truth about them"
+#define SUMMARY "fills a folder with micrographs, or movies, of an invented protein, and writes the truth about them"
 
 static struct scene make_scene(const struct simulate_options *o) {
     double distance = isnan(o->min_distance) ? 1.15 * o->diameter : o->min_distance;
