@@ -42,8 +42,9 @@ static void test_values_and_lines(void **state) {
     struct graph_section *a = &graph_find(graph, "a")->section;
     assert_int_equal(a->line, 4);
     assert_int_equal(graph_entry(a, "size")->line, 6);
-    assert_null(graph_entry(a, "empty"));
-    assert_null(graph_entry(a, "none"));
+    assert_int_equal(graph_entry(a, "empty")->value.count, 0);
+    assert_int_equal(graph_entry(a, "none")->value.count, 0);
+    assert_int_equal(graph_entry(a, "none")->line, 9);
     json_t *size = graph_value_json(&graph_entry(a, "size")->value);
     assert_true(json_is_integer(json_array_get(size, 0)));
     assert_true(json_is_real(json_array_get(size, 1)));

@@ -15,7 +15,6 @@
 #include "common/text.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
 
-enum { KEYS_MAX = 128 };
 static const double DESCRIBE_SECONDS = 10;
 
 bool graph_is_common_key(const char *key) {
@@ -47,27 +46,6 @@ const json_t *graph_find_param(const json_t *described, const char *key) {
         if (name != NULL && strcmp(name, key) == 0) return param;
     }
     return NULL;
-}
-
-void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,
-                       const struct graph_section *section, const struct graph_entry *entry, const char *advice) {
-    const char *names[KEYS_MAX];
-    size_t count = 0, common_count, i;
-    const struct param *common = stage_common_params(&common_count);
-    const json_t *param;
-    json_array_foreach(described, i, param) {
-        const char *name = json_string_value(json_object_get(param, "name"));
-        if (count < KEYS_MAX - common_count && name != NULL) names[count++] = name;
-    }
-    for (i = 0; with_common && i < common_count; i++)
-        names[count++] = common[i].name;
-    const char *near = text_nearest(entry->key, names, count);
-    if (near != NULL)
-        problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; did you mean \"%s\"?",
-                     graph_set_by(entry), section->name, entry->key, near);
-    else
-        problems_add(c->problems, PROBLEM_ERROR, entry->line, "%s%s: unknown key \"%s\"; %s", graph_set_by(entry),
-                     section->name, entry->key, advice);
 }
 
 /* Chooses one of our stages by its name, or a program from `programs`: nothing else is ever started. */
@@ -313,6 +291,7 @@ static enum status check_entry(struct graph_checks *c, struct graph_stage *stage
     const json_t *described = program_params(stage->describe);
     _cleanup_(mem_free) char *text = graph_value_text(&entry->value);
     FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
+    if (!graph_check_has_value(c, described, true, &stage->section, entry)) return STATUS_OK;
     if (graph_is_common_key(entry->key)) return check_common_key(c, stage, entry, text);
     if (stage->describe == NULL) return STATUS_OK;
     const json_t *param = graph_find_param(described, entry->key);

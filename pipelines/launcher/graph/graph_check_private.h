@@ -23,6 +23,10 @@ const json_t *graph_find_param(const json_t *described, const char *key);
 /* Checks one value against a description; adds a problem when it does not fit. */
 void graph_check_value(struct graph_checks *c, const json_t *described, const struct graph_section *section,
                        const struct graph_entry *entry, const char *text);
+/* Returns whether a key has a value; adds the problem of one that has none, with what was probably meant. with_common:
+ * as for graph_unknown_key. */
+bool graph_check_has_value(struct graph_checks *c, const json_t *described, bool with_common,
+                           const struct graph_section *section, const struct graph_entry *entry);
 /* Adds the problem of an unknown key. advice: printed when no known key is near. with_common: also looks among the keys
  * that any stage may have. */
 void graph_unknown_key(struct graph_checks *c, const json_t *described, bool with_common,

@@ -29,7 +29,6 @@ static bool print_text(char *given, bool is_plain, FILE *out) {
 static bool print_entry(const char *indent, const char *key, const struct graph_value *value, FILE *out) {
     bool well = true;
     fprintf(out, value->is_list ? "%s%s: [" : "%s%s: ", indent, key);
-    if (!value->is_list && value->count == 0) fputs("\"\"", out);
     for (size_t i = 0; i < value->count; i++) {
         if (i > 0) fputs(", ", out);
         well &= print_text(value->texts[i], value->is_plain, out);

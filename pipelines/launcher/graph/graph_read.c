@@ -66,7 +66,6 @@ static enum status read_entry(struct reader *r, const yaml_node_t *key_node, con
                      graph_entry(section, key)->line);
         return STATUS_OK;
     }
-    if (is_null(value_node)) return STATUS_OK;
     if (value_node->type == YAML_MAPPING_NODE) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(value_node),
                      "%s.%s: a value or a list is expected here, not a mapping; check the indentation", section->name,
@@ -75,6 +74,7 @@ static enum status read_entry(struct reader *r, const yaml_node_t *key_node, con
     }
     struct graph_entry *entry;
     TRY(graph_entry_add(section, key, line_of(key_node), &entry, r->err));
+    if (is_null(value_node)) return STATUS_OK; /* an error, unless --set gives the value: see graph_check_has_value */
     if (value_node->type == YAML_SEQUENCE_NODE) return read_list(r, value_node, section->name, key, &entry->value);
     const char *text = scalar_text(value_node);
     if (text == NULL) {
@@ -211,9 +211,32 @@ static char *folder_of(const char *path) {
     return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
 }
 
-static enum status parse(yaml_parser_t *parser, struct reader *r, struct graph *graph) {
+/* Reports a line such as "classes:8", which YAML takes for one word. Returns whether it is such a line. */
+static bool report_lost_blank(struct reader *r, size_t line, const char *text, size_t length) {
+    const char *end = text + length;
+    for (size_t i = 0; i < line && text != end; i++) {
+        const char *next = memchr(text, '\n', (size_t)(end - text));
+        text = next != NULL ? next + 1 : end;
+    }
+    while (text != end && *text == ' ')
+        text++;
+    const char *rest = text;
+    while (rest != end && strchr("\r\n#", *rest) == NULL)
+        rest++;
+    const char *colon = memchr(text, ':', (size_t)(rest - text));
+    if (colon == NULL || colon == text || colon + 1 == rest || colon[1] == ' ' || rest - text > 80) return false;
+    int key = (int)(colon - text), value = (int)(rest - colon - 1);
+    problems_add(r->problems, PROBLEM_ERROR, (int)line + 1,
+                 "\"%.*s\" has no value: a blank follows the colon; did you mean \"%.*s: %.*s\"?", (int)(rest - text),
+                 text, key, text, value, colon + 1);
+    return true;
+}
+
+static enum status parse(yaml_parser_t *parser, struct reader *r, const char *text, size_t length,
+                         struct graph *graph) {
     if (!yaml_parser_load(parser, &r->document)) {
         FAIL_IF(parser->error == YAML_MEMORY_ERROR, r->err, STATUS_NO_MEMORY, "no memory for the graph");
+        if (parser->context != NULL && report_lost_blank(r, parser->context_mark.line, text, length)) return STATUS_OK;
         char context[128] = "";
         if (parser->context != NULL)
             snprintf(context, sizeof context, " %s that begins in line %zu", parser->context,
@@ -245,7 +268,7 @@ enum status graph_parse(const char *name, const char *text, size_t length, struc
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
     struct reader reader = {.problems = problems, .err = err};
-    enum status status = good ? parse(&parser, &reader, graph) : STATUS_OK;
+    enum status status = good ? parse(&parser, &reader, text, length, graph) : STATUS_OK;
     yaml_parser_delete(&parser);
     if (status != STATUS_OK) {
         graph_destroy(&graph);
