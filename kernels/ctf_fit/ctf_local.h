@@ -4,7 +4,9 @@
  * amplitude and noise of the rings at each frequency, a table holds the log-likelihood of each defocus of each tile.
  *   1. The plane: the slopes along x and y that maximise the sum of all tiles' log-likelihoods. Tiles that show nothing
  *      by themselves still count. The amplitude of the rings is then measured again along the plane, where they are sharp.
- *   2. The bend: three quadratic terms, where the log-likelihood gains enough by them.
+ *   2. The bend: three quadratic terms. Bend and tilt count only where they are significant: what the log-likelihood gains
+ *      by them is compared with what single tiles would still gain by heights of their own (F test). A few tiles over
+ *      uneven ice always lie near some plane.
  *   3. The sheet: each tile may lie above or below this surface where its log-likelihood outweighs the distance from its
  *      neighbours (normal, deviation SHEET_BEND) and from the surface (SHEET_HEIGHT): a maximum a posteriori estimate.
  * Astigmatism, its angle and phase shift stay those of the micrograph. The result does not depend on the number of
@@ -20,9 +22,11 @@ struct ctf_surface {
 };
 
 struct ctf_local_result {
-    double tilt;                /* °, 0 to 60; 0 where no tilt explains the tiles better than none */
+    bool significant;           /* the tilt is: chance gives one as good in fewer than 1 of 3,000 level samples */
+    double tilt;                /* °, 0 to 60; 0 where it is not significant */
     double axis;                /* °, 0 to 360, from x towards y: the defocus grows towards axis + 90° */
-    double gain;                /* log-likelihood of the tilt over that of none */
+    double gain;                /* log-likelihood of the best tilt over that of none */
+    double chance;              /* that a level sample whose tiles scatter as these do seems to have one as good */
     int columns, rows;          /* tiles along x and y */
     const double *x, *y;        /* [columns], [rows] their middles, px */
     const double *offset;       /* [rows][columns] Å: defocus of the sheet less that of the micrograph */

@@ -7,8 +7,9 @@
 
 /* The amplitude of the rings is measured so often, each time along the plane that was found last. */
 enum { ROUNDS = 3 };
-/* The best of all planes gains 1 on average in a level sample, and more than 6 in one of 400; the best bend 1.5. */
-static const double LEAST_GAIN = 6, LEAST_BEND_GAIN = 8;
+/* A tilt or a bend is believed when chance gives one as good in fewer than exp(−8) = 1 of 3,000 level samples whose tiles
+ * scatter as these do: 3.6 deviations. */
+static const double LEAST_CERTAINTY = 8;
 
 void ctf_local_destroy(struct ctf_local **local) {
     if (local == NULL || *local == NULL) return;
@@ -89,34 +90,64 @@ enum status ctf_local_create(int nx, int ny, int box, int threads, struct ctf_lo
     return STATUS_OK;
 }
 
+/* The tilt that a surface has. */
+struct tilt {
+    double gain, certainty;
+};
+
+/* Bends the best plane where that is significant, and levels it where the tilt is not. */
+static struct tilt choose(const struct ctf_local *l, struct ctf_surface *surface) {
+    struct ctf_surface bent = *surface;
+    double score = local_climb(l, 0, surface);
+    unsigned terms = LOCAL_MEAN;
+    int number = 3;
+    if (l->columns > 2 && l->rows > 2) {
+        double bent_score = local_climb(l, LOCAL_MEAN | LOCAL_SLOPES | LOCAL_BEND, &bent);
+        if (local_certainty(l, &bent, 6, bent_score - score) >= LEAST_CERTAINTY) {
+            *surface = bent;
+            score = bent_score;
+            terms |= LOCAL_BEND;
+            number = 6;
+        }
+    }
+    struct ctf_surface level = *surface;
+    level.x = level.y = 0;
+    struct tilt tilt = {.gain = fmax(score - local_climb(l, terms, &level), 0)};
+    tilt.certainty = local_certainty(l, surface, number, tilt.gain);
+    if (tilt.certainty < LEAST_CERTAINTY) *surface = level;
+    return tilt;
+}
+
 void ctf_local_run(struct ctf_local *l, const float *cells, const struct ctf_fit_options *o,
                    const struct ctf_fit_result *fit, struct ctf_local_result *ret_result) {
-    struct ctf_surface surface = {0};
-    double gain = 0;
+    struct ctf_surface plane = {0}, surface = {0};
+    struct tilt tilt = {0};
+    bool significant = true;
     for (int t = 0; t < l->tiles; t++) {
         l->across[t] = (l->x[t % l->columns] - (l->nx - 1) / 2.0) * o->pixel_size;
         l->up[t] = (l->y[t / l->columns] - (l->ny - 1) / 2.0) * o->pixel_size;
     }
     local_make_profiles(l, cells, o, fit);
     local_set_surface(l, &surface);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS && significant; round++) {
         local_make_table(l);
-        surface = local_find_plane(l, round > 0 ? &surface : NULL, &gain);
-        if (gain < LEAST_GAIN) surface.x = surface.y = 0;
+        plane = local_find_plane(l, round > 0 ? &plane : NULL);
+        surface = plane;
+        tilt = choose(l, &surface);
         local_set_surface(l, &surface);
-        if (gain < LEAST_GAIN) break; /* a level sample has the amplitude already */
+        significant = tilt.certainty >= LEAST_CERTAINTY;
+        if (!significant && round > 0) local_make_table(l); /* the last one was made along a tilt */
     }
-    struct ctf_surface bent = surface;
-    if (local_bend(l, &bent) > LEAST_BEND_GAIN) surface = bent;
-    local_set_surface(l, &surface);
     local_find_sheet(l);
     double slope = hypot(surface.x, surface.y), axis = atan2(surface.y, surface.x) * 180 / M_PI - 90;
     *ret_result = (struct ctf_local_result){
-        .tilt = gain < LEAST_GAIN ? 0 : atan(slope) * 180 / M_PI,
-        .axis = gain < LEAST_GAIN ? 0
-                : axis < 0        ? axis + 360
-                                  : axis,
-        .gain = gain,
+        .tilt = significant ? atan(slope) * 180 / M_PI : 0,
+        .axis = !significant ? 0
+                : axis < 0   ? axis + 360
+                             : axis,
+        .significant = significant,
+        .gain = tilt.gain,
+        .chance = exp(-tilt.certainty),
         .columns = l->columns,
         .rows = l->rows,
         .x = l->x,

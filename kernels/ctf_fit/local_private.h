@@ -39,11 +39,16 @@ void local_make_table(struct ctf_local *local);
 /* Returns the log-likelihood of a tile at an offset, smooth between the entries (Catmull-Rom); beyond the table that of its end. */
 double local_score(const struct ctf_local *local, int tile, double offset);
 
-/* local_surface.c: returns the best plane in the table; gain: its log-likelihood over that of the best level one.
- * start: a plane to climb from; NULL: all are tried. */
-struct ctf_surface local_find_plane(const struct ctf_local *local, const struct ctf_surface *start, double *ret_gain);
-/* Bends a plane; returns what the log-likelihood gains. */
-double local_bend(const struct ctf_local *local, struct ctf_surface *surface);
+/* Terms of a surface, as bits: mean, both slopes, and the three of the bend. */
+enum { LOCAL_MEAN = 1, LOCAL_SLOPES = 2, LOCAL_BEND = 4 };
+/* local_surface.c: returns the best plane in the table. start: a plane to climb from; NULL: all are tried. */
+struct ctf_surface local_find_plane(const struct ctf_local *local, const struct ctf_surface *start);
+/* Climbs from a surface along some of its terms, and returns the log-likelihood there. */
+double local_climb(const struct ctf_local *local, unsigned terms, struct ctf_surface *surface);
+/* Returns minus the log of the chance that a surface without some of its terms seems to gain so much log-likelihood by
+ * them. The tiles' own misfit to the surface is the noise: an F test, exact for two terms and normal errors. number: of
+ * the surface's terms, all that were fitted. 0 where the tiles are too few. */
+double local_certainty(const struct ctf_local *local, const struct ctf_surface *surface, int number, double gain);
 /* Fills surface[]. */
 void local_set_surface(struct ctf_local *local, const struct ctf_surface *surface);
 /* Fills offset[] with the sheet about surface[]. */

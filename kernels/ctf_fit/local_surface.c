@@ -10,6 +10,8 @@ static const double COARSE_EDGE = 100, COARSE_MIDDLE = 100, MIDDLE_REACH = 300, 
 /* The sheet: deviations of a tile from its neighbours and from the surface, the largest, and the step. Å. */
 static const double SHEET_BEND = 40, SHEET_HEIGHT = 100, SHEET_REACH = 400, SHEET_STEP = 10;
 enum { SHEET_SWEEPS = 50 };
+/* A tile's misfit is measured so far to both sides of the surface. Å. */
+static const double MISFIT_REACH = 300;
 
 double ctf_surface_at(const struct ctf_surface *s, double x, double y) {
     return s->mean + s->x * x + s->y * y + s->xx * x * x + s->xy * x * y + s->yy * y * y;
@@ -29,15 +31,16 @@ static double farthest(const struct ctf_local *l) {
     return most;
 }
 
-/* Climbs along the first `terms` terms of a surface (1: level, 3: a plane, 6: bent), with steps that shrink. */
-static double climb(const struct ctf_local *l, int terms, double edge, struct ctf_surface *surface) {
+double local_climb(const struct ctf_local *l, unsigned terms, struct ctf_surface *surface) {
+    static const unsigned kind[6] = {LOCAL_MEAN, LOCAL_SLOPES, LOCAL_SLOPES, LOCAL_BEND, LOCAL_BEND, LOCAL_BEND};
+    double edge = fmax(farthest(l), 1), best = score_of(l, surface);
     const double scale[6] = {1, edge, edge, edge * edge, edge * edge, edge * edge};
-    double best = score_of(l, surface);
     for (double step = COARSE_EDGE / 2; step > FINE_EDGE; step /= 2) {
         bool moved = true;
         for (int round = 0; moved && round < 100; round++) {
             moved = false;
-            for (int k = 0; k < 2 * terms; k++) {
+            for (int k = 0; k < 12; k++) {
+                if ((terms & kind[k / 2]) == 0) continue;
                 struct ctf_surface trial = *surface;
                 double *const term[6] = {&trial.mean, &trial.x, &trial.y, &trial.xx, &trial.xy, &trial.yy};
                 *term[k / 2] += (k % 2 == 0 ? step : -step) / scale[k / 2];
@@ -69,23 +72,38 @@ static void search(const struct ctf_local *l, double steepest, double edge, stru
         }
 }
 
-struct ctf_surface local_find_plane(const struct ctf_local *l, const struct ctf_surface *start, double *ret_gain) {
+struct ctf_surface local_find_plane(const struct ctf_local *l, const struct ctf_surface *start) {
     struct ctf_surface level = {0}, tilted = start != NULL ? *start : (struct ctf_surface){0};
-    double edge = farthest(l);
-    *ret_gain = 0;
-    double level_score = climb(l, 1, 1, &level);
+    double edge = farthest(l), level_score = local_climb(l, LOCAL_MEAN, &level);
     if (l->columns < 2 || l->rows < 2) return level;
     /* The tables end at LOCAL_REACH. */
     if (start == NULL) search(l, fmin(STEEPEST, (LOCAL_REACH - 2 * MIDDLE_REACH) / edge), edge, &tilted);
-    double score = climb(l, 3, edge, &tilted);
-    *ret_gain = score - level_score;
-    return score > level_score ? tilted : level;
+    return local_climb(l, LOCAL_MEAN | LOCAL_SLOPES, &tilted) > level_score ? tilted : level;
 }
 
-double local_bend(const struct ctf_local *l, struct ctf_surface *surface) {
-    if (l->columns < 3 || l->rows < 3) return 0;
-    double before = score_of(l, surface);
-    return climb(l, 6, farthest(l), surface) - before;
+/* Returns what a tile gains by a height of its own over the surface; −1: the tile is empty. */
+static double misfit_of(const struct ctf_local *l, int tile, const struct ctf_surface *surface) {
+    double offset = ctf_surface_at(surface, l->across[tile], l->up[tile]), on = local_score(l, tile, offset), best = on;
+    const float *table = l->table + (size_t)tile * LOCAL_DEFOCI;
+    bool empty = true;
+    for (int d = 0; d < LOCAL_DEFOCI && empty; d++)
+        empty = !(fabsf(table[d]) > 0);
+    for (double height = -MISFIT_REACH; height <= MISFIT_REACH; height += SHEET_STEP)
+        best = fmax(best, local_score(l, tile, offset + height));
+    return empty ? -1 : best - on;
+}
+
+double local_certainty(const struct ctf_local *l, const struct ctf_surface *surface, int number, double gain) {
+    double misfit = 0, freedom = -number;
+    for (int t = 0; t < l->tiles; t++) {
+        double own = misfit_of(l, t, surface);
+        if (own < 0) continue;
+        misfit += own;
+        freedom++;
+    }
+    if (!(freedom >= 1) || !(gain > 0)) return 0;
+    /* Noise alone gives half for each tile that is free. Where the tiles happen to agree better, this still holds. */
+    return freedom / 2 * log1p(gain / fmax(misfit, freedom / 2));
 }
 
 void local_set_surface(struct ctf_local *l, const struct ctf_surface *surface) {

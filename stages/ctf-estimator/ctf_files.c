@@ -96,9 +96,10 @@ static int fill(const struct ctf_record *record, json_t *object) {
     for (int i = 0; i < p->count; i++)
         failed |= json_array_append_new(frequencies, json_real(round((i + 0.5) * p->step * 1e7) / 1e7));
     if (record->tilted)
-        failed |= json_object_set_new(
-            object, "tilt",
-            json_pack("{s:f,s:f,s:f}", "angle", record->tilt, "axis", record->axis, "gain", record->gain));
+        failed |= json_object_set_new(object, "tilt",
+                                      json_pack("{s:b,s:f,s:f,s:f,s:f}", "significant", record->significant, "angle",
+                                                record->tilt, "axis", record->axis, "gain", record->gain, "chance",
+                                                record->chance));
     if (record->reason != NULL) failed |= json_object_set_new(object, "reason", json_string(record->reason));
     failed |= json_object_set_new(object, "frequency", frequencies);
     failed |= put_curve(object, "background", p->background, p->count);

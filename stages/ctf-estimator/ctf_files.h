@@ -23,7 +23,8 @@ struct ctf_record {
     int side;
     bool tilted;             /* the tilt was looked for */
     double tilt, axis;       /* ° */
-    double gain;             /* log-likelihood of the tilt */
+    bool significant;        /* the tilt is; else it is 0 */
+    double gain, chance;     /* log-likelihood of the best tilt, and the chance that a level sample seems to have it */
     const char *reason;      /* why the CTF means nothing; NULL: it does mean something */
     double *grid;            /* [grid_rows][grid_columns] Å: offset of the defocus on a grid, owned */
     double *grid_x, *grid_y; /* [grid_columns], [grid_rows] px, owned */
@@ -47,11 +48,10 @@ void ctf_record_clear(struct ctf_record *record);
 
 /* Writes {"defocus_u", "defocus_v", "angle", "phase_shift", "score", "significance", "resolution", "ice", "frequency":
  * […], "background": […], "spectrum": […], "fit": […], "agreement": […]} in Å, °, 1/Å: the profile up to Nyquist. Where
- * the tilt was looked for also "tilt": {"angle", "axis", "gain"}, where the fit holds nowhere also "reason". */
-enum status ctf_record_write(
-    const struct ctf_record *record, const char *path,
-    struct err *
-        err); /* Writes MIC_local.star: rlnCoordinateX/Y (px), rlnDefocusU/V (Å), rlnDefocusAngle (°) of the grid's points, row by
+ * the tilt was looked for also "tilt": {"significant", "angle", "axis", "gain", "chance"}, where the fit holds nowhere
+ * also "reason". */
+enum status ctf_record_write(const struct ctf_record *record, const char *path, struct err *err);
+/* Writes MIC_local.star: rlnCoordinateX/Y (px), rlnDefocusU/V (Å), rlnDefocusAngle (°) of the grid's points, row by
  * row. */
 enum status ctf_record_write_local(const struct ctf_record *record, const char *path, struct err *err);
 

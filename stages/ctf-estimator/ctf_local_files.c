@@ -33,7 +33,9 @@ enum status ctf_record_take_local(struct ctf_record *r, const struct ctf_local_r
     r->tilted = local->columns > 0;
     r->tilt = local->tilt;
     r->axis = local->axis;
+    r->significant = local->significant;
     r->gain = local->gain;
+    r->chance = local->chance;
     TRY(make_room(r, columns, rows, err));
     if (!r->tilted) return STATUS_OK;
     with_borders(local->x, local->columns, nx, r->grid_x);

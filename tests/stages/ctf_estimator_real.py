@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Estimates the CTF of real micrographs and compares it with independent fits: ten of apoferritin, one of which drifted, and
-one with an FEI header."""
+one with an FEI header. The nine tiles of an apoferritin micrograph show no tilt."""
 
 import json
 import os
@@ -59,6 +59,11 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
             continue
         assert abs(off) < max(300, 0.03 * mean(known[name])), row
         assert resolution < 8 and score > 0.1, row
+        with open(f"{folder}/apo/{name}_ctf.json") as file:
+            tilt = json.load(file)["tilt"]
+        print(f"    tilt: {tilt}")
+        assert not tilt["significant"] and tilt["angle"] == 0 and tilt["chance"] > 0.003, tilt
+        assert float(row["icestreamTiltAngle"]) == 0 and float(row["icestreamTiltAxis"]) == 0, row
         astigmatism = float(known[name]["rlnDefocusU"]) - float(known[name]["rlnDefocusV"])
         assert astigmatism < 300 or angle < 20, row
         for ending in ("_ctf.png", "_ctf.json"):
