@@ -229,20 +229,22 @@ enum status motion_sum_cuda_run(struct motion_cuda *m, const struct motion_model
     bool doses = sums->weighted != NULL || sums->even != NULL || sums->odd != NULL;
     int nx, ny;
     motion_sum_size(m->task.nx, m->task.ny, options->bin, &nx, &ny);
+    enum status status = STATUS_OK;
     if (doses || sums->unweighted != NULL) {
         struct motion_weights *weights = NULL;
         TRY(motion_weights_create(model->frames, doses ? options->dose : NULL, options->pixel_size, options->voltage,
                                   &weights, err));
-        enum status status = resize(m, s, nx, ny, err);
+        status = resize(m, s, nx, ny, err);
         if (status == STATUS_OK) status = take_tables(m, s, model, weights, err);
         if (status == STATUS_OK) status = add_all(m, s, weights, sums, err);
         motion_weights_destroy(&weights);
-        if (status != STATUS_OK) {
-            (void)cudaStreamSynchronize(m->stream); /* nothing writes to the caller's memory after this */
-            return status;
-        }
     }
-    if (sums->power != NULL) TRY(motion_spectrum_cuda_run(m, &s->spectrum, model, options, sums->power, err));
+    if (status == STATUS_OK && sums->power != NULL)
+        status = motion_spectrum_cuda_run(m, &s->spectrum, model, options, sums->power, err);
+    if (status != STATUS_OK) {
+        (void)cudaStreamSynchronize(m->stream); /* nothing writes to the caller's memory after this */
+        return status;
+    }
     CUDA_TRY(cudaStreamSynchronize(m->stream), err, "summing frames");
     return STATUS_OK;
 }

@@ -95,7 +95,9 @@ int shift_groups_find(struct shift_groups *groups, double radius, double x, doub
         nearest = i;
         least = distance;
     }
-    if (nearest >= 0 && (least <= radius || groups->count == SHIFT_GROUPS_MAX)) return nearest + 1;
+    bool full = groups->count == SHIFT_GROUPS_MAX;
+    if (nearest >= 0 && (least <= radius || full)) return nearest + 1;
+    if (full) return SHIFT_GROUPS_MAX; /* the shift is so large that no distance is finite */
     groups->x[groups->count] = x;
     groups->y[groups->count] = y;
     return ++groups->count;

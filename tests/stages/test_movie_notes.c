@@ -143,6 +143,7 @@ static void shifts_make_groups(void **state) {
     assert_int_equal(shift_groups_find(&again, 0.01, 0.5, 0.5), 4);
     for (int i = 0; i < 2 * SHIFT_GROUPS_MAX; i++)
         assert_in_range(shift_groups_find(&again, 0.01, i, 7), 1, SHIFT_GROUPS_MAX);
+    assert_in_range(shift_groups_find(&again, 0.01, 1.7e308, 1.7e308), 1, SHIFT_GROUPS_MAX);
 }
 
 /* ---- The stage ---- */
