@@ -9,7 +9,7 @@
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
 
-/* What a row is named after. */
+/* Names of the table, of the column that names a row, and of the member of the item that fills it. */
 struct naming {
     const char *table, *column, *member;
 };

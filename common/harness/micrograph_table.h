@@ -13,10 +13,10 @@ struct micrograph_file {
 enum { MICROGRAPH_FILES = 3 };
 extern const struct micrograph_file micrograph_files[MICROGRAPH_FILES];
 
-/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns`
- * and the files that it names. First
- * note all items (this collects groups and columns), then begin, add each item as a row, and commit. Rows are written
- * in pieces, so that a long session needs no more memory. An item whose optics were not noted gets no row. */
+/* Writes a STAR file of micrographs: an optics table, and a row per micrograph with all numbers of its `columns` and
+ * the files that it names. First note all items (this collects groups and columns), then begin, add each item as a row,
+ * and commit. Rows are written in pieces, so that a long session needs no more memory. An item whose optics were not
+ * noted gets no row. */
 struct micrograph_table;
 enum status micrograph_table_create(struct micrograph_table **ret_table, struct err *err);
 /* Makes a table of movies: data_movies with rlnMicrographMovieName, from movie.path. */

@@ -38,7 +38,7 @@ enum status camera_create(const struct camera_task *task, struct camera *ret_cam
 void camera_destroy(struct camera *camera);
 
 struct camera_gain_file {
-    /* What a reader has to do to the file, in RELION's terms. rotation: by 0 to 3 × 90°; then flip: 1 reverses rows, 2
+    /* A reader turns the file so, in RELION's terms. rotation: by 0 to 3 × 90°; then flip: 1 reverses rows, 2
      * columns. */
     int rotation, flip;
     bool response; /* write the response relative to its mean, as RELION expects beside EER movies; 0 stays 0 */

@@ -40,7 +40,7 @@ struct ctf_estimator_task {
     struct device device;
 };
 
-/* What is known of one micrograph. */
+/* One micrograph: its pixels, its spectrum, or both. */
 struct ctf_estimator_input {
     const float *micrograph;     /* [ny][nx] on the host */
     const void *on_device;       /* as for periodogram_run */

@@ -1,4 +1,4 @@
-/* What one item brings: the spectrum of its movie, the micrograph, or both. */
+/* Reads what one item brings: the spectrum of its movie, the micrograph, or both. */
 #ifndef ICESTREAM_STAGES_CTF_ESTIMATOR_INPUT_H
 #define ICESTREAM_STAGES_CTF_ESTIMATOR_INPUT_H
 

@@ -6,12 +6,13 @@
 #include "common/memory.h"
 #include "stages/motion-corrector/motion_record.h"
 
-/* The picture is this wide; tracks are at most so much longer than they are, and at most a part of the picture. */
+/* The picture is WIDTH px wide. Tracks are drawn up to LONGER times as long as they are, and cover at most the part
+ * LONGEST of its width. */
 enum { WIDTH = 512, GRID = 5, WHITE = 255, FRAME = 254, COLOURS_A_TRACK = 127 };
 static const double LONGER = 40, LONGEST = 0.18;
 
 struct canvas {
-    uint8_t *pixels; /* rows of the palette */
+    uint8_t *pixels; /* [ny][nx] entries of the palette */
     int nx, ny;
     double scale; /* picture px a px of the movie */
     double longer;
@@ -49,8 +50,8 @@ static void line(const struct canvas *c, const double from[2], const double to[2
     }
 }
 
-/* Where the specimen is in frame j, relative to the first: against the shift that corrects it. whole: of the frame as a
- * whole, else at pixel (x, y). */
+/* Finds where the specimen is in frame j: opposite to the shift that corrects it. whole: of the frame as a whole, else
+ * at pixel (x, y). */
 static void position(const struct motion_model *model, bool whole, double x, double y, int j, double ret[2]) {
     double shift[2] = {(double)model->x[j], (double)model->y[j]};
     if (!whole) motion_model_at(model, x, y, j, shift);

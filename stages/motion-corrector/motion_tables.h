@@ -8,7 +8,7 @@
 #include "stages/motion-corrector/motion_corrector.h"
 #include "stages/motion-corrector/reference.h"
 
-/* What the tables say beside the motion. */
+/* The contents of the tables. */
 struct motion_tables {
     const struct movie_info *info; /* of the whole movie */
     const char *movie;             /* paths as RELION finds them from the session's folder */

@@ -1,4 +1,4 @@
-/* What is known of the camera for movies of one shape: gain reference and bad pixels. Lanes share it. */
+/* The camera as movies of one shape show it: gain reference and bad pixels. Lanes share it. */
 #ifndef ICESTREAM_STAGES_MOTION_CORRECTOR_REFERENCE_H
 #define ICESTREAM_STAGES_MOTION_CORRECTOR_REFERENCE_H
 
@@ -46,8 +46,8 @@ struct hot_pixels {
     int *x, *y;
 };
 void hot_pixels_clear(struct hot_pixels *hot);
-/* Finds hot and dead pixels in the frames, repairs them and those of the camera, and sets frames->gain. seed: of what
- * is drawn for them. Compares the gain reference with the frames of the first movies. STATUS_BAD_ARGUMENT: it lies in
+/* Finds hot and dead pixels in the frames, repairs them and those of the camera, and sets frames->gain. The seed
+ * chooses the neighbours whose counts replace theirs. Compares the gain reference with the frames of the first movies. STATUS_BAD_ARGUMENT: it lies in
  * another way than they do, or counts must be divided by it; the message names the parameters that fit. */
 enum status reference_apply(struct reference *reference, const struct motion_corrector_options *options, int threads,
                             uint64_t seed, struct motion_frames *frames, struct hot_pixels *hot, struct err *err);
