@@ -14,38 +14,16 @@ enum { BANDS = 64, ROWS = 16 };
 /* A pixel is compared with those up to REACH away along each side. */
 enum { REACH = 3, SIDE = 2 * REACH + 1, LEAST_AROUND = 12 };
 
-MULTIVERSION static void add_bytes(const uint8_t *restrict counts, int n, float *restrict sum) {
-    for (int x = 0; x < n; x++)
-        sum[x] += (float)counts[x];
-}
-
-MULTIVERSION static void add_words(const uint16_t *restrict counts, int n, float *restrict sum) {
-    for (int x = 0; x < n; x++)
-        sum[x] += (float)counts[x];
-}
-
-MULTIVERSION static void add_floats(const float *restrict counts, int n, float *restrict sum) {
-    for (int x = 0; x < n; x++)
-        sum[x] += counts[x];
-}
-
-static void sum_row(const struct motion_frames *frames, int y, float *sum) {
-    size_t row = (size_t)y * (size_t)frames->nx;
-    memset(sum, 0, (size_t)frames->nx * sizeof *sum);
-    for (int f = 0; f < frames->count; f++) {
-        if (frames->pixels == MOTION_U8)
-            add_bytes((const uint8_t *)frames->frame[f] + row, frames->nx, sum);
-        else if (frames->pixels == MOTION_U16)
-            add_words((const uint16_t *)frames->frame[f] + row, frames->nx, sum);
-        else
-            add_floats((const float *)frames->frame[f] + row, frames->nx, sum);
-    }
-}
-
 void defects_sum_frames(const struct motion_frames *frames, int threads, float *sum) {
+    struct motion_frames counts = *frames;
+    counts.gain = NULL;
 #pragma omp parallel for num_threads(threads)
-    for (int y = 0; y < frames->ny; y++)
-        sum_row(frames, y, sum + (size_t)y * (size_t)frames->nx);
+    for (int y = 0; y < counts.ny; y++) {
+        float *row = sum + (size_t)y * (size_t)counts.nx;
+        memset(row, 0, (size_t)counts.nx * sizeof *row);
+        for (int f = 0; f < counts.count; f++)
+            motion_frames_add_row(&counts, f, 0, y, counts.nx, row);
+    }
 }
 
 struct search {
@@ -90,7 +68,7 @@ MULTIVERSION static void row_moments(const float *restrict sum, const float *res
     if ((double)least < m->least) m->least = (double)least;
 }
 
-/* What a row of pixels has around it. */
+/* The surroundings of a row of pixels. */
 struct around {
     float *columns, *counts; /* [nx] sums and numbers of good pixels over SIDE rows */
     float *mean;             /* [nx] over SIDE × SIDE; NaN where too few pixels are good */

@@ -35,6 +35,9 @@ struct motion_frames {
     const float *gain;  /* [ny][nx], multiplies; NULL: none */
 };
 
+/* Adds `count` pixels of a frame, from (x, y) on, times the gain, to sum[count]. */
+void motion_frames_add_row(const struct motion_frames *frames, int frame, int x, int y, int count, float *sum);
+
 enum { MOTION_COEFFICIENTS = 18 };
 
 /* The shifts that correct a movie. All zero, or motion_model_resize, begins one. */
@@ -69,6 +72,11 @@ struct motion_patch {
     bool used;                      /* false: it has no signal and took no part in the fit */
     const float *shift_x, *shift_y; /* [groups], px, relative to the whole frame's shift and to the first frame */
 };
+
+/* Returns the first frame, from 0, of one of the groups that the patches sum, and the middle of its frames. The groups at
+ * the end are one frame larger where the frames do not divide; group `groups` begins after the last frame. */
+int motion_group_start(int frames, int groups, int group);
+double motion_group_middle(int frames, int groups, int group);
 
 /* How an alignment went. Its arrays live until the next motion_align or motion_destroy. */
 struct motion_report {

@@ -36,8 +36,10 @@ void motion_align_plan_make(const struct motion_task *task, struct motion_align_
 int motion_align_patch_start(int window, int patches, int patch, int index);
 /* Returns the factor of pixel `index` under the taper of an image of `side` px. */
 double motion_align_taper(int side, int index);
-/* Returns the first frame of a group; group `groups` begins after the last frame. */
-int motion_align_group_start(const struct motion_align_plan *plan, int group);
+/* Returns how far the coarse search looks to each side along an axis of `side` px, which are `step` px of the movie. */
+int motion_align_range(const struct motion_align_plan *plan, double step, int side);
+/* Returns how far from the middle of three values a parabola through them has its top. */
+double motion_align_parabola(double before, double middle, double after);
 /* Returns the ring of a frequency (cycles per px of the movie); MOTION_RINGS and more lie outside. */
 int motion_align_ring(const struct motion_align_plan *plan, double fx, double fy);
 

@@ -1,6 +1,4 @@
 /* Coarse search on a CUDA device: the cross-correlation of each frame with the sum of the others, and its peak. */
-#include <math.h>
-
 #include "kernels/motion/motion_align_cuda.cuh"
 
 namespace {
@@ -62,19 +60,6 @@ __global__ void __launch_bounds__(PEAK_THREADS)
     peaks[blockIdx.x] = peak;
 }
 
-/* Returns how far from the middle of three values a parabola through them has its top. */
-double parabola(double before, double middle, double after) {
-    double bend = before + after - 2 * middle;
-    if (!(bend < 0)) return 0;
-    double off = -0.5 * (after - before) / bend;
-    return off > 0.5 ? 0.5 : off < -0.5 ? -0.5 : off;
-}
-
-int range_of(double search, double step, int side) {
-    int range = (int)ceil(search / step);
-    return range < side / 2 - 1 ? range : side / 2 - 1;
-}
-
 } // namespace
 
 enum status motion_align_cuda_search(void *state, const float *x, const float *y, const float *weight, float *ret_x,
@@ -92,16 +77,18 @@ enum status motion_align_cuda_search(void *state, const float *x, const float *y
     multiply<<<blocks, THREADS, 0, stream>>>(a->whole, a->search, a->weight, a->correlation);
     CUDA_TRY(cudaGetLastError(), err, "correlating frames");
     CUFFT_TRY(cufftExecC2R(a->search_plan, a->correlation, a->image), err, "correlating frames");
-    find_peaks<<<frames, PEAK_THREADS, 0, stream>>>(a->image, nx, ny, range_of(plan->task.align.search, step_x, nx),
-                                                    range_of(plan->task.align.search, step_y, ny), a->peaks);
+    find_peaks<<<frames, PEAK_THREADS, 0, stream>>>(a->image, nx, ny, motion_align_range(plan, step_x, nx),
+                                                    motion_align_range(plan, step_y, ny), a->peaks);
     CUDA_TRY(cudaGetLastError(), err, "finding the peaks of correlations");
     CUDA_TRY(cudaMemcpyAsync(a->host_peaks, a->peaks, frames * sizeof *a->peaks, cudaMemcpyDefault, stream), err,
              "fetching the peaks of correlations");
     CUDA_TRY(cudaStreamSynchronize(stream), err, "correlating frames");
     for (int i = 0; i < frames; i++) {
         const struct align_peak *p = &a->host_peaks[i];
-        ret_x[i] = (float)((p->x + parabola((double)p->left, (double)p->middle, (double)p->right)) * step_x);
-        ret_y[i] = (float)((p->y + parabola((double)p->above, (double)p->middle, (double)p->below)) * step_y);
+        ret_x[i] =
+            (float)((p->x + motion_align_parabola((double)p->left, (double)p->middle, (double)p->right)) * step_x);
+        ret_y[i] =
+            (float)((p->y + motion_align_parabola((double)p->above, (double)p->middle, (double)p->below)) * step_y);
     }
     return STATUS_OK;
 }

@@ -128,9 +128,9 @@ enum status motion_align_cuda_cut(void *state, const float *x, const float *y, s
     size_t count = align_count(&a->whole.band);
     TRY(motion_align_cuda_put_shifts(a, &a->whole, x, y, err));
     for (int group = 0; group < plan->groups; group++)
-        add_group<<<blocks_for(count, THREADS), THREADS, 0, stream>>>(a->whole, motion_align_group_start(plan, group),
-                                                                      motion_align_group_start(plan, group + 1),
-                                                                      a->group_sums + group * count);
+        add_group<<<blocks_for(count, THREADS), THREADS, 0, stream>>>(
+            a->whole, motion_group_start(plan->task.frames, plan->groups, group),
+            motion_group_start(plan->task.frames, plan->groups, group + 1), a->group_sums + group * count);
     CUDA_TRY(cudaGetLastError(), err, "summing groups of frames");
     CUFFT_TRY(cufftExecC2R(a->group_plan, a->group_sums, a->group_images), err, "transforming groups of frames");
     const cutting c = {plan->window_x,  plan->window_y,   plan->patch_x,    plan->patch_y,   plan->groups,

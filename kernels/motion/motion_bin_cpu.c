@@ -4,55 +4,6 @@
 #include "common/multiversion.h"
 #include "kernels/motion/motion_align_cpu_private.h"
 
-/* Add a row of the movie, times the gain, to sum[n]. */
-MULTIVERSION static void add_bytes(const unsigned char *restrict row, const float *restrict gain, size_t n,
-                                   float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += (float)row[x] * gain[x];
-}
-MULTIVERSION static void add_words(const unsigned short *restrict row, const float *restrict gain, size_t n,
-                                   float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += (float)row[x] * gain[x];
-}
-MULTIVERSION static void add_floats(const float *restrict row, const float *restrict gain, size_t n,
-                                    float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += row[x] * gain[x];
-}
-MULTIVERSION static void add_plain_bytes(const unsigned char *restrict row, size_t n, float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += (float)row[x];
-}
-MULTIVERSION static void add_plain_words(const unsigned short *restrict row, size_t n, float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += (float)row[x];
-}
-MULTIVERSION static void add_plain_floats(const float *restrict row, size_t n, float *restrict sum) {
-    for (size_t x = 0; x < n; x++)
-        sum[x] += row[x];
-}
-
-static void add_row(const struct motion_frames *frames, int frame, size_t first, size_t n, float *sum) {
-    const char *row = (const char *)frames->frame[frame] + first * motion_pixel_size(frames->pixels);
-    const float *gain = frames->gain;
-    if (gain == NULL) {
-        if (frames->pixels == MOTION_U8)
-            add_plain_bytes((const unsigned char *)row, n, sum);
-        else if (frames->pixels == MOTION_U16)
-            add_plain_words((const unsigned short *)(const void *)row, n, sum);
-        else
-            add_plain_floats((const float *)(const void *)row, n, sum);
-        return;
-    }
-    if (frames->pixels == MOTION_U8)
-        add_bytes((const unsigned char *)row, gain + first, n, sum);
-    else if (frames->pixels == MOTION_U16)
-        add_words((const unsigned short *)(const void *)row, gain + first, n, sum);
-    else
-        add_floats((const float *)(const void *)row, gain + first, n, sum);
-}
-
 MULTIVERSION static void add_pairs(const float *restrict row, int n, float *restrict binned) {
     for (int x = 0; x < n; x++)
         binned[x] = row[2 * x] + row[2 * x + 1];
@@ -63,10 +14,8 @@ static void bin_row(const struct motion_align_cpu *align, int frame, int y, floa
     const struct motion_align_plan *plan = &align->plan;
     int bin = plan->bin, n = plan->binned_x;
     memset(row, 0, (size_t)(n * bin) * sizeof *row);
-    for (int i = 0; i < bin; i++) {
-        size_t first = (size_t)(plan->first_y + y * bin + i) * (size_t)plan->task.nx + (size_t)plan->first_x;
-        add_row(align->frames, frame, first, (size_t)(n * bin), row);
-    }
+    for (int i = 0; i < bin; i++)
+        motion_frames_add_row(align->frames, frame, plan->first_x, plan->first_y + y * bin + i, n * bin, row);
     if (bin == 1) {
         memcpy(binned, row, (size_t)n * sizeof *binned);
         return;

@@ -253,7 +253,7 @@ static double place_patches(struct motion_course *course, const struct motion_mo
         motion_fit_centre(plan, p, &x, &y);
         motion_surface_terms(x, y, terms);
         for (int g = 0; g < plan->groups; g++) {
-            double z = 0.5 * (motion_align_group_start(plan, g) + motion_align_group_start(plan, g + 1) - 1);
+            double z = motion_group_middle(plan->task.frames, plan->groups, g);
             double shift[2] = {course->frame_x[g], course->frame_y[g]};
             for (int axis = 0; axis < 2; axis++)
                 for (int i = 0; i < MOTION_SURFACE; i++) {

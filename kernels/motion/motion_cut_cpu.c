@@ -54,7 +54,9 @@ enum status motion_cpu_cut(void *state, const float *x, const float *y, struct e
     for (int group = 0; group < plan->groups; group++) {
         struct motion_worker *worker = motion_cpu_worker(align);
         memset(worker->transform, 0, align->whole.half * (size_t)plan->window_y * 2 * sizeof *worker->transform);
-        for (int j = motion_align_group_start(plan, group); j < motion_align_group_start(plan, group + 1); j++)
+        int first = motion_group_start(plan->task.frames, plan->groups, group);
+        int end = motion_group_start(plan->task.frames, plan->groups, group + 1);
+        for (int j = first; j < end; j++)
             add_shifted(&align->whole, j, worker->transform);
         fft_run(align->window, worker->transform, worker->image);
         for (int p = 0; p < patches; p++)

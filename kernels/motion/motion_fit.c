@@ -127,7 +127,7 @@ static void eliminate(double *a, double *b, const double *border, const double *
 
 /* Returns the middle of a group, in frames. */
 static double middle(const struct motion_align_plan *plan, int group) {
-    return 0.5 * (motion_align_group_start(plan, group) + motion_align_group_start(plan, group + 1) - 1);
+    return motion_group_middle(plan->task.frames, plan->groups, group);
 }
 
 void motion_fit_step(const struct motion_fit *fit, double *scratch, double coefficients[2][MOTION_COEFFICIENTS],

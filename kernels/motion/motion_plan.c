@@ -76,12 +76,27 @@ double motion_align_taper(int side, int index) {
     return s * s;
 }
 
-int motion_align_group_start(const struct motion_align_plan *plan, int group) {
-    int size = plan->task.frames / plan->groups, larger = plan->task.frames % plan->groups;
-    int first_larger = plan->groups - larger;
+int motion_group_start(int frames, int groups, int group) {
+    int size = frames / groups, first_larger = groups - frames % groups;
     return group * size + (group > first_larger ? group - first_larger : 0);
+}
+
+double motion_group_middle(int frames, int groups, int group) {
+    return 0.5 * (motion_group_start(frames, groups, group) + motion_group_start(frames, groups, group + 1) - 1);
 }
 
 int motion_align_ring(const struct motion_align_plan *plan, double fx, double fy) {
     return (int)(sqrt(fx * fx + fy * fy) / plan->radius * MOTION_RINGS);
+}
+
+int motion_align_range(const struct motion_align_plan *plan, double step, int side) {
+    int range = (int)ceil(plan->task.align.search / step);
+    return range < side / 2 - 1 ? range : side / 2 - 1;
+}
+
+double motion_align_parabola(double before, double middle, double after) {
+    double bend = before + after - 2 * middle;
+    if (!(bend < 0)) return 0;
+    double off = -0.5 * (after - before) / bend;
+    return off > 0.5 ? 0.5 : off < -0.5 ? -0.5 : off;
 }

@@ -1,8 +1,6 @@
 /* Coarse search: the cross-correlation of each frame with the sum of the others. */
-#include <math.h>
 #include <string.h>
 
-#include "common/multiversion.h"
 #include "kernels/motion/motion_align_cpu_private.h"
 
 /* Returns the window's row of a row of the search window. */
@@ -36,20 +34,10 @@ static void multiply(const struct motion_align_cpu *align, int frame, const floa
     }
 }
 
-/* Returns how far from the middle of three values a parabola through them has its top. */
-static double parabola(double before, double middle, double after) {
-    double bend = before + after - 2 * middle;
-    if (!(bend < 0)) return 0;
-    double off = -0.5 * (after - before) / bend;
-    return off > 0.5 ? 0.5 : off < -0.5 ? -0.5 : off;
-}
-
 static void find_peak(const struct motion_align_plan *plan, const float *image, float *ret_x, float *ret_y) {
     int nx = plan->search_x, ny = plan->search_y, best_x = 0, best_y = 0;
     double step_x = plan->pitch_x * plan->window_x / nx, step_y = plan->pitch_y * plan->window_y / ny;
-    int range_x = (int)ceil(plan->task.align.search / step_x), range_y = (int)ceil(plan->task.align.search / step_y);
-    range_x = range_x < nx / 2 - 1 ? range_x : nx / 2 - 1;
-    range_y = range_y < ny / 2 - 1 ? range_y : ny / 2 - 1;
+    int range_x = motion_align_range(plan, step_x, nx), range_y = motion_align_range(plan, step_y, ny);
     float best = image[0];
     for (int y = -range_y; y <= range_y; y++)
         for (int x = -range_x; x <= range_x; x++) {
@@ -64,9 +52,11 @@ static void find_peak(const struct motion_align_plan *plan, const float *image, 
     size_t left = (size_t)((best_x - 1 + nx) % nx), right = (size_t)((best_x + 1 + nx) % nx);
     size_t above = (size_t)((best_y - 1 + ny) % ny) * (size_t)nx, below = (size_t)((best_y + 1 + ny) % ny) * (size_t)nx;
     double middle = (double)best;
-    *ret_x = (float)((best_x + parabola((double)image[row + left], middle, (double)image[row + right])) * step_x);
+    *ret_x = (float)((best_x + motion_align_parabola((double)image[row + left], middle, (double)image[row + right])) *
+                     step_x);
     *ret_y =
-        (float)((best_y + parabola((double)image[above + column], middle, (double)image[below + column])) * step_y);
+        (float)((best_y + motion_align_parabola((double)image[above + column], middle, (double)image[below + column])) *
+                step_y);
 }
 
 enum status motion_cpu_search(void *state, const float *x, const float *y, const float *weight, float *ret_x,

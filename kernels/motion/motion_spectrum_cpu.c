@@ -3,7 +3,6 @@
  * In a tile, the frames of a group are read at the nearest whole pixel along the motion. So nothing is interpolated and
  * the noise stays white, while rings are blurred by half a pixel at most. */
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +35,7 @@ struct motion_spectrum_cpu {
     int used[PARTS]; /* tiles in them */
 };
 
-/* What all threads of a run share. */
+/* Shared by all threads of a run. */
 struct run {
     const struct motion_frames *frames;
     const struct motion_model *model;
@@ -61,13 +60,7 @@ void motion_spectrum_cpu_destroy(struct motion_spectrum_cpu **spectrum) {
 static enum status build(struct motion_spectrum_cpu *s, struct err *err) {
     struct fft_options options = {.rank = 2, .shape = {s->box, s->box}, .direction = FFT_FORWARD, .measure = true};
     TRY(mem_new((size_t)s->box, sizeof *s->window, "a window", &s->window, err));
-    double power = 0;
-    for (int x = 0; x < s->box; x++) {
-        double sine = sin(M_PI * (x + 0.5) / s->box);
-        s->window[x] = (float)(sine * sine);
-        power += pow(sine, 4);
-    }
-    s->window_power = power * power;
+    s->window_power = periodogram_window(s->box, s->window);
     TRY(fft_create(&options, &s->plan, err));
     TRY(mem_new((size_t)s->task.threads, sizeof *s->workers, "workers of the spectrum", &s->workers, err));
     for (int i = 0; i < s->task.threads; i++) {
@@ -99,55 +92,13 @@ size_t motion_spectrum_cpu_bytes(const struct motion_task *task, int box) {
     return mem_sum(mem_bytes(half, PARTS), mem_bytes(half, 4 * (size_t)task->threads));
 }
 
-MULTIVERSION static void add_u8(const uint8_t *restrict from, const float *restrict gain, int count,
-                                float *restrict to) {
-    if (gain == NULL)
-        for (int i = 0; i < count; i++)
-            to[i] += (float)from[i];
-    else
-        for (int i = 0; i < count; i++)
-            to[i] += (float)from[i] * gain[i];
-}
-
-MULTIVERSION static void add_u16(const uint16_t *restrict from, const float *restrict gain, int count,
-                                 float *restrict to) {
-    if (gain == NULL)
-        for (int i = 0; i < count; i++)
-            to[i] += (float)from[i];
-    else
-        for (int i = 0; i < count; i++)
-            to[i] += (float)from[i] * gain[i];
-}
-
-MULTIVERSION static void add_f32(const float *restrict from, const float *restrict gain, int count,
-                                 float *restrict to) {
-    if (gain == NULL)
-        for (int i = 0; i < count; i++)
-            to[i] += from[i];
-    else
-        for (int i = 0; i < count; i++)
-            to[i] += from[i] * gain[i];
-}
-
-/* Adds `count` pixels of a frame from (x, y) on. */
-static void add_row(const struct motion_frames *f, int frame, int x, int y, int count, float *to) {
-    size_t at = (size_t)y * (size_t)f->nx + (size_t)x;
-    const float *gain = f->gain != NULL ? f->gain + at : NULL;
-    if (f->pixels == MOTION_U8)
-        add_u8((const uint8_t *)f->frame[frame] + at, gain, count, to);
-    else if (f->pixels == MOTION_U16)
-        add_u16((const uint16_t *)f->frame[frame] + at, gain, count, to);
-    else
-        add_f32((const float *)f->frame[frame] + at, gain, count, to);
-}
-
-/* What is known of a tile's pixels. */
+/* Sum, smallest and largest of a tile's pixels so far. */
 struct seen {
     double sum;
     float least, most;
 };
 
-/* Adds a row to what is known. */
+/* Adds a row to the sum and the extremes. */
 MULTIVERSION static void see_row(const float *restrict row, int count, struct seen *seen) {
     float sum = 0, least = seen->least, most = seen->most;
 #pragma omp simd reduction(+ : sum) reduction(min : least) reduction(max : most)
@@ -172,7 +123,7 @@ static struct seen sum_group(const struct run *run, struct worker *worker, int g
         float *row = worker->tile + (size_t)y * (size_t)box;
         memset(row, 0, (size_t)box * sizeof *row);
         for (int j = first; j < end; j++)
-            add_row(f, j, worker->from[j][0], worker->from[j][1] + y, box, row);
+            motion_frames_add_row(f, j, worker->from[j][0], worker->from[j][1] + y, box, row);
         see_row(row, box, &seen);
     }
     return seen;

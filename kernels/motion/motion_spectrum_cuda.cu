@@ -133,14 +133,8 @@ template <typename PIXEL> void launch(const gathering &g, int tiles, cudaStream_
 
 enum status put_window(motion_spectrum_cuda *s, err *err) {
     float *window = (float *)malloc(s->box * sizeof *window);
-    double power = 0;
     FAIL_IF(window == NULL, err, STATUS_NO_MEMORY, "no memory for a window");
-    for (int x = 0; x < s->box; x++) {
-        double sine = sin(M_PI * (x + 0.5) / s->box);
-        window[x] = (float)(sine * sine);
-        power += pow(sine, 4);
-    }
-    s->window_power = power * power;
+    s->window_power = periodogram_window(s->box, window);
     cudaError_t result = cuda_copy(s->window, window, s->box * sizeof *window);
     free(window);
     CUDA_TRY(result, err, "taking a window there");

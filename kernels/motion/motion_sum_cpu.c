@@ -23,7 +23,7 @@ struct motion_sum_cpu {
     float (*taps)[MOTION_TAPS];
     struct motion_surface *surfaces;
     struct fft_plan *row, *column; /* forward; made at the first sum */
-    /* What was asked for last: plans and buffers are kept while that stays the same. */
+    /* The last call asked for these: plans and buffers are kept while that stays the same. */
     int to_nx, to_ny, sums, outputs;
     struct fft_plan *row_back, *column_back;
     struct worker *workers;

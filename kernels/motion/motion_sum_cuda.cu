@@ -9,7 +9,7 @@
 enum { THREADS = 256 };
 enum { WEIGHTED, UNWEIGHTED, HALF, OUTPUTS };
 
-/* What one frequency needs of the weights, in the device's memory. */
+/* The tables of struct motion_weights, in the device's memory. */
 struct weight_tables {
     float *of_frame;     /* [frames][MOTION_TERMS] */
     float *of_frequency; /* [MOTION_STEPS + 1][MOTION_TERMS] */

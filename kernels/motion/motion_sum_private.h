@@ -16,7 +16,7 @@ enum { MOTION_BAND = 32, MOTION_TILE = 128, MOTION_GROUP = 4 };
 /* Rows and columns of pixels that a tile needs, the latter for whole vectors. */
 enum { MOTION_RAW_ROWS = MOTION_BAND + MOTION_TAPS, MOTION_RAW_STRIDE = MOTION_TILE + 16 };
 
-/* What all threads of the warp share. */
+/* Shared by all threads of the warp. */
 struct motion_warp {
     const struct motion_frames *frames;
     const struct motion_weights *weights;

@@ -49,16 +49,19 @@ void periodogram_destroy(struct periodogram **periodogram) {
     mem_free(periodogram);
 }
 
-static enum status make_window(struct periodogram *p, struct err *err) {
-    int box = p->task.box;
+double periodogram_window(int box, float *ret_window) {
     double power = 0;
-    TRY(mem_new((size_t)box, sizeof *p->window.values, "a window", &p->window.values, err));
     for (int x = 0; x < box; x++) {
         double s = sin(M_PI * (x + 0.5) / box);
-        p->window.values[x] = (float)(s * s);
+        ret_window[x] = (float)(s * s);
         power += s * s * s * s;
     }
-    p->window.power = power * power;
+    return power * power;
+}
+
+static enum status make_window(struct periodogram *p, struct err *err) {
+    TRY(mem_new((size_t)p->task.box, sizeof *p->window.values, "a window", &p->window.values, err));
+    p->window.power = periodogram_window(p->task.box, p->window.values);
     return STATUS_OK;
 }
 

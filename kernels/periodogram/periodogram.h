@@ -48,6 +48,8 @@ const float *periodogram_cells(const struct periodogram *periodogram);
  * it lies within 1 px of an axis, which holds what borders leave, or beyond box/2. */
 int periodogram_cell(int box, int kx, int ky);
 
+/* Fills window[box], sin² along a side, and returns the sum of its squares over a tile. */
+double periodogram_window(int box, float *ret_window);
 /* Returns the number of tiles along a side, and the first pixel of tile `index`. */
 int periodogram_tiles(int side, int box);
 int periodogram_tile_start(int side, int box, int index);

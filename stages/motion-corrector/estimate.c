@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "common/files.h"
-#include "common/formats/mrc.h"
+#include "common/memory.h"
 #include "stages/motion-corrector/motion_corrector.h"
 #include "stages/motion-corrector/products.h"
 
@@ -49,18 +49,14 @@ static void tell(struct stage *stage, const char *path, const struct gain_estima
 }
 
 enum status estimate_write(struct stage *stage, struct estimate *e, struct err *err) {
-    struct image image = {0};
+    _cleanup_(image_destroy) struct image image = {0};
     struct gain_estimate_report report;
     char path[PATH_MAX];
     FAIL_IF(e->sums == NULL, err, STATUS_BAD_STATE, "no movie was read, so there is no gain reference");
     TRY(path_join(stage_folder(stage), products_gain_name(e->eer), path, sizeof path, err));
     TRY(image_resize_unset(&image, e->nx, e->ny, 1, err));
-    enum status status = gain_estimate_finish(e->sums, image.data, &report, err);
-    if (status == STATUS_OK && e->eer)
-        for (size_t i = 0; i < image_count(&image); i++)
-            image.data[i] = image.data[i] > 0 ? 1 / image.data[i] : 0;
-    if (status == STATUS_OK) status = mrc_write(path, &image, MRC_IMAGE, MRC_FLOAT32, err);
-    if (status == STATUS_OK) tell(stage, path, &report);
-    image_destroy(&image);
-    return status;
+    TRY(gain_estimate_finish(e->sums, image.data, &report, err));
+    TRY(products_write_gain(path, &image, e->eer, err));
+    tell(stage, path, &report);
+    return STATUS_OK;
 }

@@ -80,10 +80,8 @@ static void fill_doses(const struct exposure *exposure, int frames, double *dose
 size_t motion_corrector_bytes(const struct motion_corrector_task *task, const struct exposure *exposure) {
     bool weighted = exposure->dose_per_frame > 0;
     const struct motion_task motion = motion_of(task);
-    _cleanup_(mem_free) double *doses = NULL;
-    if (mem_new((size_t)task->frames, sizeof *doses, "the doses of frames", &doses, NULL) != STATUS_OK) return SIZE_MAX;
-    fill_doses(exposure, task->frames, doses);
-    const struct motion_sum_options sum = sum_options(task, exposure, weighted ? doses : NULL);
+    /* The estimate asks only whether there are doses. */
+    const struct motion_sum_options sum = sum_options(task, exposure, weighted ? &exposure->dose_per_frame : NULL);
     size_t power = image_bytes(sum.spectrum_box / 2 + 1, sum.spectrum_box, 1);
     return task->device.kind == DEVICE_CPU ? mem_sum(power, motion_bytes(&motion, &sum)) : power;
 }

@@ -64,14 +64,6 @@ static enum status put_local_model(const struct motion_model *model, struct star
     return STATUS_OK;
 }
 
-/* The number of a group's middle frame; groups that remain at the end are one frame larger. */
-static double middle_frame(const struct motion_tables *t, int group) {
-    int frames = t->corrected->model.frames, groups = t->corrected->report.groups;
-    int size = frames / groups, larger = frames % groups, plain = groups - larger;
-    int start = group < plain ? group * size : plain * size + (group - plain) * (size + 1);
-    return t->exposure->first_frame + start + ((group < plain ? size : size + 1) - 1) / 2.0;
-}
-
 static enum status put_patches(const struct motion_tables *t, struct star_file *file, struct err *err) {
     const struct motion_report *report = &t->corrected->report;
     struct star_table *table;
@@ -79,8 +71,9 @@ static enum status put_patches(const struct motion_tables *t, struct star_file *
     TRY(star_table_add(file, "local_shift", true, &table, err));
     for (int i = 0; i < report->patches; i++)
         for (int g = 0; g < report->groups && report->patch[i].used; g++) {
+            double middle = motion_group_middle(t->corrected->model.frames, report->groups, g);
             const struct star_cell cells[] = {
-                {.column = "rlnMicrographFrameNumber", .value = middle_frame(t, g)},
+                {.column = "rlnMicrographFrameNumber", .value = t->exposure->first_frame + middle},
                 {.column = "rlnCoordinateX", .value = report->patch[i].x},
                 {.column = "rlnCoordinateY", .value = report->patch[i].y},
                 {.column = "rlnMicrographShiftX", .value = (double)report->patch[i].shift_x[g]},

@@ -117,14 +117,19 @@ enum status products_write(struct stage *stage, struct item *item, const struct 
     return set_columns(item, p, err);
 }
 
-static enum status write_gain(const struct stage *stage, struct reference *r, struct err *err) {
+enum status products_write_gain(const char *path, struct image *gain, bool eer, struct err *err) {
+    for (size_t i = 0; eer && i < image_count(gain); i++)
+        gain->data[i] = gain->data[i] > 0 ? 1 / gain->data[i] : 0;
+    return mrc_write(path, gain, MRC_IMAGE, MRC_FLOAT32, err);
+}
+
+static enum status write_reference(const struct stage *stage, struct reference *r, struct err *err) {
     _cleanup_(image_destroy) struct image image = {0};
     char path[PATH_MAX];
     TRY(path_join(stage_folder(stage), products_gain_name(r->eer), path, sizeof path, err));
     TRY(image_resize_unset(&image, r->nx, r->ny, 1, err));
-    for (size_t i = 0; i < image_count(&image); i++)
-        image.data[i] = r->eer ? (r->gain[i] > 0 ? 1 / r->gain[i] : 0) : r->gain[i];
-    TRY(mrc_write(path, &image, MRC_IMAGE, MRC_FLOAT32, err));
+    memcpy(image.data, r->gain, image_count(&image) * sizeof *image.data);
+    TRY(products_write_gain(path, &image, r->eer, err));
     r->gain_written = true;
     return STATUS_OK;
 }
@@ -136,6 +141,6 @@ enum status products_write_gains(struct stage *stage, struct references *referen
     pthread_mutex_unlock(&references->lock);
     /* References are added in front and never go away before fini; gain_written belongs to this thread. */
     for (struct reference *r = first; r != NULL && status == STATUS_OK; r = r->next)
-        if (r->gain != NULL && !r->gain_written) status = write_gain(stage, r, err);
+        if (r->gain != NULL && !r->gain_written) status = write_reference(stage, r, err);
     return status;
 }

@@ -23,6 +23,8 @@ struct products {
 enum status products_write(struct stage *stage, struct item *item, const struct products *products, struct err *err);
 /* Returns the name of the gain reference in the stage's folder. */
 const char *products_gain_name(bool eer);
+/* Writes a gain reference. That of EER movies becomes the response, 1 / gain, in place. */
+enum status products_write_gain(const char *path, struct image *gain, bool eer, struct err *err);
 /* Writes gain.mrc, the gain reference as it lies on the frames, for programs that go on from MIC.star; gain_eer.mrc
  * holds the response, since RELION expects that of EER. Does nothing for those that are written. */
 enum status products_write_gains(struct stage *stage, struct references *references, struct err *err);
