@@ -48,6 +48,16 @@ static enum status check_one(const char *path, int nz, struct err *err) {
     return STATUS_OK;
 }
 
+/* A larger box holds more repeated edge pixels than micrograph, and its stacks fill the disk. */
+static enum status check_box(const struct extractor *extractor, const char *path, int nx, int ny, struct err *err) {
+    int box = extractor->options.box, side = nx < ny ? nx : ny;
+    FAIL_IF(box > side, err, STATUS_BAD_FORMAT,
+            "%s has %d × %d px, but box is %d px: a box must fit into the micrograph; give one of 1.5 to 2 times the "
+            "particle, in px of the micrograph",
+            path, nx, ny, box);
+    return STATUS_OK;
+}
+
 static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
                         struct stage_need *ret_need, struct err *err) {
     const struct extractor *extractor = state;
@@ -61,6 +71,7 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_probe(path, &info, err));
     TRY(check_one(path, info.nz, err));
+    TRY(check_box(extractor, path, info.nx, info.ny, err));
     /* On files the number of picks is not known yet; they rarely cover the micrograph more than once. */
     size_t stack = image_bytes(info.nx, info.ny, 1);
     if (count > 0 && count < 1e9) stack = image_bytes(extractor->options.size, extractor->options.size, (int)count);
@@ -73,7 +84,6 @@ static void release(struct stage *stage, void *state, struct stage_lane *stage_l
 }
 
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
-    (void)state;
     struct extractor_lane *lane = stage_lane->state;
     const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;
@@ -90,6 +100,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read_micrograph(path, &lane->micrograph, err));
     TRY(check_one(path, lane->micrograph.nz, err));
+    TRY(check_box(state, path, lane->micrograph.nx, lane->micrograph.ny, err));
     TRY(stage_resolve(stage, picks, path, err));
     TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, lane->micrograph.nx, lane->micrograph.ny,
                              &lane->picks, err));

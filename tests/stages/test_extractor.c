@@ -216,6 +216,22 @@ static void nonsense_is_refused(void **state) {
     item_destroy(&item);
 }
 
+/* The micrograph has 90 × 70 px. A box of 70 px fits, one of 72 px does not: the item fails, and nothing is written. */
+static void a_box_larger_than_the_micrograph_fails_the_item(void **state) {
+    (void)state;
+    static const char *const fits[] = {"box", "70", NULL}, *const too_large[] = {"box", "72", NULL};
+    for (int large = 0; large < 2; large++) {
+        struct item *item = make_item(large ? "large" : "fits", HEAD "45 35 0.9 x\n\n", 1), **items = NULL;
+        size_t count = 0;
+        char path[PATH_MAX];
+        OK(run(item, large ? too_large : fits, &items, &count, &err));
+        assert_int_equal(count, large ? 0 : 1);
+        place(large ? "extractor/large.mrcs" : "extractor/fits.mrcs", path);
+        assert_true(file_exists(path) == !large);
+        clear(items, count, item);
+    }
+}
+
 /* Optics groups of one name with different values: each keeps its particles, under its own name. */
 static void joined_tables_keep_every_particle(void **state) {
     (void)state;
@@ -325,6 +341,7 @@ int main(void) {
         cmocka_unit_test(broken_pixels_are_left_out),
         cmocka_unit_test(no_picks_go_on_without_a_stack),
         cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(a_box_larger_than_the_micrograph_fails_the_item),
         cmocka_unit_test(joined_tables_keep_every_particle),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

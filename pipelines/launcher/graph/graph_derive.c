@@ -9,6 +9,8 @@
 
 /* A mask leaves a little room around the particle, and a box leaves more. */
 static const double MASK_OVER_PARTICLE = 1.1, BOX_OVER_PARTICLE = 1.5;
+/* A box beyond these multiples of the particle is hardly meant, and cannot be meant. */
+static const double BOX_DOUBTFUL = 3, BOX_ABSURD = 8;
 enum { BOX_DEFAULT = 128, BOX_MAX = 8192 };
 
 static bool is_kind(const struct graph_stage *stage, const char *kind) {
@@ -150,6 +152,19 @@ enum status graph_derive_movies(struct graph *graph, struct problems *problems, 
     return STATUS_OK;
 }
 
+/* Compares the box that a graph gives with the particle (Å). pixel_size: of the session, Å. */
+static void check_box(const struct graph_stage *extractor, double particle, double pixel_size,
+                      const struct graph_stage *from, struct problems *problems) {
+    const struct graph_entry *entry = graph_entry(&extractor->section, "box");
+    double side = number_of(&extractor->section, "box") * pixel_size, times = side / particle;
+    if (entry == NULL || !(times > BOX_DOUBTFUL)) return;
+    problems_add(problems, times > BOX_ABSURD ? PROBLEM_ERROR : PROBLEM_WARNING, entry->line,
+                 "%s%s.box: %s px are %.0f Å, %.1f times the particle of %.0f Å (after the diameter of %s); 1.5 to 2 "
+                 "times is usual: did you mean %d?",
+                 entry->line > 0 ? "" : "--set ", extractor->section.name, entry->value.texts[0], side, times, particle,
+                 from->section.name, box_of(BOX_OVER_PARTICLE * particle / pixel_size));
+}
+
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err) {
     const struct graph_stage *from = NULL;
     double particle = find_particle(graph, &from), pixel_size = number_of(&graph->session, "pixel_size");
@@ -166,6 +181,8 @@ enum status graph_derive(struct graph *graph, struct problems *problems, struct 
         if (is_kind(stage, "extractor") && graph_entry(&stage->section, "box") == NULL && box > BOX_DEFAULT &&
             box < BOX_MAX)
             TRY(put_number(stage, "box", box_of(box), "px", from, problems, err));
+        else if (is_kind(stage, "extractor"))
+            check_box(stage, particle, pixel_size, from, problems);
     }
     return STATUS_OK;
 }
