@@ -80,6 +80,24 @@ static enum status count_expected(const struct graph *graph, struct replay *repl
     return STATUS_OK;
 }
 
+/* Refuses a session below the recording: what is played into it would count as recorded. The session's folder need not
+ * exist yet; the nearest folder that exists says where it will lie. */
+static enum status check_outside(const struct replay *replay, const char *session, struct err *err) {
+    char path[PATH_SIZE], above[PATH_SIZE];
+    int length = snprintf(path, sizeof path, "%s", session);
+    FAIL_IF(length < 0 || length >= (int)sizeof path, err, STATUS_BAD_ARGUMENT, "%s: too long a path", session);
+    _cleanup_(mem_free) char *known = realpath(path, NULL);
+    while (known == NULL) {
+        TRY(path_folder(path, above, sizeof above, err));
+        if (strcmp(above, path) == 0) return STATUS_OK;
+        memcpy(path, above, strlen(above) + 1);
+        known = realpath(path, NULL);
+    }
+    FAIL_IF(path_is_below(known, replay->source, NULL), err, STATUS_BAD_ARGUMENT,
+            "%s lies inside %s, which is to be played into it; use another --session", session, replay->source);
+    return STATUS_OK;
+}
+
 /* Finds where the files will appear, below the session. Makes the session's folder, but nothing in it: the session may
  * be one that this replay must not touch. */
 static enum status find_target(const char *session, char target[PATH_SIZE], struct err *err) {
@@ -132,6 +150,7 @@ int command_replay(const struct options *options) {
     int code = check_graph(options->words[1], options, &preset, &graph, &plan);
     if (code == EXIT_OK) {
         if (check_kills(graph, &replay, &err) != STATUS_OK || count_expected(graph, &replay, &err) != STATUS_OK ||
+            check_outside(&replay, options->session, &err) != STATUS_OK ||
             redirect_watchers(graph, options->session, &err) != STATUS_OK) {
             code = usage(&err);
         } else {

@@ -1,4 +1,4 @@
-# A session that was begun otherwise is refused, and nothing is left in it.
+# A replay into a session that was begun otherwise is refused, and nothing is left in it.
 mkdir data recorded
 touch recorded/a.mrc
 cat >stage.sh <<'END'
@@ -21,3 +21,11 @@ icestream replay recorded graph.yaml --session session 2>message
 echo "exit $?"
 cat message
 ls session
+# Neither does a session begin inside the recording, whether its folder is there or not.
+mkdir recorded/mine
+for inside in recorded/mine recorded/new/session; do
+  icestream replay recorded graph.yaml --session "$inside" 2>message
+  echo "exit $?"
+  cat message
+done
+find recorded | sort
