@@ -10,6 +10,8 @@
 /* Frequencies at which the basis is grown. Between them the weights are smooth. */
 enum { SAMPLES = 256 };
 static const double TOLERANCE = 1e-5;
+/* Half of the frames with less than this of a frequency's power have nothing to say there: their sum is 0. */
+static const double LEAST_POWER = 1e-12;
 
 double motion_critical_exposure(double k) {
     return k > 0 ? 0.245 * pow(k, -1.665) + 2.81 : INFINITY;
@@ -104,7 +106,7 @@ static void fill_tables(struct motion_weights *w, const double *dose, double fac
             w->of_frequency[s][t] =
                 (float)(dot(w->frames, row, basis + (size_t)t * (size_t)w->frames) / (w->frames * sqrt(w->frames)));
         for (int half = 0; half < 2; half++)
-            w->of_half[half][s] = power[half] > 0 ? (float)sqrt((power[0] + power[1]) / power[half]) : 0;
+            w->of_half[half][s] = power[half] > LEAST_POWER ? (float)sqrt((power[0] + power[1]) / power[half]) : 0;
     }
     for (int j = 0; j < w->frames; j++)
         for (int t = 0; t < w->terms; t++)

@@ -87,6 +87,22 @@ static void few_terms_equal_the_formula(void **state) {
     compare(1, 1, 0, 1, 1e-5, 1);
 }
 
+static void huge_doses_leave_finite_weights(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct motion_weights *w = NULL;
+    const double dose[] = {1000, 2000, 3000, 4000};
+    assert_int_equal(motion_weights_create(4, dose, 1.2, 300, &w, &err), STATUS_OK);
+    for (int s = 0; s <= MOTION_STEPS; s++) {
+        for (int t = 0; t < w->terms; t++)
+            assert_true(isfinite(w->of_frequency[s][t]));
+        assert_true(w->of_half[0][s] >= 1 && w->of_half[0][s] < 1.5F);
+        assert_true(w->of_half[1][s] >= 0 && w->of_half[1][s] < 2e6F);
+    }
+    assert_true(w->of_half[1][MOTION_STEPS] == 0); /* the second frame kept nothing there */
+    motion_weights_destroy(&w);
+}
+
 static void voltages_scale_the_dose(void **state) {
     (void)state;
     struct err err = {0};
@@ -111,6 +127,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(taps_shift_waves),
         cmocka_unit_test(few_terms_equal_the_formula),
+        cmocka_unit_test(huge_doses_leave_finite_weights),
         cmocka_unit_test(voltages_scale_the_dose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
