@@ -31,7 +31,8 @@ enum status gain_read(const char *path, const struct gain_options *options, int 
 
 /* Reads a list of bad pixels into *ret_map[ny][nx], which the caller frees: 1 is a bad pixel. The file is an image of
  * this size (MRC, TIFF) whose pixels other than 0 are bad, or text with a rectangle a line: x y width height, from 0 on,
- * in pixels of the frames as movie.h gives them. '#' begins a comment. Rectangles may reach beyond the frame. */
+ * in pixels of the frames as movie.h gives them. '#' begins a comment. Rectangles may reach beyond the frame; one that
+ * lies outside it is an error, because the list is then that of another camera or binning. */
 enum status gain_read_defects(const char *path, int nx, int ny, uint8_t **ret_map, struct err *err);
 
 #endif

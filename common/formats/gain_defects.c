@@ -45,6 +45,10 @@ static enum status read_rectangles(const char *path, char *text, int nx, int ny,
         FAIL_IF(count != 4 || r[2] < 1 || r[3] < 1, err, STATUS_BAD_FORMAT,
                 "%s:%d: \"%.*s\": a line of bad pixels has four whole numbers, x y width height", path, number, SHOWN,
                 line);
+        FAIL_IF(r[0] >= nx || r[1] >= ny || r[0] + r[2] <= 0 || r[1] + r[3] <= 0, err, STATUS_BAD_FORMAT,
+                "%s:%d: \"%.*s\": lies outside the movie's frames of %d × %d px: is it the list of another camera or "
+                "binning?",
+                path, number, SHOWN, line, nx, ny);
         mark(r, nx, ny, map);
     }
     return STATUS_OK;
