@@ -25,7 +25,8 @@ enum status motion_voltage_factor(double voltage, double *ret_factor, struct err
             return STATUS_OK;
         }
     FAIL(err, STATUS_BAD_ARGUMENT,
-         "dose weights at %g kV: they are known for 300, 200 and 100 kV; sum without doses, or correct the voltage",
+         "dose weights at %g kV: they are known for 300, 200 and 100 kV; sum without doses (dose_per_frame 0), or "
+         "correct the voltage",
          voltage);
 }
 

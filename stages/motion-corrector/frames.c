@@ -17,6 +17,9 @@ void frames_clear(struct frames *frames) {
 
 enum status frames_count(const char *path, const struct movie_info *info, const struct frames_task *task,
                          int *ret_count, struct err *err) {
+    FAIL_IF(info->frames < 2 && info->format == MOVIE_EER && info->raw_frames > 1, err, STATUS_BAD_FORMAT,
+            "%s: its %d EER frames make %d frame of %d: a movie has at least 2; lower eer_grouping", path,
+            info->raw_frames, info->frames, task->movie.eer_group);
     FAIL_IF(info->frames < 2, err, STATUS_BAD_FORMAT,
             "%s: holds %d frame%s: a movie has at least 2 (is it a gain reference, or a sum that is already "
             "corrected?)",
@@ -102,9 +105,8 @@ static void note_failure(struct failure *failure, int index, enum status status,
         *failure = (struct failure){.index = index, .status = status, .err = *err};
 }
 
-static enum status read_one(const char *path, const struct movie *movie, struct movie_reader **reader, int index,
-                            void *out, struct err *err) {
-    const struct movie_info *info = movie_info(movie);
+static enum status read_one(const char *path, const struct movie *movie, const struct movie_info *info,
+                            struct movie_reader **reader, int index, void *out, struct err *err) {
     if (*reader == NULL) TRY(movie_reader_create(movie, reader, err));
     TRY(movie_reader_read_pixels(*reader, index, info->pixels, out, err));
     return check_frame(path, info, index, out, err);
@@ -120,7 +122,7 @@ static void read_all(const char *path, const struct movie *movie, const struct f
         for (int i = 0; i < count; i++) {
             struct err own = {0};
             int index = task->first - 1 + i;
-            enum status status = read_one(path, movie, &reader, index, frames->places[i], &own);
+            enum status status = read_one(path, movie, &frames->info, &reader, index, frames->places[i], &own);
             if (status != STATUS_OK) note_failure(failure, index, status, &own);
         }
         movie_reader_destroy(&reader);
@@ -135,6 +137,14 @@ enum status frames_read(const char *path, const struct frames_task *task, struct
     TRY(frames_count(path, movie_info(movie), task, &count, err));
     TRY(make_room(frames, movie_info(movie), count, &task->device, err));
     read_all(path, movie, task, frames, &failure);
+    if (failure.status == STATUS_UNSUPPORTED && movie_info(movie)->pixels != MOVIE_F32) {
+        /* A later frame holds values that are no counts, as a few below 0: all frames are read as floats. */
+        struct movie_info as_floats = *movie_info(movie);
+        as_floats.pixels = MOVIE_F32;
+        failure = (struct failure){.status = STATUS_OK};
+        TRY(make_room(frames, &as_floats, count, &task->device, err));
+        read_all(path, movie, task, frames, &failure);
+    }
     if (failure.status != STATUS_OK && err != NULL) *err = failure.err;
     return failure.status;
 }

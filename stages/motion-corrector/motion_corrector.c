@@ -109,6 +109,20 @@ static enum status make_power(struct motion_corrector *c, int box, struct err *e
     return STATUS_OK;
 }
 
+/* A spectrum overflows before the sums of the frames do. */
+static enum status check_power(const float *power, int box, struct err *err) {
+    size_t count = (size_t)box * (size_t)(box / 2 + 1);
+    float most = 0;
+    for (size_t i = 0; i < count; i++)
+        most = !isfinite(power[i]) || power[i] > most ? power[i] : most;
+    FAIL_IF(
+        !isfinite(most) || !(most > 0), err, STATUS_BAD_FORMAT,
+        "the power of the frames is %g: their values, times those of the gain reference, are too large or too small to "
+        "be counts",
+        (double)most);
+    return STATUS_OK;
+}
+
 enum status motion_corrector_run(struct motion_corrector *c, const struct motion_frames *frames,
                                  const struct exposure *exposure, struct corrected *ret, struct err *err) {
     const struct motion_corrector_task *task = &c->task;
@@ -131,6 +145,7 @@ enum status motion_corrector_run(struct motion_corrector *c, const struct motion
                                      .odd = ret->halves ? ret->odd.data : NULL,
                                      .power = c->power};
     TRY(motion_sum(c->motion, &ret->model, &options, &sums, err));
+    TRY(check_power(c->power, shape.box, err));
     spectrum_fill(&shape, c->power, ret->spectrum.data);
     ret->spectrum.pixel_size = (float)shape.pixel_size;
     float pixel_size = (float)(exposure->pixel_size * task->options->bin);

@@ -56,8 +56,8 @@ const struct param motion_corrector_parameters[MOTION_CORRECTOR_PARAMETERS] = {
      .maximum = 32,
      .list_count = 2,
      .help =
-         "Patches along x and y whose own motion is found; 1, 1: the whole frame alone. By default 5, 5, or fewer in "
-         "frames below 2000 px."},
+         "Patches along x and y whose own motion is found, 3 or more along both; with fewer, the whole frame alone. "
+         "By default 5, 5, or fewer in frames below 2000 px."},
     {.name = "bfactor",
      .type = PARAM_FLOAT,
      .offset = AT(bfactor),
@@ -84,11 +84,11 @@ const struct param motion_corrector_parameters[MOTION_CORRECTOR_PARAMETERS] = {
      .type = PARAM_FLOAT,
      .offset = AT(dose_per_frame),
      .unit = "e⁻/Å²",
-     .minimum = 0.0001,
+     .minimum = 0,
      .maximum = 1000,
      .help =
          "Dose of a frame of the movie (with EER, of a group). By default what the files beside the movie say; where "
-         "they say nothing, the sum has no dose weights."},
+         "they say nothing, or with 0, the sum has no dose weights."},
     {.name = "pre_exposure",
      .type = PARAM_FLOAT,
      .offset = AT(pre_exposure),

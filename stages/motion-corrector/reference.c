@@ -50,16 +50,32 @@ static enum status add_defects(struct reference *r, const char *path, struct err
     return STATUS_OK;
 }
 
+/* Bad pixels take counts of good ones around them: of a frame that is mostly bad, nothing would be left. */
+static enum status check_enough_good(const struct reference *r, const struct motion_corrector_options *o,
+                                     struct err *err) {
+    const uint8_t *mask = defects_mask(r->defects);
+    size_t pixels = (size_t)r->nx * (size_t)r->ny, bad = 0;
+    for (size_t i = 0; i < pixels; i++)
+        bad += mask[i] != 0;
+    FAIL_IF(
+        bad > pixels / 2, err, STATUS_BAD_FORMAT,
+        "%s%s%s: %zu of the camera's %zu pixels are bad: at most half of them can be repaired. Is it the right file?",
+        o->gain != NULL ? o->gain : "", o->gain != NULL && o->defects != NULL ? " and " : "",
+        o->defects != NULL ? o->defects : "", bad, pixels);
+    return STATUS_OK;
+}
+
 static enum status fill(struct reference *r, const struct motion_corrector_options *o, struct err *err) {
     size_t pixels = (size_t)r->nx * (size_t)r->ny;
     TRY(defects_create(r->nx, r->ny, &r->defects, err));
     if (o->defects != NULL) TRY(add_defects(r, o->defects, err));
-    if (o->gain == NULL) return STATUS_OK;
+    if (o->gain == NULL) return check_enough_good(r, o, err);
     const struct gain_options options = {.turn = {.rotate = o->gain_rotate, .flip = (enum turn_flip)o->gain_flip},
                                          .divide = o->gain_divide,
                                          .eer = r->eer};
     TRY(gain_read(o->gain, &options, r->nx, r->ny, &r->gain, err));
     defects_add_gain(r->defects, r->gain);
+    TRY(check_enough_good(r, o, err));
     TRY(mem_new_unset(pixels, sizeof *r->applied, "a gain reference", &r->applied, err));
     memcpy(r->applied, r->gain, pixels * sizeof *r->applied);
     defects_repair_gain(r->defects, r->applied);

@@ -18,6 +18,9 @@
 #include "stages/motion-corrector/products.h"
 #include "stages/motion-corrector/reference.h"
 
+/* Pixel sizes of movies, Å. Spectra end at 2.8 Å: of finer pixels, too few frequencies would be left. */
+static const double PIXEL_MIN = 0.05, PIXEL_MAX = 50;
+
 struct state {
     struct references references;
     struct motion_corrector *corrector; /* of the shape that came last */
@@ -41,6 +44,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     FAIL_IF(o->last_frame != INT_MIN && o->last_frame <= o->first_frame, err, STATUS_BAD_ARGUMENT,
             "first_frame is %d and last_frame %d: at least two frames are needed to find motion", o->first_frame,
             o->last_frame);
+    for (int i = 0; i < o->patches.count; i++)
+        FAIL_IF(o->patches.values[i] != round(o->patches.values[i]), err, STATUS_BAD_ARGUMENT,
+                "patches are %g × %g: whole numbers are expected", o->patches.values[0], o->patches.values[1]);
     if (o->estimate_gain)
         TRY(estimate_check(stage, err));
     else if (o->gain == NULL)
@@ -105,8 +111,9 @@ static enum status find_exposure(const struct stage *stage, const struct item *i
     int finer = info->format == MOVIE_EER ? o->eer_upsampling : 1;
     *optics = item_optics(item, stage_session(stage));
     optics->pixel_size = optics->pixel_size > 0 ? optics->pixel_size / finer : (double)info->pixel_size;
-    FAIL_IF(!(optics->pixel_size > 0) || optics->pixel_size > 50, err, STATUS_BAD_ARGUMENT,
-            "%s: a pixel size of at most 50 Å is needed (it is %g): set session.pixel_size", path, optics->pixel_size);
+    FAIL_IF(!(optics->pixel_size >= PIXEL_MIN) || optics->pixel_size > PIXEL_MAX, err, STATUS_BAD_ARGUMENT,
+            "%s: a pixel size of %g to %g Å is needed (it is %g): set session.pixel_size", path, PIXEL_MIN, PIXEL_MAX,
+            optics->pixel_size);
     *exposure = (struct exposure){.pixel_size = optics->pixel_size,
                                   .voltage = optics->voltage,
                                   .dose_per_frame = dose_of(o, item, info),
@@ -176,7 +183,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     stage_lane->shape[2] = 4 * frames->data.count + (int)info->pixels;
     if (o->estimate_gain) return STATUS_OK;
     TRY(find_exposure(stage, item, info, path, &lane->optics, &lane->exposure, err));
-    if (!(lane->exposure.dose_per_frame > 0)) tell_no_dose(stage, s);
+    if (!(lane->exposure.dose_per_frame > 0) && o->dose_per_frame != 0) tell_no_dose(stage, s);
     TRY(references_need(&s->references, o, info->nx, info->ny, info->format == MOVIE_EER, &lane->reference, err));
     return reference_apply(lane->reference, o, task.threads, text_hash(item_id(item)), &frames->data, &lane->hot, err);
 }
@@ -205,7 +212,8 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     if (o->estimate_gain)
         return estimate_add(&s->estimate, item_string(stage_lane->item, "movie.path"), &lane->frames,
                             stage_threads(stage), err);
-    TRY(motion_corrector_run(s->corrector, &lane->frames.data, &lane->exposure, &lane->corrected, err));
+    enum status status = motion_corrector_run(s->corrector, &lane->frames.data, &lane->exposure, &lane->corrected, err);
+    if (status != STATUS_OK) return err_context(err, status, "%s", item_string(stage_lane->item, "movie.path"));
     if (!lane->corrected.report.converged)
         stage_log(stage, LOG_WARN, "not-converged",
                   "%s: the shifts of the frames did not settle: is there signal in them? `reject_if: "

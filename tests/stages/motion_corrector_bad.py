@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Bad movies fail alone, each with its reason: cut short, of one frame, with an empty frame or NaN, with frames of unequal
-size, with fewer frames than asked for. A gain reference of the wrong size or that lies the wrong way is named, and how it
-should lie. Wrong parameters are refused at the start. A gain reference and a sum in the folder are no movies."""
+size, with fewer frames than asked for, with values that overflow. A gain reference of the wrong size or that lies the
+wrong way is named, and how it should lie. Bad pixels must lie in the frame, and leave half of it. Wrong parameters are
+refused at the start. A gain reference and a sum in the folder are no movies."""
 
 import os
 import subprocess
@@ -14,7 +15,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-from motion_movies import camera, movie, write_mrc, write_tiff
+from motion_movies import camera, movie, read_mrc, write_mrc, write_tiff
 
 PROGRAM = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-motion-corrector")
 SIZE = 256
@@ -43,12 +44,17 @@ with tempfile.TemporaryDirectory(prefix="icestream-motion-") as folder:
     write_tiff(f"{folder}/in/unequal.tif", [good[0], good[1], good[2, :200]])
     write_mrc(f"{folder}/in/short.mrc", good[:3])
     open(f"{folder}/in/text.eer", "w").write("no movie\n" * 200)
+    write_mrc(f"{folder}/in/huge.mrc", good.astype(np.float32) * np.float32(1e30))
+    write_mrc(f"{folder}/flat.mrc", np.full((5, SIZE, SIZE), 3, np.uint8))
+    below = good.astype(np.int16)
+    below[3, 5, 6] = -1
+    write_mrc(f"{folder}/below.mrc", below)
     write_mrc(f"{folder}/gain.mrc", gain)
     base = ["--patches", "1,1", "--dose_per_frame", "1", "--pixel_size", "1.2"]
     code, text = run("--i", f"{folder}/in", "--o", f"{folder}/o", "--gain", f"{folder}/gain.mrc", *base,
                      "--last_frame", "5")  # fmt: skip
     assert code == 3, code
-    assert "1 done, 0 rejected, 6 failed" in text
+    assert "1 done, 0 rejected, 7 failed" in text
     for name, reason in (
         ("cut", "cut.mrc"),
         ("empty", "frame 4 of 5 is all zero"),
@@ -56,6 +62,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-motion-") as folder:
         ("unequal", "unequal.tif"),
         ("short", "holds 3 frames, and last_frame is 5"),
         ("text", "text.eer"),
+        ("huge", "huge.mrc: the power of the frames is inf"),
     ):
         lines = [line for line in text.splitlines() if f" failed {name}: " in line]
         assert len(lines) == 1 and reason in lines[0], (name, lines)
@@ -90,7 +97,30 @@ with tempfile.TemporaryDirectory(prefix="icestream-motion-") as folder:
     code, text = run("--i", one, "--o", f"{folder}/o7", *base)
     assert code == 0 and "no-gain" in text, text
 
+    # A frame after the first that holds a value below 0: all are read as floats.
+    code, text = run("--i", f"{folder}/below.mrc", "--o", f"{folder}/below", *base)
+    assert code == 0, (code, text)
+    a, b = (read_mrc(f"{folder}/{name}_noDW.mrc")[0] for name in ("below/below", "o7/good"))
+    assert abs(a - b).max() < b.mean() and np.median(abs(a - b)) < 0.01 * b.std(), abs(a - b).max()
+    code, text = run("--i", f"{folder}/flat.mrc", "--o", f"{folder}/flat", *base)
+    assert code == 3 and "flat.mrc: the movie has no variance" in text, (code, text)
+
+    # At 120 kV no dose weights are known, and without them the movie goes through.
+    code, text = run("--i", one, "--o", f"{folder}/o11", *base, "--voltage", "120")
+    assert code == 3 and "dose weights at 120 kV" in text and "dose_per_frame 0" in text, (code, text)
+    code, text = run("--i", one, "--o", f"{folder}/o11", *base, "--voltage", "120", "--dose_per_frame", "0")
+    assert code == 0 and "no-dose" not in text and not os.path.exists(f"{folder}/o11/good_noDW.mrc"), (code, text)
+
+    # Bad pixels outside the frames, or more than can be repaired, are those of another camera.
+    for lines, reason in (("0 0 9 9\n300 0 5 5\n", "bad.txt:2: "), (f"0 0 {SIZE} 200\n", "at most half of them")):
+        open(f"{folder}/bad.txt", "w").write(lines)
+        code, text = run("--i", one, "--o", f"{folder}/o9", "--defects", f"{folder}/bad.txt", *base)
+        assert code == 3 and reason in text and "bad.txt" in text, (lines, code, text)
+    code, text = run("--i", one, "--o", f"{folder}/o10", "--pixel_size", "0.01", "--patches", "1,1")
+    assert code == 3 and "a pixel size of 0.05 to 50 Å is needed (it is 0.01)" in text, (code, text)
+
     for arguments, reason in (
+        (["--patches", "1.5,2"], "whole numbers"),
         (["--eer_upsampling", "3"], "1, 2 or 4"),
         (["--first_frame", "5", "--last_frame", "5"], "at least two frames"),
         (["--gain", f"{folder}/none.mrc"], "none.mrc"),
