@@ -9,6 +9,7 @@
 
 /* A micrograph whose item has this column has a CTF. */
 static const char DEFOCUS[] = "columns.rlnDefocusU";
+static const float VALUE_MOST = 1e12F; /* the power of larger ones would overflow */
 /* The side of a spectrum, px. */
 enum { SIDE_LEAST = 64, SIDE_MOST = 8192 };
 
@@ -96,8 +97,11 @@ static enum status read_into(struct stage *stage, const char *path, struct devic
 
 static enum status check_finite(const char *path, const struct image *image, struct err *err) {
     size_t count = image_count(image), i = 0, nx = (size_t)image->nx;
-    while (i < count && isfinite(image->data[i]))
+    while (i < count && fabsf(image->data[i]) <= VALUE_MOST)
         i++;
+    FAIL_IF(i < count && isfinite(image->data[i]), err, STATUS_BAD_FORMAT,
+            "%s: pixel (%zu, %zu) is %g: at most %g is expected of an image", path, i % nx, i / nx,
+            (double)image->data[i], (double)VALUE_MOST);
     FAIL_IF(i < count, err, STATUS_BAD_FORMAT, "%s: pixel (%zu, %zu) is NaN or infinite: a spectrum needs all pixels",
             path, i % nx, i / nx);
     return STATUS_OK;

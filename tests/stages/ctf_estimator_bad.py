@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input of the ctf-estimator fails alone, and each time with its reason: a stack, NaN, a constant image, one that is
-smaller than a tile. Wrong parameters are refused at the start."""
+"""Bad input of the ctf-estimator fails alone, and each time with its reason: a stack, NaN, a value that
+overflows, a constant image, one that is smaller than a tile. Wrong parameters are refused at the start."""
 
 import os
 import struct
@@ -33,15 +33,22 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
     good = noise(512 * 512)
     mrc(f"{folder}/in/good.mrc", 512, 512, 1, good)
     mrc(f"{folder}/in/nan.mrc", 512, 512, 1, good[:70000] + [float("nan")] + good[70001:])
+    mrc(f"{folder}/in/huge.mrc", 512, 512, 1, good[:513] + [1e25] + good[514:])
     mrc(f"{folder}/in/constant.mrc", 512, 512, 1, [3.0] * (512 * 512))
     mrc(f"{folder}/in/small.mrc", 40, 512, 1, good[: 40 * 512])
     mrc(f"{folder}/in/stack.mrc", 512, 256, 2, good)
     run = subprocess.run([PROGRAM, "--i", f"{folder}/in", "--o", f"{folder}/o"], stderr=subprocess.PIPE, text=True)
     print(run.stderr)
     assert run.returncode == 3, run.returncode
-    for text in ("(368, 136) is NaN or infinite", "no variance", "40 × 512 px", "holds 2 images"):
+    for text in (
+        "(368, 136) is NaN or infinite",
+        "no variance",
+        "huge.mrc: pixel (1, 1) is 1e+25",
+        "40 × 512 px",
+        "holds 2 images",
+    ):
         assert text in run.stderr, text
-    assert "1 done, 0 rejected, 4 failed" in run.stderr
+    assert "1 done, 0 rejected, 5 failed" in run.stderr
     for arguments, text in (
         (["--resolution", "5,30"], "the coarse end"),
         (["--defocus", "5000,1000"], "the least comes first"),
