@@ -8,6 +8,8 @@ spa=(spa-movies.yaml --set watcher.directory=data --set lowpass-picker.diameter=
 check "${spa[@]}" --set session.pixel_size=0.83 || exit
 check "${spa[@]}" --set session.pixel_size=0.83 --set motion-corrector.dose_per_frame=1.2 --set motion-corrector.replicas=2 \
   --set ctf-estimator.replicas=2 --set refiner.reference=reference.mrc || exit
+# A derived box counts the pixels of the micrograph, not those of the movie.
+check "${spa[@]}" --set session.pixel_size=0.415 --set motion-corrector.bin=2 || exit
 check tomography-movies.yaml --set watcher.directory=data --set tilt-reconstructor.thickness=1200 || exit
 check "${spa[@]}"
 check "${spa[@]}" --set session.pixel_size=0.83 --set watcher.movies=false

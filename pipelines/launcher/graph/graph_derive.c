@@ -152,7 +152,26 @@ enum status graph_derive_movies(struct graph *graph, struct problems *problems, 
     return STATUS_OK;
 }
 
-/* Compares the box that a graph gives with the particle (Å). pixel_size: of the session, Å. */
+/* Returns the first stage before another one, or NULL. By its name: the edges of the graph are not resolved yet. */
+static const struct graph_stage *stage_before(const struct graph *graph, const struct graph_stage *stage) {
+    const struct graph_entry *from = graph_entry(&stage->section, "from");
+    return from != NULL && from->value.count > 0 ? graph_find(graph, from->value.texts[0]) : NULL;
+}
+
+/* Returns the pixel size of what reaches a stage, Å: motion correction may have binned the session's pixels, or split
+ * those of an EER detector. session: Å. */
+static double pixel_size_before(const struct graph *graph, const struct graph_stage *stage, double session) {
+    for (size_t steps = 0; steps < graph->stage_count; steps++) {
+        stage = stage_before(graph, stage);
+        if (stage == NULL) break;
+        if (!is_kind(stage, "motion-corrector")) continue;
+        double bin = number_of(&stage->section, "bin"), finer = number_of(&stage->section, "eer_upsampling");
+        return session * (isnan(bin) ? 1 : bin) / (isnan(finer) ? 1 : finer);
+    }
+    return session;
+}
+
+/* Compares the box that a graph gives with the particle (Å). pixel_size: of the micrographs, Å. */
 static void check_box(const struct graph_stage *extractor, double particle, double pixel_size,
                       const struct graph_stage *from, struct problems *problems) {
     const struct graph_entry *entry = graph_entry(&extractor->section, "box");
@@ -167,7 +186,7 @@ static void check_box(const struct graph_stage *extractor, double particle, doub
 
 enum status graph_derive(struct graph *graph, struct problems *problems, struct err *err) {
     const struct graph_stage *from = NULL;
-    double particle = find_particle(graph, &from), pixel_size = number_of(&graph->session, "pixel_size");
+    double particle = find_particle(graph, &from), session = number_of(&graph->session, "pixel_size");
     if (isnan(particle)) return STATUS_OK;
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct graph_stage *stage = &graph->stages[i];
@@ -177,6 +196,7 @@ enum status graph_derive(struct graph *graph, struct problems *problems, struct 
         else if (is_kind(stage, "lowpass-picker") && open && graph_entry(&stage->section, "templates") == NULL &&
                  graph_entry(&stage->section, "log_diameter") == NULL)
             TRY(put_number(stage, "diameter", round(particle), "Å", from, problems, err));
+        double pixel_size = pixel_size_before(graph, stage, session);
         double box = BOX_OVER_PARTICLE * particle / pixel_size;
         if (is_kind(stage, "extractor") && graph_entry(&stage->section, "box") == NULL && box > BOX_DEFAULT &&
             box < BOX_MAX)
