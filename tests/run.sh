@@ -13,6 +13,9 @@
 #     cuda  compiles everything and runs the tests of common and kernels; tests that need a GPU skip with a reason
 #   tests/run.sh --all   as --ci, and then the tests with the label `long`
 #
+# Tests with random input take the seed of ICESTREAM_SEED, here a fixed one. Another run finds other cases:
+# ICESTREAM_SEED=$RANDOM tests/run.sh; ctest alone takes a new seed each time.
+#
 # With CI=true a test may skip for three reasons only:
 #   - there is no GPU;
 #   - mounting in a mount namespace is not allowed (faults_disk_full; faults_disk_refused needs no mount);
@@ -20,6 +23,7 @@
 # Any other skip fails the run, and so does a build without fuzz targets.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+export ICESTREAM_SEED=${ICESTREAM_SEED:-20261121}
 failed=()
 mode=${1:-}
 case "$mode" in

@@ -10,18 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/memory.h"
+#include "tests/kernels/seed.h"
 
 static uint64_t seed;
 
-/* Sets the given seed, or another one each time, and prints it. */
+/* Sets the seed, and prints it. */
 static inline void choose_seed(const char *given_or_null) {
-    seed = given_or_null != NULL ? strtoull(given_or_null, NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(given_or_null);
 }
 
 static inline double uniform(void) {

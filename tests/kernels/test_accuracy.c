@@ -8,12 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "kernels/accuracy/accuracy_private.h"
 #include "kernels/symmetry/symmetry.h"
+#include "tests/kernels/seed.h"
 
 enum { BOX = 32, SIZE = 28, SHELLS = BOX / 2 + 1, BLOBS = 9, PARTICLES = 24, OPTICS = 2 };
 static unsigned seed;
@@ -182,8 +182,7 @@ static void noise_without_end_tells_nothing(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)time(NULL);
-    printf("seed %u\n", seed);
+    seed = (unsigned)chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_tell_what_the_noise_allows),
         cmocka_unit_test(noise_without_end_tells_nothing),

@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/alignment_reference.h"
 #include "kernels/reconstruct/accumulator_private.h"
+#include "tests/kernels/seed.h"
 
 enum { BOX = 24, SHELLS = BOX / 2 + 1, BLOBS = 7, REFERENCES = 3, PARTICLES = 14, OPTICS = 2, FEW = 10 };
 static const double PIXEL = 4;
@@ -657,8 +657,7 @@ static void what_cannot_be_is_refused(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? (unsigned)atoi(argv[1]) : (unsigned)time(NULL);
-    printf("seed %u\n", seed);
+    seed = (unsigned)chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_reference_on_the_whole_grid),
         cmocka_unit_test(several_references_with_priors),

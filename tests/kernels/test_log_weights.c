@@ -1,9 +1,9 @@
 /* Compares the E-step's products on the CPU, in single precision, with the same in double, for realistic particles: log
  * weights reach thousands, and differences below one decide. New random input from a printed seed, or from a given one:
  * test_log_weights [SEED]. */
-#include <time.h>
 
 #include "tests/kernels/comparison.h"
+#include "tests/kernels/seed.h"
 
 static void off(const struct comparison *c, const char *what, const float *values, const double *truth, double bound) {
     size_t each = (size_t)c->slices * (size_t)c->shifts;
@@ -123,8 +123,7 @@ static void long_sums_are_made_of_short_ones(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(of_128), cmocka_unit_test(of_360),
                                        cmocka_unit_test(long_sums_are_made_of_short_ones)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/fft.h"
 #include "common/memory.h"
 #include "kernels/search/search_private.h"
+#include "tests/kernels/seed.h"
 
 enum { RANDOM_CASES = 12 };
 
@@ -274,8 +274,7 @@ int main(int argc, char **argv) {
     struct err err = {0};
     if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
     if (count == 0) return puts("skipped: no CUDA device"), 77;
-    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(fixed_trials_agree), cmocka_unit_test(random_trials_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

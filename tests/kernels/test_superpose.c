@@ -1,8 +1,7 @@
 /* Tests superposition on the CPU. For one pair, no other rotation is better, and the atoms lie where the result puts
  * them. Ensembles are compared with Kabsch in double, pair by pair. test_superpose [SEED]. */
+#include "tests/kernels/seed.h"
 #include "tests/kernels/superpose_cases.h"
-
-#include <time.h>
 
 #include "kernels/superpose/superpose_private.h"
 #include "kernels/superpose/tile_cpu.h"
@@ -457,8 +456,7 @@ static void a_real_ensemble(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_are_fitted_best),    cmocka_unit_test(pairs_with_known_answers),
         cmocka_unit_test(weights_count_atoms),      cmocka_unit_test(all_pairs_are_right),

@@ -1,8 +1,7 @@
 /* Compares clusters of random distances, with many ties, with the simplest algorithm that finds them.
  * test_superpose_clusters [SEED]. */
+#include "tests/kernels/seed.h"
 #include "tests/kernels/superpose_cases.h"
-
-#include <time.h>
 
 #include "kernels/superpose/clusters.h"
 
@@ -191,8 +190,7 @@ static void clusters_by_average(void **state) {
 }
 
 int main(int argc, char **argv) {
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(neighbourhoods), cmocka_unit_test(linkage),
                                        cmocka_unit_test(clusters_by_average)};
     return cmocka_run_group_tests(tests, NULL, NULL);

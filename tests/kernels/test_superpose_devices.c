@@ -1,6 +1,7 @@
 /* Compares superposition on a CUDA device with the CPU, with both products: random ensembles of odd sizes from a seed
  * that the test prints. Outputs are poisoned before, and two runs give the same bits. test_superpose_devices [SEED].
  * With `time` instead of a seed it prints the time of each part beside the lower limit of that time. */
+#include "tests/kernels/seed.h"
 #include "tests/kernels/superpose_cases.h"
 
 #include <time.h>
@@ -303,8 +304,7 @@ int main(int argc, char **argv) {
         time_neighbours(100000, argc > 2 ? atoi(argv[2]) : 500, 4);
         return 0;
     }
-    seed = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = chosen_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_agree),
         cmocka_unit_test(ways_agree),

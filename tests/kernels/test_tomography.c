@@ -1,7 +1,6 @@
 /* Compares tomography on the CPU with formulas in double, weight by weight. test_tomography [SEED]. */
 #include "tests/kernels/tomography_cases.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include "kernels/tomography/blob.h"
