@@ -54,7 +54,8 @@ def main(me):
             type(
                 "Ours",
                 (),
-                {"callback": lambda self, domain, key: zmq.utils.z85.encode(key).decode() == me["curve"]["public"]},
+                # Versions of pyzmq differ in how they give the key.
+                {"callback": lambda self, _, key: me["curve"]["public"].encode() in (key, zmq.utils.z85.encode(key))},
             )(),
         )
 
