@@ -64,6 +64,9 @@ static void man_param(const struct param *param, FILE *out) {
     if (limits[0] != '\0') fprintf(out, "Range: %s.\n", limits);
     if (param->list_count > 0) fprintf(out, "The list holds %d numbers.\n", param->list_count);
     if (param->required) fputs("Required.\n", out);
+    if (param->changes != PARAM_NEVER)
+        fprintf(out, "In a running session: %s.\n",
+                param->changes == PARAM_LIVE ? "changes at once" : "changes by a restart of the stage");
     if (param->default_text != NULL && param->default_text[0] != '\0') {
         fputs("Default: ", out);
         man_text(param->default_text, true, out);
@@ -148,8 +151,8 @@ static void table_param(const struct param *param, FILE *out) {
                               param->required               ? "required"
                               : param->default_text != NULL ? param->default_text
                                                             : "",
-                              range, param->help != NULL ? param->help : ""},
-        6, out);
+                              range, params_changes_name(param->changes), param->help != NULL ? param->help : ""},
+        7, out);
 }
 
 void manual_print_table(const struct manual_part *part, FILE *out) {
@@ -161,7 +164,9 @@ void manual_print_table(const struct manual_part *part, FILE *out) {
         row((const char *const[]){name, option->value != NULL ? option->value : "", option->help}, 3, out);
     }
     if (part->param_count > 0)
-        fputs("\n| parameter | type | unit | default | range | what it does |\n|---|---|---|---|---|---|\n", out);
+        fputs(
+            "\n| parameter | type | unit | default | range | changes | what it does |\n|---|---|---|---|---|---|---|\n",
+            out);
     for (size_t i = 0; i < part->param_count; i++)
         table_param(&part->params[i], out);
 }

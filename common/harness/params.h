@@ -21,6 +21,10 @@ enum param_type {
     PARAM_FLOATS, /* struct param_floats: up to 16 numbers */
 };
 
+/* Whether a session that has begun takes another value. PARAM_RESTART: the stage is stopped and started again.
+ * PARAM_LIVE: the running stage takes it, between two items. */
+enum param_changes { PARAM_NEVER, PARAM_RESTART, PARAM_LIVE };
+
 enum { PARAM_FLOATS_MAX = 16 };
 
 struct param_floats {
@@ -42,6 +46,7 @@ struct param {
     const char *help;   /* one sentence with a capital letter and a full stop */
     const char *begins; /* PARAM_PATH: the first bytes of a file of the right kind, or NULL; `icestream check` compares
                            them */
+    enum param_changes changes;
 };
 
 /* Sets every parameter to its default. */
@@ -62,6 +67,11 @@ enum status params_check_json(const json_t *described_params, const char *key, c
                               struct err *err);
 /* Returns the type as --describe names it: "bool", "int" … */
 const char *params_type_name(enum param_type type);
+/* Returns "never", "restart" or "live". */
+const char *params_changes_name(enum param_changes changes);
+/* Reads `changes` of a key from the JSON of --describe. A program that does not say so, and a key that is not known, never
+ * change. */
+enum param_changes params_changes_of(const json_t *described_params, const char *key);
 /* Return and print the table: as JSON for --describe, as text for --help. */
 json_t *params_describe(const struct param *table, size_t count);
 void params_help(const struct param *table, size_t count, FILE *out);

@@ -15,6 +15,26 @@ const char *params_type_name(enum param_type type) {
     return type_names[type];
 }
 
+static const char *const changes_names[] = {"never", "restart", "live"};
+
+const char *params_changes_name(enum param_changes changes) {
+    return changes_names[changes];
+}
+
+enum param_changes params_changes_of(const json_t *described_params, const char *key) {
+    char wanted[64];
+    text_key(key, wanted, sizeof wanted);
+    for (size_t i = 0; i < json_array_size(described_params); i++) {
+        const json_t *entry = json_array_get(described_params, i);
+        const char *name = json_string_value(json_object_get(entry, "name"));
+        const char *changes = json_string_value(json_object_get(entry, "changes"));
+        if (name == NULL || changes == NULL || strcmp(name, wanted) != 0) continue;
+        for (int k = PARAM_RESTART; k <= PARAM_LIVE; k++)
+            if (strcmp(changes, changes_names[k]) == 0) return (enum param_changes)k;
+    }
+    return PARAM_NEVER;
+}
+
 json_t *params_describe(const struct param *table, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -40,6 +60,7 @@ json_t *params_describe(const struct param *table, size_t count) {
         json_object_set_new(entry, "choices", choices);
         json_object_set_new(entry, "count", param->list_count > 0 ? json_integer(param->list_count) : json_null());
         json_object_set_new(entry, "required", json_boolean(param->required));
+        json_object_set_new(entry, "changes", json_string(changes_names[param->changes]));
         if (param->begins != NULL) json_object_set_new(entry, "begins", json_string(param->begins));
         json_object_set_new(entry, "help", json_string(param->help != NULL ? param->help : ""));
         json_array_append_new(list, entry);

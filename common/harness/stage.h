@@ -99,6 +99,9 @@ struct stage_descriptor {
     const char *input; /* on files: the path parameter that replaces --i where --i is missing; NULL: none */
     bool cumulative;   /* the stage collects over all items: it has one instance only (replicas must be 1), its items
                           end here, and only what it emits goes on */
+    bool revisions;    /* an item may come again in a later revision, which replaces the earlier one. The harness does
+                          most of it: products are written anew, a cumulative stage begins again from the ledger. false:
+                          the launcher sends the stage no later revision */
 
     /* Any callback may be NULL. `state` is the one state of the instance. */
 
@@ -119,6 +122,11 @@ struct stage_descriptor {
      * the item's files cannot be read, nothing is logged. */
     enum status (*resume_failed)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
+    /* Takes over parameters whose `changes` is PARAM_LIVE: stage_params has the new values, and init is not called again.
+     * Called on the main thread, while no item is in the stage and no other callback runs, except produce; reconfigure
+     * follows before the next item. NULL: the stage reads such parameters from stage_params for each item. An error ends
+     * the stage. */
+    enum status (*change)(struct stage *stage, void *state, struct err *err);
     /* Makes plans and buffers for lane->shape. Called on the compute thread, before process, when the shape differs
      * from that of the item before. May be slow and may allocate; after a failure it is called again for the next
      * item. */

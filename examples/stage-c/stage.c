@@ -76,6 +76,7 @@ const struct stage_descriptor brightness_stage = {
     .param_count = BRIGHTNESS_PARAMETERS,
     .params_size = sizeof(struct brightness_options),
     .lane_size = sizeof(struct brightness_lane),
+    .revisions = true,
     .lane_fini = lane_fini,
     .load = load,
     .process = process,

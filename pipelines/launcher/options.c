@@ -118,7 +118,9 @@ static void print_beginning(FILE *out) {
         "On the command line a parameter is `--name value` or `--name=value`. A hyphen may stand for the underscore, "
         "a\n"
         "boolean needs no value, and a list is `a,b`. In a graph a parameter is a key of its stage. An empty default\n"
-        "means that the program decides by itself; `auto` means the same, and may be given. Ranges are inclusive.\n\n"
+        "means that the program decides by itself; `auto` means the same, and may be given. Ranges are inclusive.\n"
+        "`changes` says whether a session that has begun takes another value: never, by a restart of the stage, or "
+        "live.\n\n"
         "## Every stage\n\n"
         "Each `icestream-STAGE` below takes these parameters beside its own. On files it takes `--i INPUT`,\n"
         "`--o DIR`, `--verbose`, `--describe`, `--help` and `--version` as well.\n",

@@ -326,6 +326,7 @@ const struct stage_descriptor classifier_stage = {
     .params_size = sizeof(struct classifier_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .cumulative = true,
     .cuda = true,
     .init = init,

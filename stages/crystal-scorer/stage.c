@@ -208,6 +208,7 @@ const struct stage_descriptor crystal_scorer_stage = {
     .params_size = sizeof(struct crystal_scorer_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .lanes = 10, /* finding drops and their simpler features takes tens of milliseconds of a thread */
     .load_threads = 8,
     .cuda = true,

@@ -205,6 +205,7 @@ const struct stage_descriptor ctf_estimator_stage = {
     .params_size = sizeof(struct ctf_estimator_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .store_threads = 2,
     .cuda = true,
     .init = init,

@@ -23,6 +23,7 @@ const struct param extractor_parameters[EXTRACTOR_PARAMETERS] = {
      .help = "Side after Fourier cropping; by default the box."},
     {.name = "background_radius",
      .type = PARAM_INT,
+     .changes = PARAM_RESTART,
      .offset = AT(background_radius),
      .unit = "px",
      .minimum = 1,
@@ -40,6 +41,7 @@ const struct param extractor_parameters[EXTRACTOR_PARAMETERS] = {
      .help = "Take a background ramp away and give the background mean 0 and standard deviation 1."},
     {.name = "minimum_pick_fom",
      .type = PARAM_FLOAT,
+     .changes = PARAM_LIVE,
      .offset = AT(minimum_pick_fom),
      .help = "Only picks whose rlnAutopickFigureOfMerit is above this are cut out; by default all."},
 };

@@ -251,6 +251,7 @@ const struct stage_descriptor extractor_stage = {
     .params_size = sizeof(struct extractor_options),
     .state_size = sizeof(struct extractor),
     .lane_size = sizeof(struct extractor_lane),
+    .revisions = true,
     .store_threads = 2,
     .init = init,
     .fini = fini,

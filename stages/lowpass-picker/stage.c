@@ -69,12 +69,18 @@ static enum status number_or_auto(const char *name, const char *text, double *re
     return STATUS_OK;
 }
 
+static enum status take_rules(const struct lowpass_picker_options *p, struct state *s, struct err *err) {
+    struct pick_rules rules = p->rules;
+    TRY(number_or_auto("threshold", p->threshold, &rules.threshold, err));
+    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &rules.max_stddev_noise, err));
+    s->rules = rules;
+    return STATUS_OK;
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
-    s->rules = p->rules;
-    TRY(number_or_auto("threshold", p->threshold, &s->rules.threshold, err));
-    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &s->rules.max_stddev_noise, err));
+    TRY(take_rules(p, s, err));
     if (p->from_maps) return from_maps_check(p, err);
     FAIL_IF(p->method == METHOD_TEMPLATE && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
             "method is template but there are no templates: set templates, or method: log");
@@ -95,6 +101,11 @@ static void forget_pickers(struct state *s) {
         lowpass_picker_destroy(&s->kept[i].picker);
         s->kept[i].used = 0;
     }
+}
+
+static enum status change(struct stage *stage, void *state, struct err *err) {
+    forget_pickers(state);
+    return take_rules(stage_params(stage), state, err);
 }
 
 static void fini(struct stage *stage, void *state) {
@@ -386,10 +397,12 @@ const struct stage_descriptor lowpass_picker_stage = {
     .params_size = sizeof(struct lowpass_picker_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .store_threads = 4,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,
+    .change = change,
     .reconfigure = reconfigure,
     .need = need,
     .release = release,

@@ -277,6 +277,7 @@ const struct stage_descriptor motion_corrector_stage = {
     .params_size = sizeof(struct motion_corrector_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .store_threads = 2,
     .cuda = true,
     .init = init,

@@ -311,6 +311,7 @@ const struct stage_descriptor refiner_stage = {
     .params_size = sizeof(struct refiner_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .lanes = 2,
     .cumulative = true,
     .cuda = true,

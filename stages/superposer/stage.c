@@ -231,6 +231,7 @@ const struct stage_descriptor superposer_stage = {
     .params_size = sizeof(struct superposer_options),
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
+    .revisions = true,
     .cuda = true,
     .cumulative = true,
     .init = init,

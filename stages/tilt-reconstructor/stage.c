@@ -137,6 +137,7 @@ const struct stage_descriptor tilt_reconstructor_stage = {
     .params_size = sizeof(struct tilt_reconstructor_options),
     .state_size = sizeof(struct tilt_reconstructor),
     .lane_size = sizeof(struct tilt_reconstructor_lane),
+    .revisions = true,
     .lanes = 2,
     .load_threads = 1,
     .store_threads = 1,

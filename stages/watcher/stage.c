@@ -70,6 +70,7 @@ const struct stage_descriptor watcher_stage = {
     .param_count = WATCHER_PARAMETERS,
     .params_size = sizeof(struct watcher_options),
     .state_size = sizeof(struct state),
+    .revisions = true,
     .lanes = 1,
     .cumulative = true,
     .init = init,

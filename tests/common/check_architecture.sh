@@ -106,7 +106,7 @@ while read -r row; do
 done < <(awk '
   /struct param [A-Za-z_]+\[.*= *\{/ { inside = 1 }
   /^ *\};/ { inside = 0 }
-  inside && (/PARAM_/ && !/^ +\.type = PARAM_[A-Z]+,$/ || /\.name/ && !/^ +\{\.name = "[a-z0-9_]+",$/) {
+  inside && (/PARAM_/ && !/^ +\.(type|changes) = PARAM_[A-Z]+,$/ || /\.name/ && !/^ +\{\.name = "[a-z0-9_]+",$/) {
     print FILENAME ":" FNR ": " $0
   }' "${tables[@]}")
 

@@ -25,12 +25,13 @@ struct picker {
 static const struct param table[] = {
     {"invert", PARAM_BOOL, OFFSET(invert), "", "true", 0, 0, NULL, 0, false, "dark particles"},
     {"classes", PARAM_INT, OFFSET(classes), "", "50", 1, 1000, NULL, 0, false, "number of classes"},
-    {"threshold", PARAM_FLOAT, OFFSET(threshold), "", "auto", 0, 10, NULL, 0, false, "threshold"},
+    {"threshold", PARAM_FLOAT, OFFSET(threshold), "", "auto", 0, 10, NULL, 0, false, "threshold", NULL, PARAM_LIVE},
     {"lowpass", PARAM_FLOAT, OFFSET(lowpass), "Å", "20", 1, INFINITY, NULL, 0, false, "low-pass"},
     {"symmetry", PARAM_STRING, OFFSET(symmetry), "", "C1", 0, 0, NULL, 0, false, "point group"},
     {"reference", PARAM_PATH, OFFSET(reference), "", NULL, 0, 0, NULL, 0, true, "a map to begin with"},
     {"method", PARAM_CHOICE, OFFSET(method), "", "on-the-fly", 0, 0, "auto|on-the-fly|ellr", 0, false, "how"},
-    {"log_diameter", PARAM_FLOATS, OFFSET(log_diameter), "Å", NULL, 0, 0, NULL, 2, false, "smallest and largest"},
+    {"log_diameter", PARAM_FLOATS, OFFSET(log_diameter), "Å", NULL, 0, 0, NULL, 2, false, "smallest and largest", NULL,
+     PARAM_RESTART},
     {"seed", PARAM_INT, OFFSET(seed), "", "1", 0, 1 << 24, NULL, 0, false, "of chance"},
     {"centre", PARAM_FLOATS, OFFSET(centre), "px", "1,2", -5, 5, NULL, 0, false, "centre"},
 };
@@ -111,6 +112,10 @@ static void wrong_values_are_refused_alike(void **state) {
     }
     assert_ok(params_check_json(described, "log-diameter", "1,2", "", &err));
     assert_ok(params_check_json(described, "threshold", "auto", "", &err));
+    assert_int_equal(params_changes_of(described, "threshold"), PARAM_LIVE);
+    assert_int_equal(params_changes_of(described, "log-diameter"), PARAM_RESTART);
+    assert_int_equal(params_changes_of(described, "classes"), PARAM_NEVER);
+    assert_int_equal(params_changes_of(described, "nothing"), PARAM_NEVER);
     assert_int_equal(params_check_json(described, "reference", "/nowhere/x.mrc", "line 7", &err), STATUS_NOT_FOUND);
     json_decref(described);
     assert_int_equal(p.classes, 50);
