@@ -54,6 +54,11 @@ const struct file_observer *file_observed_by(void);
  * error. */
 enum status file_remove(const char *path, struct err *err);
 
+/* Makes a symbolic link at `path`, or lets the one that is there lead to another `target`: at every moment, also after
+ * a kill or a power cut, path leads to the old target or to the new one. target counts from the folder of path. One
+ * process at a time may do this for a path. Does nothing on a file system without symbolic links. */
+enum status file_link(const char *target, const char *path, struct err *err);
+
 /* Creates, writes and commits a file. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);
 

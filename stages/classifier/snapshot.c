@@ -249,7 +249,7 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     snapshot_name(s, "_classes.mrcs", path, s->folder);
     TRY(write_stack(c->model, path, err));
     snapshot_name(s, "_classes.png", path, s->folder);
-    TRY(snapshot_picture(c->model, path, err));
+    TRY(snapshot_picture(c->model, dataset_count(c->dataset), path, err));
     snapshot_name(s, "_data.star", path, s->folder);
     TRY(write_particles(c, s->root, path, false, INFINITY, &all, err));
     snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
@@ -260,6 +260,20 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));
     return snapshot_write_model(c, s, err);
+}
+
+enum status snapshot_link(const struct snapshot *s, struct err *err) {
+    static const char *const links[] = {"latest_classes.mrcs", "latest_classes.png", "latest_selected.star"};
+    enum { LINKS = sizeof links / sizeof *links };
+    char targets[LINKS][64], path[PATH_MAX];
+    snprintf(targets[0], sizeof targets[0], "run_it%03d_classes.mrcs", s->iteration);
+    snprintf(targets[1], sizeof targets[1], "run_it%03d_classes.png", s->iteration);
+    snprintf(targets[2], sizeof targets[2], "selected_it%03d.star", s->iteration);
+    for (int i = 0; i < LINKS; i++) {
+        TRY(path_join(s->folder, links[i], path, sizeof path, err));
+        TRY(file_link(targets[i], path, err));
+    }
+    return STATUS_OK;
 }
 
 enum status snapshot_history(const struct classifier *c, const struct snapshot *s, struct err *err) {

@@ -22,7 +22,12 @@ enum status snapshot_history(const struct classifier *classifier, const struct s
 /* Removes the run_itNNN files of an earlier iteration, or its selection. */
 void snapshot_remove(const struct snapshot *snapshot, int iteration, bool selection);
 
-/* Draws all class averages in one picture, the largest class first; kept classes have a green frame, others are dim. */
-enum status snapshot_picture(const struct model *model, const char *path, struct err *err);
+/* Lets latest_classes.mrcs, latest_classes.png and latest_selected.star lead to the files of the snapshot. Call it when
+ * these are complete, and before snapshot_remove. */
+enum status snapshot_link(const struct snapshot *snapshot, struct err *err);
+
+/* Draws all class averages in one picture, the largest class first, each with its number, members, share of all
+ * particles and resolution (Å). Kept classes have a green frame, others are dim. */
+enum status snapshot_picture(const struct model *model, size_t particles, const char *path, struct err *err);
 
 #endif

@@ -241,6 +241,8 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     enum status status;
     STAGE_PERSIST(stage, status, err, snapshot_write(&s->classifier, &snapshot, err));
     TRY(status);
+    STAGE_PERSIST(stage, status, err, snapshot_link(&snapshot, err));
+    TRY(status);
     STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
     TRY(status);
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);

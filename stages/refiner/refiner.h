@@ -166,6 +166,10 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * files/output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
+/* Writes the picture of the final map anew, with its FSC inside a mask (fsc: [box/2 + 1], resolution in Å). In
+ * files/output.c. */
+enum status refiner_write_masked(const struct refiner *refiner, const char *folder, const float *fsc, double resolution,
+                                 struct err *err);
 /* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv:
  * the operation, the scope, the top of the memory after it, and what was taken. Writes nothing without
  * options.memory_trace, or on the CPU. Call it before the next iteration. In trace.c. */

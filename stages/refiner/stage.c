@@ -258,8 +258,11 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
-    /* These files mean that all is done: they come last. */
     enum status status = writer_wait(state->writer, err);
+    if (status == STATUS_OK)
+        STAGE_PERSIST(stage, status, err,
+                      refiner_write_masked(state->refiner, stage_folder(stage), result.fsc, result.resolution, err));
+    /* These files mean that all is done: they come last. */
     if (status == STATUS_OK)
         STAGE_PERSIST(stage, status, err, postprocess_write(&result, &options, stage_folder(stage), half1, half2, err));
     if (status == STATUS_OK)

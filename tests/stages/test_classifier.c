@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/files.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -215,6 +216,39 @@ static size_t classified_in(int iteration) {
     return rows;
 }
 
+/* The links lead to the files of the last snapshot, by names without a folder. */
+static void assert_latest(int iteration) {
+    static const char *const links[] = {"latest_classes.mrcs", "latest_classes.png", "latest_selected.star"};
+    for (int i = 0; i < 3; i++) {
+        char path[PATH_MAX], target[64], found[256] = {0};
+        snprintf(path, sizeof path, "%.200s/classifier/%s", folder, links[i]);
+        snprintf(target, sizeof target, "run_it%03d_classes.%s", iteration, i == 0 ? "mrcs" : "png");
+        if (i == 2) snprintf(target, sizeof target, "selected_it%03d.star", iteration);
+        assert_true(readlink(path, found, sizeof found - 1) > 0);
+        assert_string_equal(found, target);
+        assert_true(file_exists(path));
+    }
+}
+
+/* Below each average stand its number and members, its share and its resolution. */
+static void assert_described(int iteration) {
+    enum { SIDE = 160, LEAST_LETTERS = 200 };
+    char path[PATH_MAX];
+    struct image image = {0};
+    path_of(path, iteration, "classes.png");
+    OK(image_read(path, &image, &err));
+    assert_true(image.nx >= 2 * SIDE);
+    int bright[2] = {0, 0};
+    for (int line = 0; line < 2; line++)
+        for (int y = 0; y < 14; y++) /* px of a letter; the first class is kept, so its text is bright */
+            for (int x = 0; x < SIDE; x++) {
+                int row = SIDE + 12 + 20 * line + y;
+                bright[line] += image.data[row * image.nx + x] > 200;
+            }
+    assert_true(bright[0] > LEAST_LETTERS && bright[1] > LEAST_LETTERS);
+    image_destroy(&image);
+}
+
 /* Runs the stage in a session. If files of the last snapshot are broken, the stage continues from the one before, and
  * without any it begins anew. All particles are there each time. */
 static void broken_snapshots_are_passed_over(void **state) {
@@ -235,6 +269,8 @@ static void broken_snapshots_are_passed_over(void **state) {
     run_stage(items + 2, 1);
     int last = snapshot_last(own, INT_MAX);
     assert_true(last > first);
+    assert_latest(last);
+    assert_described(last);
     for (int i = 0; i < 3; i++) {
         path_of(path, last, parts[i]);
         assert_int_equal(truncate(path, 700), 0);
@@ -242,6 +278,7 @@ static void broken_snapshots_are_passed_over(void **state) {
         int next = snapshot_last(own, INT_MAX);
         assert_int_equal(next, last + 1);
         assert_int_equal(classified_in(next), COUNT);
+        assert_latest(next);
         last = next;
     }
     for (int i = last; i > 0; i = snapshot_last(own, i)) {

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "common/formats/image.h"
+#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage.h"
 #include "stages/refiner/files/snapshot.h"
@@ -113,6 +116,96 @@ static void files_are_of_their_iteration(void **state) {
     refiner_destroy(&refiner);
 }
 
+/* Looks, whenever a file goes, whether the links still lead to files. */
+static void look_at_links(void *context, const char *removed) {
+    (void)removed;
+    char path[PATH_SIZE];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(path_join(context, i == 0 ? "latest_map.mrc" : "latest_map.png", path, sizeof path, NULL),
+                         STATUS_OK);
+        assert_true(file_exists(path));
+    }
+}
+
+static void assert_leads_to(const char *folder, const char *link, const char *target) {
+    char path[PATH_SIZE], found[256] = {0};
+    assert_int_equal(path_join(folder, link, path, sizeof path, NULL), STATUS_OK);
+    assert_true(readlink(path, found, sizeof found - 1) > 0);
+    assert_string_equal(found, target);
+    assert_true(file_exists(path));
+}
+
+/* The older iteration goes only after the links lead to the newer one. The final picture gets the curve in a mask. */
+static void links_lead_to_the_latest_map(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16], path[PATH_SIZE + 64], target[64];
+    struct refiner *refiner = NULL;
+    prepare("latest", scratch, reference);
+    snprintf(folder, sizeof folder, "%s/out", scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .healpix_order = 1,
+                                            .memory = 0.25,
+                                            .symmetry = "C1",
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .max_significant = 300,
+                                            .join_resolution = 40,
+                                            .local_order = 4,
+                                            .tau_fudge = 1};
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
+    merge(refiner, scratch, "a.star", false);
+    const struct file_observer observer = {.context = folder, .removed = look_at_links};
+    for (int i = 1; i <= 3; i++) {
+        iterate(refiner);
+        const struct file_observer *before = file_observe(&observer);
+        assert_int_equal(refiner_write(refiner, folder, "", 1, NULL), STATUS_OK);
+        file_observe(before);
+        snprintf(target, sizeof target, "run_it%03d_class001.mrc", i);
+        assert_leads_to(folder, "latest_map.mrc", target);
+        snprintf(target, sizeof target, "run_it%03d_class001.png", i);
+        assert_leads_to(folder, "latest_map.png", target);
+        if (i == 1) continue;
+        snprintf(path, sizeof path, "%s/run_it%03d_class001.mrc", folder, i - 1);
+        assert_false(file_exists(path));
+    }
+    float curve[BOX / 2 + 1];
+    for (int s = 0; s <= BOX / 2; s++)
+        curve[s] = 1 - (float)s / (BOX / 2);
+    assert_int_equal(refiner_write_masked(refiner, folder, curve, 12, NULL), STATUS_BAD_STATE);
+    bool complete = false;
+    assert_int_equal(refiner_begin(refiner, &(struct refiner_iteration){.max_order = 1, .final = true}, NULL),
+                     STATUS_OK);
+    while (!complete)
+        assert_int_equal(refiner_work(refiner, &complete, NULL), STATUS_OK);
+    assert_int_equal(refiner_write(refiner, folder, "", 1, NULL), STATUS_OK);
+    assert_leads_to(folder, "latest_map.mrc", "run_class001.mrc");
+    assert_leads_to(folder, "latest_map.png", "run_class001.png");
+    struct image plain = {0}, masked = {0};
+    snprintf(path, sizeof path, "%s/latest_map.png", folder);
+    assert_int_equal(image_read(path, &plain, NULL), STATUS_OK);
+    assert_int_equal(refiner_write_masked(refiner, folder, curve, 12, NULL), STATUS_OK);
+    assert_leads_to(folder, "latest_map.png", "run_class001.png");
+    assert_int_equal(image_read(path, &masked, NULL), STATUS_OK);
+    assert_true(plain.nx >= 1000);
+    assert_int_equal(plain.nx, masked.nx);
+    assert_int_equal(plain.ny, masked.ny);
+    /* The curve and its words are below the views. */
+    size_t changed = 0, above = 0, half = image_count(&plain) / 2;
+    for (size_t i = 0; i < image_count(&plain); i++) {
+        bool differs = plain.data[i] != masked.data[i];
+        changed += differs;
+        above += differs && i < half;
+    }
+    assert_true(changed > 500);
+    assert_int_equal(above, 0);
+    image_destroy(&plain);
+    image_destroy(&masked);
+    refiner_destroy(&refiner);
+}
+
 /* A folder stands in the place of a file, and stays there. */
 static void a_file_that_cannot_be_written_ends_the_run(void **state) {
     (void)state;
@@ -147,7 +240,8 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_of_their_iteration),
+        cmocka_unit_test(links_lead_to_the_latest_map),
         cmocka_unit_test(a_file_that_cannot_be_written_ends_the_run),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-files", tests, sizeof tests / sizeof *tests);
 }

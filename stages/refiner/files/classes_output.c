@@ -18,13 +18,16 @@ static enum status write_map(const struct refiner *r, const struct output_place 
 /* Writes a picture of the map with the curve that stands for an FSC: SSNR/(1 + SSNR). */
 static enum status write_picture(const struct refiner *r, const struct output_place *place, int k, struct err *err) {
     const struct reference *c = &r->sides[0].references[k];
-    char name[64];
+    char name[64], parts[96];
     _cleanup_(mem_free) float *curve = NULL;
     TRY(mem_new((size_t)r->shells, sizeof *curve, "a curve", &curve, err));
     for (int s = 0; s < r->shells; s++)
         curve[s] = s == 0 ? 1 : c->ssnr[s] / (1 + c->ssnr[s]);
+    const struct map_curve curves[MAP_CURVES] = {{"signal / (signal + noise)", curve, c->resolution, 0.5}};
     snprintf(name, sizeof name, "%s_class%03d.png", place->stem, k + 1);
-    return output_picture(r, place->folder, name, c->map, curve, err);
+    snprintf(parts, sizeof parts, "class %d of %d: %.1f %% of %zu particles", k + 1, r->reference_count, 100 * c->share,
+             r->set.count);
+    return output_picture(r, place->folder, name, c->map, curves, parts, err);
 }
 
 static enum status write_as(const struct refiner *r, const char *folder, const char *prefix, const char *stem,
@@ -39,6 +42,13 @@ static enum status write_as(const struct refiner *r, const char *folder, const c
         TRY(output_files(r, &place, files, count, err));
     }
     return output_optimiser(r, &place, err);
+}
+
+static int largest_class(const struct refiner *r) {
+    int largest = 0;
+    for (int k = 1; k < r->reference_count; k++)
+        if (r->sides[0].references[k].share > r->sides[0].references[largest].share) largest = k;
+    return largest;
 }
 
 static void remove_file(const char *folder, int iteration, const char *part) {
@@ -68,6 +78,7 @@ enum status classes_write(const struct refiner *r, const char *folder, const cha
     snprintf(stem, sizeof stem, "run_it%03d", r->schedule.iteration);
     TRY(write_as(r, folder, prefix, stem, err));
     if (r->schedule.converged) TRY(write_as(r, folder, prefix, "run", err));
+    TRY(output_latest(folder, r->schedule.converged ? "run" : stem, largest_class(r), err));
     if (keep > 0 && r->schedule.iteration > keep) remove_iteration(r, folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

@@ -2,14 +2,11 @@
  * that has one is complete. */
 #include "stages/refiner/files/output.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
-#include "common/formats/picture.h"
-#include "common/memory.h"
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/files/tables.h"
@@ -65,42 +62,15 @@ static enum status write_star(const struct refiner *r, const char *folder, const
     return status;
 }
 
-static uint8_t grey(float value, float low, float high) {
-    float scaled = 255 * (value - low) / (high - low);
-    return (uint8_t)(scaled < 0 ? 0 : scaled > 255 ? 255 : scaled);
-}
-
 enum status output_picture(const struct refiner *r, const char *folder, const char *name, const float *map,
-                           const float *curve, struct err *err) {
-    char path[PATH_SIZE];
-    int n = r->box, width = 3 * n, height = n + n / 2;
-    size_t voxels = (size_t)n * (size_t)n * (size_t)n;
-    _cleanup_(mem_free) uint8_t *pixels = NULL;
-    TRY(mem_new((size_t)width * (size_t)height, 1, "a picture", &pixels, err));
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < voxels; i++) {
-        sum += map[i];
-        squares += (double)map[i] * map[i];
-    }
-    double mean = sum / (double)voxels, deviation = sqrt(fmax(squares / (double)voxels - mean * mean, 1e-30));
-    float low = (float)(mean - 2 * deviation), high = (float)(mean + 8 * deviation);
-    for (int y = 0; y < n; y++)
-        for (int x = 0; x < n; x++) {
-            size_t c = (size_t)n / 2, N = (size_t)n, a = (size_t)y, b = (size_t)x;
-            const size_t sections[3] = {(c * N + a) * N + b, (a * N + c) * N + b, (a * N + b) * N + c};
-            for (int i = 0; i < 3; i++)
-                pixels[y * width + i * n + x] = grey(map[sections[i]], low, high);
-        }
-    for (int x = 0; x < width; x++) {
-        double shell = (double)x * (r->shells - 1) / width;
-        int s = (int)shell;
-        double f = curve[s] + (shell - s) * (curve[s + 1 < r->shells ? s + 1 : s] - curve[s]);
-        int y = n + 1 + (int)lround((1 - fmin(fmax(f, 0), 1)) * (n / 2 - 3));
-        pixels[(n + 1 + (int)lround((1 - 0.143) * (n / 2 - 3))) * width + x] = 80;
-        pixels[y * width + x] = 255;
-    }
+                           const struct map_curve curves[MAP_CURVES], const char *parts, struct err *err) {
+    char path[PATH_SIZE], title[48];
+    snprintf(title, sizeof title, "iteration %d%s", r->schedule.iteration, r->schedule.final ? " (final)" : "");
+    struct map_picture picture = {
+        .box = r->box, .pixel_size = r->pixel_size, .map = map, .title = title, .parts = parts};
+    memcpy(picture.curves, curves, sizeof picture.curves);
     TRY(path_join(folder, name, path, sizeof path, err));
-    return picture_write_grey(path, width, height, pixels, err);
+    return map_picture_write(&picture, path, err);
 }
 
 enum status output_files(const struct refiner *r, const struct output_place *place, const struct output_file *files,
@@ -192,12 +162,42 @@ static enum status output_combined(const struct refiner *r, const struct output_
     return output_map(r, place->folder, name, r->combined, err);
 }
 
+/* Writes the picture of the map of both halves. masked: NULL while there is no curve inside a mask. */
+static enum status write_combined_picture(const struct refiner *r, const char *folder, const char *stem,
+                                          const struct map_curve *masked, struct err *err) {
+    char name[64], parts[48];
+    const struct map_curve curves[MAP_CURVES] = {
+        {"unmasked halves", r->fsc, r->resolution, 0.143},
+        masked != NULL ? *masked : (struct map_curve){.name = "inside a mask"},
+    };
+    snprintf(name, sizeof name, "%s_class001.png", stem);
+    snprintf(parts, sizeof parts, "%zu particles", r->set.count);
+    return output_picture(r, folder, name, r->combined, curves, parts, err);
+}
+
 static enum status output_combined_picture(const struct refiner *r, const struct output_place *place, int index,
                                            struct err *err) {
-    char name[64];
     (void)index;
-    snprintf(name, sizeof name, "%s_class001.png", place->stem);
-    return output_picture(r, place->folder, name, r->combined, r->fsc, err);
+    return write_combined_picture(r, place->folder, place->stem, NULL, err);
+}
+
+enum status refiner_write_masked(const struct refiner *r, const char *folder, const float *fsc, double resolution,
+                                 struct err *err) {
+    const struct map_curve masked = {"inside a mask", fsc, resolution, 0.143};
+    FAIL_IF(classifies(r) || !r->schedule.final, err, STATUS_BAD_STATE, "only the final map has a curve in a mask");
+    return write_combined_picture(r, folder, "run", &masked, err);
+}
+
+enum status output_latest(const char *folder, const char *stem, int class_index, struct err *err) {
+    static const char *const ENDINGS[] = {"mrc", "png"};
+    for (size_t i = 0; i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
+        char target[64], name[32], path[PATH_SIZE];
+        snprintf(target, sizeof target, "%s_class%03d.%s", stem, class_index + 1, ENDINGS[i]);
+        snprintf(name, sizeof name, "latest_map.%s", ENDINGS[i]);
+        TRY(path_join(folder, name, path, sizeof path, err));
+        TRY(file_link(target, path, err));
+    }
+    return STATUS_OK;
 }
 
 static void remove_iteration(const char *folder, int iteration) {
@@ -227,6 +227,7 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     int count = sizeof files / sizeof *files;
     TRY(output_files(r, &place, files, final ? count : count - 1, err));
     TRY(output_optimiser(r, &place, err));
+    TRY(output_latest(folder, stem, 0, err)); /* before the files go to which the link has led so far */
     if (!final && keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

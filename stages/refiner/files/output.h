@@ -2,14 +2,17 @@
 #ifndef ICESTREAM_STAGES_REFINER_FILES_OUTPUT_H
 #define ICESTREAM_STAGES_REFINER_FILES_OUTPUT_H
 
+#include "stages/refiner/files/map_picture.h"
 #include "stages/refiner/refiner_private.h"
 
 /* Writes a map of the refiner's box as folder/name. */
 enum status output_map(const struct refiner *refiner, const char *folder, const char *name, float *map,
                        struct err *err);
-/* Writes a picture: three central sections side by side, and below them a curve of [shells], from 1 (top) to 0. */
+/* Writes a picture of a map, with its curves and the words on its particles. */
 enum status output_picture(const struct refiner *refiner, const char *folder, const char *name, const float *map,
-                           const float *curve, struct err *err);
+                           const struct map_curve curves[MAP_CURVES], const char *parts, struct err *err);
+/* Lets latest_map.mrc and latest_map.png in the folder lead to the map and the picture of a class (0: the first). */
+enum status output_latest(const char *folder, const char *stem, int class_index, struct err *err);
 
 /* The place of the files of an iteration, or of the end. */
 struct output_place {
