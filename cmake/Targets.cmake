@@ -8,6 +8,8 @@ target_compile_options(icestream-options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
 target_include_directories(icestream-options INTERFACE ${CMAKE_SOURCE_DIR})
 target_link_libraries(icestream-options INTERFACE Threads::Threads m)
+# A program names only the libraries that it calls: the launcher starts where stages lack theirs, and says so.
+target_link_options(icestream-options INTERFACE LINKER:--as-needed)
 if(OpenMP_C_FOUND)
   target_compile_options(icestream-options INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLAGS}>)
   target_link_libraries(icestream-options INTERFACE ${OpenMP_C_LIBRARIES})

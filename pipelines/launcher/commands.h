@@ -13,5 +13,6 @@ int command_retry(const struct options *options);  /* retry.c */
 int command_verify(const struct options *options); /* verify.c */
 int command_repair(const struct options *options); /* repair.c */
 int command_backup(const struct options *options); /* backup.c */
+int command_doctor(const struct options *options); /* doctor/doctor.c */
 
 #endif

@@ -29,6 +29,8 @@ static int run_command(const struct options *options) {
         return command_verify(options);
     case COMMAND_STAGES:
         return command_stages(options);
+    case COMMAND_DOCTOR:
+        return command_doctor(options);
     }
     return EXIT_USAGE;
 }
@@ -40,7 +42,7 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        puts("icestream " ICESTREAM_VERSION);
+        puts("icestream " ICESTREAM_BUILD);
         return EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -45,7 +45,8 @@ static const struct option_row rows[] = {
      OPTION_SECONDS, AT(supervisor.hang_kill), 0},
     {"log-size", "MIB", "A log of this size is renamed and a new one begins; four old logs stay (16).", RUNS,
      OPTION_SIZE, AT(log_size), 0},
-    {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES | COMMAND_VERIFY, OPTION_FLAG, AT(json), 0},
+    {"json", NULL, "Prints JSON.", COMMAND_STATUS | COMMAND_STAGES | COMMAND_VERIFY | COMMAND_DOCTOR, OPTION_FLAG,
+     AT(json), 0},
     {"follow", NULL, "Prints again whenever something has changed, until the run ends.", COMMAND_STATUS, OPTION_FLAG,
      AT(follow), 0},
     {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
@@ -72,6 +73,8 @@ static const struct {
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
+    {"doctor", "[DIR]", "Says what this machine lacks, and which command helps; DIR: where sessions will lie.",
+     COMMAND_DOCTOR, 0, 1},
 };
 static const char exit_codes[] =
     "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "

@@ -19,6 +19,7 @@ enum command {
     COMMAND_VERIFY = 1 << 6,
     COMMAND_REPAIR = 1 << 7,
     COMMAND_BACKUP = 1 << 8,
+    COMMAND_DOCTOR = 1 << 20,
 };
 
 struct options {

@@ -2,7 +2,8 @@
 # run_case.sh CASE: runs CASE.sh in an empty folder. Compares its exit code, stdout and stderr with CASE.exit,
 # CASE.stdout and CASE.stderr. Without CASE.exit the code must be 0; without one of the others, that output is not
 # compared.
-# The programs of the build and the scripts in fake/ are on PATH. Paths are compared as WORK (the folder), BIN and FAKE.
+# The programs of the build and the scripts in fake/ are on PATH. Paths are compared as WORK (the
+# folder), BIN and FAKE, the version as VERSION.
 # With ICESTREAM_ACCEPT=1 the expected files are rewritten.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,11 +14,14 @@ bin=$(cd "${ICESTREAM_BIN:-$here/../../build/cpu/bin}" && pwd)
 export PATH=$bin:$here/fake:$PATH LC_ALL=C.UTF-8 COLUMNS=80
 unset CUDA_VISIBLE_DEVICES
 
+# Of sessions and descriptions; `icestream --version` also names the commit.
+version=$("$bin/icestream-watcher" --version | sed -e 's/.* //' -e 's/[.]/[.]/g')'([~+][0-9]+[.]g[0-9a-f]+)?'
+
 mkdir "$work/in"
 (cd "$work/in" && exec bash "$case.sh") >"$work/stdout" 2>"$work/stderr" </dev/null
 code=$?
 for stream in stdout stderr; do
-  sed -i -e "s|$work/in|WORK|g" -e "s|$here/fake|FAKE|g" -e "s|$bin|BIN|g" "$work/$stream"
+  sed -E -i -e "s|$work/in|WORK|g" -e "s|$here/fake|FAKE|g" -e "s|$bin|BIN|g" -e "s#$version#VERSION#g" "$work/$stream"
 done
 
 if [ "${ICESTREAM_ACCEPT:-}" = 1 ]; then

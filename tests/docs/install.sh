@@ -14,7 +14,7 @@ for program in "$prefix"/bin/*; do
     [ -s "$prefix/$file" ] || { echo "$file is not installed"; bad=1; }
   done
 done
-for file in README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE docs; do
+for file in README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE docs; do
   diff -r -x '*.py' "$source/$file" "$documents/$file" || bad=1
 done
 [ -s "$prefix/share/icestream/pipelines/spa.yaml" ] || { echo "the graphs are not installed"; bad=1; }
