@@ -1,4 +1,4 @@
-#include "examples/stage-c/brightness.h"
+#include "brightness.h"
 
 #include <math.h>
 

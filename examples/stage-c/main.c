@@ -4,8 +4,8 @@
  * A stage is seven small files and one line: main.c (this file), parameters.[ch] (what a user sets), stage.c (the callbacks
  * and the descriptor), brightness.[ch] (the algorithm), CMakeLists.txt, and add_subdirectory in the CMakeLists.txt
  * above. */
+#include "brightness.h"
 #include "common/harness/stage.h"
-#include "examples/stage-c/brightness.h"
 
 int main(int argc, char **argv) {
     return stage_main(&brightness_stage, argc, argv);

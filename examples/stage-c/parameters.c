@@ -1,8 +1,8 @@
-#include "examples/stage-c/parameters.h"
+#include "parameters.h"
 
 #include <stddef.h>
 
-#include "examples/stage-c/brightness.h"
+#include "brightness.h"
 
 #define AT(member) offsetof(struct brightness_options, member)
 const struct param brightness_parameters[BRIGHTNESS_PARAMETERS] = {

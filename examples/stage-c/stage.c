@@ -1,12 +1,12 @@
 /* The stage: the callbacks that the harness runs for each micrograph, and the descriptor. */
 #include <stdio.h>
 
+#include "brightness.h"
 #include "common/files.h"
 #include "common/formats/image_formats.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
-#include "examples/stage-c/brightness.h"
-#include "examples/stage-c/parameters.h"
+#include "parameters.h"
 
 /* A lane keeps this from item to item: it allocates again only when a larger micrograph comes. */
 struct brightness_lane {
