@@ -108,6 +108,7 @@ static const char *const sql[SQL_COUNT] = {
                          " AND EXISTS (SELECT 1 FROM outbox WHERE substr(edge, -length(?1)) = ?1)"
                          " AND NOT EXISTS (SELECT 1 FROM outbox AS o WHERE o.id = items.id AND (o.source = items.source"
                          "  OR o.source = '' OR items.source = '') AND substr(edge, -length(?1)) = ?1)",
+    [SQL_SUM] = "SELECT TOTAL(CASE WHEN json_valid(item) THEN json_extract(item, ?1) END) FROM items WHERE state = 1",
     [SQL_WAS_SENT] = "SELECT COUNT(*) FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
 };
 

@@ -202,6 +202,9 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
 /* Counts items that are done, but were never put into the outbox of an edge that ends in `suffix` (">STAGE"). Returns 0
  * when the outbox holds nothing for such edges at all: not every program remembers what it sends. */
 enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64_t *ret_count, struct err *err);
+/* Adds up a number of all items that are done, such as "$.particles.count" (a path of SQLite's JSON). Items without it
+ * count as 0. Reads every item. */
+enum status ledger_sum(struct ledger *ledger, const char *number, int64_t *ret_sum, struct err *err);
 /* Returns whether an item was ever put into the outbox of an edge that ends in `suffix`. */
 enum status ledger_was_sent(struct ledger *ledger, const char *suffix, struct ledger_key key, bool *ret_sent,
                             struct err *err);

@@ -59,6 +59,7 @@ enum ledger_statement {
     SQL_COMPARE_ALL,
     SQL_COMPARE_WAITING,
     SQL_COUNT_UNSENT,
+    SQL_SUM,
     SQL_WAS_SENT,
     SQL_EACH_FILE,
     SQL_COUNT

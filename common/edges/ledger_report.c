@@ -95,6 +95,10 @@ enum status ledger_count_unsent(struct ledger *ledger, const char *suffix, int64
     return ask(ledger, SQL_COUNT_UNSENT, suffix, NULL, ret_count, err);
 }
 
+enum status ledger_sum(struct ledger *ledger, const char *number, int64_t *ret_sum, struct err *err) {
+    return ask(ledger, SQL_SUM, number, NULL, ret_sum, err);
+}
+
 enum status ledger_was_sent(struct ledger *ledger, const char *suffix, struct ledger_key key, bool *ret_sent,
                             struct err *err) {
     int64_t count = 0;

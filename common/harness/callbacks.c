@@ -61,6 +61,19 @@ void stage_log(struct stage *stage, enum log_level level, const char *id, const 
     va_end(args);
 }
 
+void stage_doing(struct stage *stage, const char *format, ...) {
+    char text[sizeof stage->metrics.doing];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    metrics_doing(&stage->metrics, text);
+}
+
+void stage_resolution(struct stage *stage, double resolution) {
+    atomic_store(&stage->metrics.resolution, resolution);
+}
+
 void stage_note(struct stage *stage, const char *format, ...) {
     char note[160];
     va_list args;

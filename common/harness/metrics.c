@@ -40,6 +40,13 @@ void metrics_note(struct metrics *metrics, const char *note) {
     unlock(metrics);
 }
 
+void metrics_doing(struct metrics *metrics, const char *doing) {
+    lock(metrics);
+    snprintf(metrics->doing, sizeof metrics->doing, "%s", doing);
+    text_trim(metrics->doing);
+    unlock(metrics);
+}
+
 void metrics_trouble(struct metrics *metrics, const char *trouble) {
     lock(metrics);
     snprintf(metrics->trouble, sizeof metrics->trouble, "%s", trouble);
@@ -99,9 +106,10 @@ static enum status write_beat(const char *path, const char *text, struct err *er
 
 enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err) {
     static const char *const states[] = {"waiting", "blocked", "processing"};
-    char item[sizeof metrics->item], note[sizeof metrics->trouble];
+    char item[sizeof metrics->item], doing[sizeof metrics->doing], note[sizeof metrics->trouble];
     lock(metrics);
     memcpy(item, metrics->item, sizeof item);
+    memcpy(doing, metrics->doing, sizeof doing);
     snprintf(note, sizeof note, "%s", metrics->trouble[0] != '\0' ? metrics->trouble : metrics->note);
     unlock(metrics);
     json_t *beat =
@@ -112,6 +120,9 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
                   "dropped", (json_int_t)atomic_load(&metrics->dropped), "bytes", (json_int_t)bytes_moved(), "latency",
                   atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note, "parts",
                   parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
+    double resolution = atomic_load(&metrics->resolution);
+    if (beat != NULL && doing[0] != '\0') json_object_set_new(beat, "doing", json_string(doing));
+    if (beat != NULL && resolution > 0) json_object_set_new(beat, "resolution", json_real(resolution));
     _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(beat);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "the heartbeat cannot be put together");

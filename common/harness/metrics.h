@@ -13,15 +13,18 @@ struct metrics {
     atomic_llong in, out, rejected, failed;
     atomic_llong dropped; /* frames that were no message, or were about nothing that is on its way */
     atomic_int state, queue;
-    _Atomic double latency; /* s from arrival to the end of store, running mean */
-    atomic_int lock;        /* guards the texts */
-    char item[256], note[160], trouble[512];
+    _Atomic double latency;    /* s from arrival to the end of store, running mean */
+    atomic_int lock;           /* guards the texts */
+    _Atomic double resolution; /* Å; 0: not known */
+    char item[256], doing[80], note[160], trouble[512];
 };
 
 /* Sets the id of the present item, for the heartbeat. */
 void metrics_item(struct metrics *metrics, const char *id);
 /* Sets the note of the heartbeat. */
 void metrics_note(struct metrics *metrics, const char *note);
+/* Sets what the stage computes by itself; "": nothing. */
+void metrics_doing(struct metrics *metrics, const char *doing);
 /* Sets what keeps the stage from its work. The heartbeat shows it instead of the note until it is "" again. */
 void metrics_trouble(struct metrics *metrics, const char *trouble);
 /* Adds one item's latency to the running mean. */

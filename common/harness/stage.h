@@ -35,9 +35,10 @@
  *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
  *
  * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
- * "item","in","out","rejected","failed","bytes","latency","queue","note","parts"}. From the first item on, parts says
- * how long load, process, store and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with
- * the id of the item inside `process`: when a stage crashes, the launcher learns from it which item was the cause.
+ * "item","in","out","rejected","failed","bytes","latency","queue","note","doing","resolution","parts"}. From the first
+ * item on, parts says how long load, process, store and ledger were busy (common/harness/parts.h). `current` is a
+ * memory-mapped file with the id of the item inside `process`: when a stage crashes, the launcher learns from it which
+ * item was the cause.
  *
  * Signals in a pipeline: SIGINT makes a source end its search, and the stream then drains; other stages ignore SIGINT.
  * SIGTERM stops the stage at once; the next run does again what was not finished. */
@@ -269,6 +270,12 @@ void stage_log(struct stage *stage, enum log_level level, const char *id, const 
 /* Sets one short line on the stage's progress ("iteration 7, 8.4 Å"), which `run` and `status` show. The last line of a
  * cumulative stage is its result: a run on files prints it at its end. */
 void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Says what the stage is computing by itself ("computing iteration 17"), which `run` shows instead of a state. Call it from
+ * idle or flush, as often as it changes. It counts until idle has no more work, or flush returns. */
+void stage_doing(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the resolution (Å) that the stage's result has now, which `run` shows above its table. */
+void stage_resolution(struct stage *stage, double resolution);
 
 /* Return the parameters that every stage has, and those of a session, for checks without a stage. */
 const struct param *stage_common_params(size_t *ret_count);

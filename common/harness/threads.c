@@ -152,13 +152,21 @@ static void mark_own_work(struct stage *stage, bool at_work) {
     if (stage->current != NULL) *(volatile char *)(stage->current + CURRENT_SIZE - 1) = at_work;
 }
 
+/* Between two slices of idle the stage still works: the heartbeat says so until there is no more work. */
+static void end_own_work(struct stage *stage) {
+    metrics_doing(&stage->metrics, "");
+    atomic_store(&stage->metrics.state, METRICS_WAITING);
+}
+
 static enum stage_work be_idle(struct stage *stage) {
     enum stage_work work = STAGE_WORK_NONE;
     struct err err = {0};
     enum status status;
     mark_own_work(stage, true);
+    atomic_store(&stage->metrics.state, METRICS_PROCESSING);
     STAGE_PERSIST(stage, status, &err, stage->descriptor->idle(stage, stage->state, &work, &err));
     mark_own_work(stage, false);
+    if (status != STATUS_OK || work == STAGE_WORK_NONE) end_own_work(stage);
     end_stage(stage, status, &err);
     files_write_own(stage);
     return status == STATUS_OK ? work : STAGE_WORK_NONE;
@@ -168,11 +176,14 @@ static void run_flush(struct stage *stage) {
     struct err err = {0};
     enum status status = STATUS_OK;
     mark_own_work(stage, true);
+    if (stage->descriptor->flush != NULL && stage->descriptor->produce == NULL)
+        atomic_store(&stage->metrics.state, METRICS_PROCESSING);
     if (stage->descriptor->flush != NULL)
         STAGE_PERSIST(stage, status, &err, stage->descriptor->flush(stage, stage->state, &err));
     end_stage(stage, status, &err);
     files_write_own(stage);
     mark_own_work(stage, false);
+    if (stage->descriptor->produce == NULL) end_own_work(stage);
     stage_lock(stage);
     stage->flushed = true;
     stage_changed(stage);

@@ -1,129 +1,162 @@
 #include "pipelines/launcher/progress.h"
 
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/memory.h"
+#include "common/text.h"
+#include "pipelines/launcher/progress_table.h"
 #include "pipelines/launcher/status.h"
 
-static const double LINE_SECONDS = 3, RATE_SECONDS = 10;
+static const double LINE_SECONDS = 3, RATE_SECONDS = 10, FIRST_RATE_SECONDS = 3;
 
 void progress_begin(struct progress *progress, struct log *log) {
-    *progress = (struct progress){.terminal = isatty(STDERR_FILENO) == 1, .last_drawn = -1e9, .log = log};
-}
-
-/* The terminal echoes Ctrl-C as ^C where the cursor is, so the cursor goes to the first column before it goes up. */
-static void wipe(struct progress *progress) {
-    if (progress->lines > 0) fprintf(stderr, "\r\033[%dA\033[J", progress->lines);
-    progress->lines = 0;
+    *progress = (struct progress){
+        .last_drawn = -1e9, .begun = clock_monotonic(), .begun_real = clock_realtime(), .made = -1, .log = log};
+    screen_begin(&progress->screen, STDERR_FILENO);
+    /* Items that failed in an earlier run are no news. */
+    for (size_t i = 0; i < PROGRESS_STAGES; i++)
+        progress->stages[i].failed_time = progress->begun_real;
 }
 
 void progress_say(struct progress *progress, const char *text) {
-    wipe(progress);
-    fprintf(stderr, "icestream: %s\n", text);
+    if (progress->begun == 0) progress_begin(progress, progress->log);
+    _cleanup_(mem_free) char *line = malloc(strlen(text) + sizeof "icestream: \n");
+    if (line != NULL) {
+        sprintf(line, "icestream: %s\n", text);
+        screen_say(&progress->screen, line);
+    }
     log_write(progress->log, LOG_INFO, "launcher", "%s", text);
 }
 
 void progress_end(struct progress *progress) {
-    progress->lines = 0;
+    screen_leave(&progress->screen);
+}
+
+static int64_t finished(const struct tally_stage *stage) {
+    return stage->done + stage->rejected + stage->failed;
 }
 
 static void take_rates(struct progress *progress, const struct tally *tally) {
-    double passed = clock_monotonic() - progress->last_rate;
+    double now = clock_monotonic(), passed = now - progress->last_rate;
     /* The work of an earlier run does not count. */
     bool first = progress->last_rate == 0;
-    if (!first && passed < RATE_SECONDS) return;
+    if (!first && passed < (progress->has_rate ? RATE_SECONDS : FIRST_RATE_SECONDS)) return;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
-        progress->rate[i] = 60 * (double)(tally->stages[i].done - progress->rate_done[i]) / passed;
-        progress->rate_done[i] = tally->stages[i].done;
+        progress->stages[i].rate = 60 * (double)(finished(&tally->stages[i]) - progress->stages[i].finished) / passed;
+        progress->stages[i].finished = finished(&tally->stages[i]);
     }
-    progress->last_rate = clock_monotonic();
+    progress->last_rate = now;
     progress->has_rate = !first;
 }
 
-/* Describes the instances of a stage: the busiest state, the last note. */
-static void describe(const struct session *session, const struct plan *plan, size_t stage, char *state, char *note,
-                     size_t size) {
-    snprintf(state, size, "-");
-    note[0] = '\0';
+/* Returns what an instance does, as far as it says. */
+static const char *activity(const struct progress *progress, const struct tally_stage *stage, const json_t *beat) {
+    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
+    const char *state = json_string_value(json_object_get(beat, "state"));
+    const char *doing = json_string_value(json_object_get(beat, "doing"));
+    /* The heartbeat may be that of an earlier run, or of a process that has ended. */
+    if (json_number_value(json_object_get(beat, "time")) < progress->begun_real) return "starting";
+    if (pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH) return stage->in_flight > 0 ? "starting" : "ended";
+    if (doing != NULL && doing[0] != '\0') return doing;
+    return state != NULL ? state : "-";
+}
+
+/* A stage of several instances: the one that says most. */
+static int weight(const char *state) {
+    static const char *const plain[] = {"-", "ended", "starting", "waiting", "blocked", "processing"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (strcmp(state, plain[i]) == 0) return (int)i;
+    return (int)(sizeof plain / sizeof *plain);
+}
+
+static void describe(const struct progress *progress, const struct session *session, const struct plan *plan,
+                     size_t index, const struct tally_stage *stage, struct progress_row *row, double *resolution) {
+    snprintf(row->state, sizeof row->state, "-");
     for (size_t i = 0; i < plan->instance_count; i++) {
-        if (plan->instances[i].stage != stage) continue;
+        if (plan->instances[i].stage != index) continue;
         json_t *beat = status_heartbeat(session, plan->instances[i].name);
-        const char *says = json_string_value(json_object_get(beat, "state"));
-        const char *remark = json_string_value(json_object_get(beat, "note"));
-        if (says != NULL && (strcmp(state, "processing") != 0 || strcmp(says, "processing") == 0))
-            snprintf(state, size, "%.20s", says);
-        if (remark != NULL && remark[0] != '\0') snprintf(note, size, "%s", remark);
+        const char *says = activity(progress, stage, beat);
+        const char *note = json_string_value(json_object_get(beat, "note"));
+        double own = json_number_value(json_object_get(beat, "resolution"));
+        if (weight(says) >= weight(row->state)) snprintf(row->state, sizeof row->state, "%s", says);
+        if (note != NULL && note[0] != '\0') snprintf(row->note, sizeof row->note, "%s", note);
+        if (own > 0) *resolution = own;
         json_decref(beat);
     }
+    text_trim(row->state);
+    text_trim(row->note);
 }
 
-enum { WIDE = 110 };
-
-static int terminal_width(void) {
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDE;
-}
-
-/* Cuts the row at the width of the terminal: a longer row would take two lines, and the table could not be redrawn in
- * place. */
-static void draw_row(char *row, int width) {
-    char *end = row;
-    /* Continuation bytes of UTF-8 (as in Å) take no column. */
-    for (int columns = 0; *end != '\0'; end++)
-        if (((unsigned char)*end & 0xC0) != 0x80 && ++columns > width) break;
-    while (end > row && end[-1] == ' ')
-        end--;
-    *end = '\0';
-    fprintf(stderr, "%s\n", row);
-}
-
-static void draw_table(struct progress *progress, const struct session *session, const struct plan *plan,
-                       const struct tally *tally) {
-    wipe(progress);
-    char row[512];
-    int width = terminal_width();
-    /* When there is little room, the note is more useful than the state. */
-    bool wide = width >= WIDE;
-    snprintf(row, sizeof row, "%-18s %6s %6s %8s %6s %9s %8s  %s%s", "stage", "seen", "done", "rejected", "failed",
-             "in flight", "per min", wide ? "state      " : "", "note");
-    draw_row(row, width);
-    progress->lines = 1;
+/* The items of a session are those of the last stage that passes items on: they have come all the way. */
+static void take_sums(const struct progress *progress, const struct tally *tally, struct progress_sums *sums) {
+    sums->elapsed = clock_monotonic() - progress->begun;
+    sums->rate = -1;
+    sums->made = progress->made;
+    sums->made_name = progress->made_name;
     for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
         const struct tally_stage *stage = &tally->stages[i];
-        char state[96], note[96], rate[16] = "";
-        if (stage->left_out) continue;
-        describe(session, plan, i, state, note, sizeof note);
-        if (progress->has_rate) snprintf(rate, sizeof rate, "%.1f", progress->rate[i]);
-        if (!wide) snprintf(state, sizeof state, "%s", note[0] != '\0' ? "" : "-");
-        snprintf(row, sizeof row, "%-18.18s %6lld %6lld %8lld %6lld %9lld %8s  %-*s%s", stage->name,
-                 (long long)stage->seen, (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
-                 (long long)stage->in_flight, rate, wide ? 11 : 0, state, note);
-        draw_row(row, width);
-        progress->lines++;
+        if (stage->left_out || stage->cumulative) continue;
+        sums->items = finished(stage);
+        if (progress->has_rate) sums->rate = progress->stages[i].rate;
     }
 }
 
-/* Prints "watcher 12  lowpass-picker 10/12  refiner 3/4 (iteration 7, 8.4 Å)". */
-static void draw_line(struct progress *progress, const struct session *session, const struct plan *plan,
-                      const struct tally *tally) {
+static size_t fill_rows(const struct progress *progress, const struct session *session, const struct plan *plan,
+                        const struct tally *tally, struct progress_row *rows, struct progress_sums *sums) {
+    size_t count = 0;
+    take_sums(progress, tally, sums);
+    for (size_t i = 0; i < tally->count && i < PROGRESS_STAGES; i++) {
+        const struct tally_stage *stage = &tally->stages[i];
+        if (stage->left_out) continue;
+        rows[count] = (struct progress_row){.name = stage->name,
+                                            .seen = stage->seen,
+                                            .done = stage->done,
+                                            .rejected = stage->rejected,
+                                            .failed = stage->failed,
+                                            .in_flight = stage->in_flight,
+                                            .rate = progress->has_rate ? progress->stages[i].rate : NAN};
+        describe(progress, session, plan, i, stage, &rows[count++], &sums->resolution);
+    }
+    return count;
+}
+
+static void draw_table(struct progress *progress, const struct progress_sums *sums, const struct progress_row *rows,
+                       size_t count) {
+    char *text = NULL;
+    size_t length = 0;
+    int columns, height;
+    FILE *out = open_memstream(&text, &length);
+    if (out == NULL) return;
+    screen_size(&progress->screen, &columns, &height);
+    /* Some terminals begin a new line when the last column is full. */
+    progress_table(sums, rows, count, columns - 1, out);
+    if (fclose(out) == 0) screen_draw(&progress->screen, text);
+    free(text);
+}
+
+/* Prints "watcher 12/12  lowpass-picker 10/12  refiner 3/4, computing iteration 7 (iteration 6, 8.4 Å)". */
+static void draw_line(struct progress *progress, const struct progress_row *rows, size_t count) {
     char line[sizeof progress->last_line] = "";
     size_t used = 0;
-    for (size_t i = 0; i < tally->count && used < sizeof line; i++) {
-        const struct tally_stage *stage = &tally->stages[i];
-        char state[96], note[96];
-        if (stage->left_out) continue;
-        describe(session, plan, i, state, note, sizeof note);
-        long long finished = (long long)(stage->done + stage->rejected + stage->failed);
-        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s %lld/%lld", used ? "  " : "", stage->name,
-                                 finished, (long long)stage->seen);
-        if (stage->failed > 0 && used < sizeof line)
-            used += (size_t)snprintf(line + used, sizeof line - used, ", %lld failed", (long long)stage->failed);
-        if (note[0] != '\0' && used < sizeof line)
-            used += (size_t)snprintf(line + used, sizeof line - used, " (%s)", note);
+    for (size_t i = 0; i < count && used < sizeof line; i++) {
+        const struct progress_row *row = &rows[i];
+        used += (size_t)snprintf(line + used, sizeof line - used, "%s%s %lld/%lld", used ? "  " : "", row->name,
+                                 (long long)(row->done + row->rejected + row->failed), (long long)row->seen);
+        if (row->failed > 0 && used < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, ", %lld failed", (long long)row->failed);
+        if (weight(row->state) > weight("processing") && used < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, ", %s", row->state);
+        if (row->note[0] != '\0' && used < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, " (%s)", row->note);
     }
+    text_trim(line);
     if (strcmp(line, progress->last_line) == 0) return;
     memcpy(progress->last_line, line, sizeof line);
     fprintf(stderr, "%s\n", line);
@@ -131,11 +164,18 @@ static void draw_line(struct progress *progress, const struct session *session, 
 
 void progress_draw(struct progress *progress, const struct session *session, const struct plan *plan,
                    const struct tally *tally) {
+    struct progress_sums sums = {0};
     take_rates(progress, tally);
-    if (progress->terminal) {
-        draw_table(progress, session, plan, tally);
-    } else if (clock_monotonic() - progress->last_drawn >= LINE_SECONDS) {
-        draw_line(progress, session, plan, tally);
-        progress->last_drawn = clock_monotonic();
-    }
+    progress_failures(progress, session, tally);
+    if (!progress->screen.terminal && clock_monotonic() - progress->last_drawn < LINE_SECONDS) return;
+    struct progress_row *rows = calloc(PROGRESS_STAGES, sizeof *rows);
+    if (rows == NULL) return;
+    if (progress->screen.terminal) progress_count_made(progress, session, tally);
+    size_t count = fill_rows(progress, session, plan, tally, rows, &sums);
+    if (progress->screen.terminal)
+        draw_table(progress, &sums, rows, count);
+    else
+        draw_line(progress, rows, count);
+    progress->last_drawn = clock_monotonic();
+    free(rows);
 }

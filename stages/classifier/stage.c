@@ -278,8 +278,10 @@ static void note(struct stage *stage, struct state *s) {
     const struct model *m = c->model;
     double length = m->options.box * m->options.pixel_size;
     warn_if_on_host(stage, s);
+    double resolution = length / (m->current_shell > 0 ? m->current_shell : 1);
     stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å", c->updates, dataset_count(s->dataset),
-               m->class_count, length / (m->current_shell > 0 ? m->current_shell : 1));
+               m->class_count, resolution);
+    stage_resolution(stage, resolution);
 }
 
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
@@ -287,6 +289,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     struct classifier *c = &s->classifier;
     struct classifier_progress progress;
     TRY(restore(stage, s, err));
+    if (c->model != NULL) stage_doing(stage, "computing update %d", c->updates + 1);
     TRY(classifier_step(c, false, &progress, err));
     *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
     if (progress.updated || (!progress.more && c->model == NULL)) note(stage, s);
@@ -308,6 +311,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
         if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the final passes were complete");
+        if (s->classifier.model != NULL) stage_doing(stage, "computing update %d", s->classifier.updates + 1);
         TRY(classifier_step(&s->classifier, true, &progress, err));
         if (progress.updated) note(stage, s);
     }

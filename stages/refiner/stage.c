@@ -168,6 +168,7 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
     warn_of_doubts(stage, state);
+    stage_resolution(stage, refiner_state(state->refiner).resolution);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->logged_start = true;
@@ -188,6 +189,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
 /* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
+    stage_doing(stage, "computing iteration %d", refiner_state(state->refiner).iteration + 1);
     TRY(refiner_work(state->refiner, ret_complete, err));
     state->unwritten = *ret_complete;
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;

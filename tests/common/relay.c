@@ -2,7 +2,8 @@
  *   relay source …   emits `count` items, from number `first`
  *   relay relay …    passes items on with one more column
  *                    abort_at, abort_times: aborts inside process at this item, this many times
- *                    hang_at, hang_times: stays inside process for ever, this many times */
+ *                    hang_at, hang_times: stays inside process for ever, this many times
+ *   relay thinker …  takes items in, and computes by itself until FOLDER/enough is there */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -16,7 +17,7 @@
 #include "common/harness/stage.h"
 
 struct parameters {
-    int count, first, abort_at, abort_times, hang_at, hang_times, fail_at;
+    int count, first, abort_at, abort_times, hang_at, hang_times, fail_at, picks;
     double work;
 };
 
@@ -29,6 +30,7 @@ static const struct param table[] = {
     {"hang_at", PARAM_INT, OFFSET(hang_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that never ends"},
     {"hang_times", PARAM_INT, OFFSET(hang_times), "", "1", 0, 100, NULL, 0, false, "how often it does not"},
     {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that fails"},
+    {"picks", PARAM_INT, OFFSET(picks), "", "0", 0, 1000, NULL, 0, false, "picks that each item gets"},
     {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 3600, NULL, 0, false, "how long an item takes"},
 };
 
@@ -75,6 +77,7 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     const struct timespec work = {(time_t)parameters->work, (long)(1e9 * fmod(parameters->work, 1))};
     if (parameters->work > 0) nanosleep(&work, NULL);
     FAIL_IF(number == parameters->fail_at, err, STATUS_BAD_FORMAT, "item %d is broken", number);
+    if (parameters->picks > 0) TRY(item_set_number(lane->item, "picks.count", parameters->picks, err));
     char column[128];
     snprintf(column, sizeof column, "columns.%s", stage_name(stage));
     return item_set_number(lane->item, column, number, err);
@@ -128,10 +131,67 @@ static const struct stage_descriptor relay = {
     .summarise = summarise,
 };
 
+/* ---- A stage that has work of its own ---- */
+
+static bool is_enough(const struct stage *stage) {
+    char path[PATH_SIZE + 32];
+    snprintf(path, sizeof path, "%s/enough", stage_folder(stage));
+    return file_exists(path);
+}
+
+static void think(struct stage *stage) {
+    const struct timespec slice = {0, 20000000};
+    stage_doing(stage, "computing iteration %d", 17);
+    stage_note(stage,
+               "iteration %d, %d particles, %.1f Å, and a note that no line of 80 columns has room for, 123456.789", 16,
+               1234, 8.4);
+    stage_resolution(stage, 8.4);
+    nanosleep(&slice, NULL);
+}
+
+static enum status think_idly(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
+    (void)state, (void)err;
+    *ret_work = is_enough(stage) ? STAGE_WORK_NONE : STAGE_WORK_MORE;
+    if (*ret_work == STAGE_WORK_MORE) think(stage);
+    return STATUS_OK;
+}
+
+static enum status think_at_the_end(struct stage *stage, void *state, struct err *err) {
+    (void)state;
+    while (!is_enough(stage)) {
+        FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped before it was enough");
+        think(stage);
+    }
+    return STATUS_OK;
+}
+
+static enum status remember_nothing(struct stage *stage, void *state, const struct item *item, struct err *err) {
+    (void)stage, (void)state, (void)item, (void)err;
+    return STATUS_OK;
+}
+
+static const struct stage_descriptor thinker = {
+    .name = "thinker",
+    .summary = "computes by itself",
+    .in = "micrograph",
+    .out = "",
+    .params = table,
+    .param_count = sizeof table / sizeof *table,
+    .params_size = sizeof(struct parameters),
+    .cumulative = true,
+    .resume = remember_nothing,
+    .idle = think_idly,
+    .flush = think_at_the_end,
+};
+
 int main(int argc, char **argv) {
     if (argc < 2) {
-        fputs("usage: relay source|relay OPTIONS\n", stderr);
+        fputs("usage: relay source|relay|thinker OPTIONS\n", stderr);
         return 2;
     }
-    return stage_main(strcmp(argv[1], "source") == 0 ? &source : &relay, argc - 1, argv + 1);
+    const struct stage_descriptor *const stages[] = {&source, &relay, &thinker};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (strcmp(argv[1], stages[i]->name) == 0) return stage_main(stages[i], argc - 1, argv + 1);
+    fprintf(stderr, "relay: there is no stage %s\n", argv[1]);
+    return 2;
 }
