@@ -38,6 +38,7 @@ static const char *const sql[SQL_COUNT] = {
     /* The row of this very source, else the one whose source is not known. */
     [SQL_FIND_ITEM] = "SELECT number, state, instance, token, source, revision FROM items WHERE " THE_ITEM
                       " ORDER BY source = ?1 DESC, number LIMIT 1",
+    [SQL_ITEM_TEXT] = "SELECT item FROM items WHERE " THE_ITEM " ORDER BY source = ?1 DESC, number LIMIT 1",
     [SQL_INSERT_ITEM] = "INSERT INTO items (source, id, state, reason, attempts, crashes, instance, token, item,"
                         " time_seen, time_changed, revision) VALUES (?1, ?2, ?3, ?4, 1, 0, ?5, ?6, ?7, ?8, ?8, ?9)",
     /* A later revision has no attempts and no crashes behind it. */

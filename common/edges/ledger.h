@@ -152,6 +152,8 @@ enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const
 /* Looks up an item; ret_state stays untouched when the item is not known. */
 enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err);
+/* Reads an item as the ledger keeps it. *ret_text: its JSON, which the caller frees; NULL when the item is not known. */
+enum status ledger_item_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err);
 
 /* Looks up the revision of an item; ret_revision stays untouched when the item is not known. */
 enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *ret_known, int64_t *ret_revision,

@@ -286,6 +286,30 @@ enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *re
     return STATUS_OK;
 }
 
+/* The reading connection is held. */
+static enum status copy_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err) {
+    sqlite3_stmt *statement;
+    bool known = false;
+    TRY(ledger_prepare(ledger, SQL_ITEM_TEXT, &statement, err));
+    ledger_bind_key(statement, key);
+    TRY(ledger_step(ledger, statement, &known, err));
+    const char *text = known ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    *ret_text = text != NULL ? strdup(text) : NULL;
+    bool failed = text != NULL && *ret_text == NULL;
+    sqlite3_reset(statement);
+    FAIL_IF(failed, err, STATUS_NO_MEMORY, "no memory for the item %s", key.id);
+    return STATUS_OK;
+}
+
+enum status ledger_item_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err) {
+    *ret_text = NULL;
+    ledger = ledger_reading(ledger);
+    ledger_hold(ledger);
+    enum status status = copy_text(ledger, key, ret_text, err);
+    ledger_let_go(ledger);
+    return status;
+}
+
 enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *ret_known, int64_t *ret_revision,
                             struct err *err) {
     struct found found;

@@ -404,6 +404,19 @@ enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, i
     return STATUS_OK;
 }
 
+enum status stage_recall(struct stage *stage, const char *id, struct item **ret_item, struct err *err) {
+    const struct ledger_key key = {stage->name, id};
+    _cleanup_(mem_free) char *text = NULL;
+    struct err own = {0};
+    enum status status;
+    *ret_item = NULL;
+    STAGE_PERSIST(stage, status, &own, ledger_item_text(stage->ledger, key, &text, &own));
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    if (text == NULL || item_parse(text, strlen(text), ret_item, NULL) == STATUS_OK) return STATUS_OK;
+    *ret_item = NULL;
+    return STATUS_OK;
+}
+
 enum status stage_item_of_row(const struct ledger_row *row, struct item **ret_item, struct err *err) {
     struct item *item = NULL;
     TRY(item_parse(row->item_text, strlen(row->item_text), &item, err));

@@ -259,6 +259,9 @@ enum status stage_revise(struct stage *stage, const struct ledger_key *keys, siz
 /* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the
  * ledger does not know the id. A source may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
+/* Reads an item that begins in this stage as the ledger keeps it; the caller destroys it. *ret_item: NULL when the ledger
+ * does not know the id, or when what it keeps is no item. */
+enum status stage_recall(struct stage *stage, const char *id, struct item **ret_item, struct err *err);
 /* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);

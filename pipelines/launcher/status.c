@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/memory.h"
 #include "pipelines/launcher/commands.h"
+#include "pipelines/launcher/status_left_out.h"
 
 enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
 static const double SILENT = 5; /* s without a heartbeat that are worth a line; there is one heartbeat a second */
@@ -115,9 +116,10 @@ static json_t *status_json(const struct session *session, const json_t *plan, co
         json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
         add_items(items, &tally->stages[i], choice);
     }
-    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o}", "session", session->path, "run",
+    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o}", "session", session->path, "run",
                      json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
-                     miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items);
+                     miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
+                     status_left_out(session, plan));
 }
 
 void status_table(const struct session *session, const struct tally *tally, FILE *out) {
@@ -216,6 +218,7 @@ static void write_text(const struct session *session, const json_t *plan, const 
         status_table(session, tally, out);
         status_inputs(tally, out);
         print_notes(session, plan, out);
+        status_left_out_text(session, plan, out);
         status_reasons(tally, 20, out);
     }
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);

@@ -180,14 +180,20 @@ static enum look refresh(struct folder *folder, struct known_file *file, double 
     return LOOK_REPORT;
 }
 
+/* Gives a file that shares its id with another one its name with the ending as its id. */
+static void make_own_id(struct folder *folder, const struct known_file *file) {
+    snprintf(folder->id, sizeof folder->id, "%s", file->path);
+    if (strlen(folder->id) >= ITEM_ID_MAX) make_shown_id(folder, file->path);
+}
+
 /* Reports a file whose id is that of another file: a picture beside its micrograph, or a failure under its name with
  * the ending. */
 static void set_namesake(struct folder *folder, struct known_file *file, struct folder_find *find) {
-    bool picture = image_path_fits(file->path, IMAGE_AS_PHOTOGRAPH) && folder_is_thumbnail(folder->path);
+    bool picture = folder_is_thumbnail(folder, file);
     file->state = KNOWN_DONE;
     find->verdict = picture ? FOLDER_DUPLICATE : FOLDER_FAILED;
-    snprintf(folder->id, sizeof folder->id, "%s", file->path);
-    if (strlen(folder->id) >= ITEM_ID_MAX) make_shown_id(folder, file->path);
+    if (picture) snprintf(find->reason, sizeof find->reason, "%s", FOLDER_PICTURE);
+    make_own_id(folder, file);
 }
 
 /* Returns whether a file that was taken still lies there, and is not the same file. */
@@ -215,7 +221,14 @@ static enum status look_at_settled(struct folder *folder, long index, struct fol
                                    struct err *err) {
     struct known_file *file = &folder->known.files[index];
     enum folder_past past = FOLDER_UNSEEN;
+    bool left = false;
     file->state = KNOWN_DONE;
+    TRY(folder_left_picture(folder, file, &left, err));
+    if (left) {
+        set_namesake(folder, file, find);
+        *ret_look = LOOK_REPORT;
+        return STATUS_OK;
+    }
     /* An earlier run may have reported it as a namesake. */
     if (has_sibling(folder, index) && strlen(file->path) < ITEM_ID_MAX && item_text_fits(file->path))
         TRY(folder->options.past(folder->options.context, file->path, &past, err));
@@ -234,6 +247,7 @@ static enum status look(struct folder *folder, long index, double now, struct fo
     *ret_look = LOOK_DROP;
     TRY(path_join(folder->directory, file->path, folder->path, sizeof folder->path, err));
     *find = (struct folder_find){.path = folder->path, .relative = file->path, .id = folder->id};
+    folder->picture[0] = '\0';
     make_id(folder, file);
     if (refresh(folder, file, now) == LOOK_DROP) return STATUS_OK;
     find->time = file->time;
@@ -244,7 +258,8 @@ static enum status look(struct folder *folder, long index, double now, struct fo
         TRY(folder->options.past(folder->options.context, folder->id, &past, err));
     file->asked = true;
     file->was_reported = file->was_reported || past == FOLDER_FAILED_THEN;
-    if (past == FOLDER_SETTLED) return look_at_settled(folder, index, find, ret_look, err);
+    if (past == FOLDER_SETTLED || file->follows) TRY(folder_follows_settled(folder, file, err));
+    if (past == FOLDER_SETTLED && !file->follows) return look_at_settled(folder, index, find, ret_look, err);
     *ret_look = LOOK_REPORT;
     if (!valid || !can_be_quoted(folder->path)) {
         file->state = KNOWN_DONE;
@@ -260,7 +275,8 @@ static enum status look(struct folder *folder, long index, double now, struct fo
         find->verdict = FOLDER_DUPLICATE;
         return STATUS_OK;
     }
-    if (is_namesake(folder, index, find)) {
+    bool follows = folder_follows_picture(folder, index);
+    if (!follows && is_namesake(folder, index, find)) {
         if (folder_is_no_movie(folder, find)) {
             file->state = KNOWN_DONE;
             find->verdict = FOLDER_NO_MOVIE;
@@ -276,9 +292,11 @@ static enum status look(struct folder *folder, long index, double now, struct fo
     }
     if (find->verdict == FOLDER_FAILED) {
         file->was_reported = true;
+        if (follows) make_own_id(folder, file);
         return keep_looking(folder, index, now + folder->options.poll, err);
     }
     file->state = KNOWN_DONE;
+    if (find->verdict == FOLDER_READY && follows) folder_take_over(folder, file, find);
     return find->verdict == FOLDER_READY ? known_take(&folder->known, index, folder->id, err) : STATUS_OK;
 }
 
@@ -340,6 +358,10 @@ size_t folder_pending(const struct folder *folder) {
 int64_t folder_revision(const struct folder *folder, const char *id) {
     long index = known_find_id(&folder->known, id);
     return index == KNOWN_NONE ? 0 : folder->known.files[index].revision;
+}
+
+enum status folder_path(const struct folder *folder, const char *relative, char ret_path[PATH_SIZE], struct err *err) {
+    return path_join(folder->directory, relative, ret_path, PATH_SIZE, err);
 }
 
 double folder_last_change(const struct folder *folder) {

@@ -5,8 +5,9 @@
  * inside the file, a picture with its end marker, a PDB file with its END. A file that stops growing before that is
  * reported as failed, and handed out after all if it becomes whole later. A file with holes must rest for longer: its
  * missing part may come last. Each file is handed out once. A second name for the same file (a link) is a duplicate, as
- * is a picture beside its micrograph; another file of the same name but for its ending fails. Costs per file are
- * constant or logarithmic.
+ * is a picture beside its micrograph; another file of the same name but for its ending fails. A micrograph that comes
+ * after its picture was handed out takes the picture's place, in a later revision. Costs per file are constant or
+ * logarithmic.
  *
  * The caller gives the time: `now` in seconds on any clock that does not go backwards. One thread. */
 #ifndef ICESTREAM_STAGES_WATCHER_FOLDER_H
@@ -16,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/files.h"
 #include "common/formats/image.h"
 #include "common/status.h"
 
@@ -45,6 +47,10 @@ struct folder_options {
     /* Tells what an earlier run has done with this id. Called once for each file, before it is opened, and once more
      * with its ending where another file has that id. May be NULL. */
     enum status (*past)(void *context, const char *id, enum folder_past *ret_past, struct err *err);
+    /* Tells of which file (absolute path) an earlier run made the item with this id, and its revision. Called for
+     * micrographs whose id is settled. "" : it is not known. May be NULL. */
+    enum status (*made_of)(void *context, const char *id, char ret_path[PATH_SIZE], int64_t *ret_revision,
+                           struct err *err);
     /* Called before a folder (absolute path) is listed: a caller that watches the folder from now on misses nothing.
      * May be NULL. */
     void (*before_listing)(void *context, const char *path);
@@ -72,6 +78,7 @@ struct folder_find {
     bool structure;          /* the file holds atoms, not an image */
     struct image_info image; /* when READY; nz: frames of a movie (of EER: those of the detector) */
     double time;             /* of its last change, s since 1970 */
+    const char *instead_of;  /* READY: the picture (relative) whose place this micrograph takes; NULL: none */
     bool failed_before;      /* READY now, reported as failed before */
     char reason[512];        /* when not READY */
 };
@@ -109,6 +116,8 @@ size_t folder_pending(const struct folder *folder);
 /* Returns the revision of the file that was handed out with this id: 0, or a number that grows each time the file is
  * replaced. */
 int64_t folder_revision(const struct folder *folder, const char *id);
+/* Makes a path below the directory absolute. */
+enum status folder_path(const struct folder *folder, const char *relative, char ret_path[PATH_SIZE], struct err *err);
 /* Returns when a file last appeared, grew or was handed out. */
 double folder_last_change(const struct folder *folder);
 

@@ -42,17 +42,6 @@ void folder_set_failed(struct folder_find *find, const char *reason) {
     find->verdict = FOLDER_FAILED;
 }
 
-bool folder_is_thumbnail(const char *path) {
-    const char *ending;
-    char stem[PATH_SIZE], sibling[PATH_SIZE + 8];
-    if (path_without_ending(path, stem, sizeof stem, NULL) != STATUS_OK) return false;
-    for (size_t i = 0; (ending = image_ending(i, IMAGE_AS_MICROGRAPH)) != NULL; i++) {
-        snprintf(sibling, sizeof sibling, "%s%s", stem, ending);
-        if (file_exists(sibling)) return true;
-    }
-    return false;
-}
-
 /* Returns how long (s) a file with holes must rest. Programs leave holes until they come to them, but a file may be
  * sparse for good. */
 static double patience_for_holes(const struct folder *folder) {
@@ -85,8 +74,8 @@ static enum look look_at_image(const struct folder *folder, const struct known_f
     bool grows = folder->options.stacks_grow && find->image.nz > 1;
     if (unchanged < folder->options.settle && (picture || grows)) return LOOK_AGAIN;
     if (!looks_written(folder, file, unchanged)) return LOOK_AGAIN;
-    if (picture && folder_is_thumbnail(folder->path)) {
-        snprintf(find->reason, sizeof find->reason, "it is a picture of the micrograph beside it");
+    if (picture && folder_is_thumbnail(folder, file)) {
+        snprintf(find->reason, sizeof find->reason, "%s", FOLDER_PICTURE);
         find->verdict = FOLDER_DUPLICATE;
         return LOOK_REPORT;
     }

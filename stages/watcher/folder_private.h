@@ -59,7 +59,14 @@ struct folder {
     double wake_at;              /* time (as `now`) at which the next file of `growing` is due; INFINITY: none */
     double last_change; /* time (as `now`) at which a file last appeared, changed or became ready; −INFINITY: none */
     char path[PATH_SIZE], id[PATH_SIZE]; /* of the file of the last look; folder_find points to these */
+    /* The picture whose place the micrograph of the last look takes, below the directory ("": none), and the revision of
+     * its item. */
+    char picture[PATH_SIZE];
+    int64_t picture_revision;
 };
+
+/* The reason why a picture is left out. */
+#define FOLDER_PICTURE "it is a picture of the micrograph beside it"
 
 enum look { LOOK_REPORT, LOOK_AGAIN, LOOK_DROP };
 
@@ -70,9 +77,19 @@ enum look folder_look_inside(const struct folder *folder, const struct known_fil
 bool folder_is_no_movie(const struct folder *folder, struct folder_find *find);
 /* Sets the verdict FOLDER_FAILED, with its reason. */
 void folder_set_failed(struct folder_find *find, const char *reason);
-/* Returns whether a micrograph lies beside a picture: acquisition software writes a small picture of each micrograph,
- * often before the micrograph. */
-bool folder_is_thumbnail(const char *path);
+/* folder_siblings.c: returns whether a file is a picture with a micrograph (or movie) beside it that the pattern takes:
+ * acquisition software writes a small picture of each micrograph, often before the micrograph. */
+bool folder_is_thumbnail(const struct folder *folder, const struct known_file *file);
+/* Returns whether the file is a micrograph whose id belongs to a picture so far, and notes this picture in
+ * folder->picture. */
+bool folder_follows_picture(struct folder *folder, long index);
+/* The same for a file whose id was settled by an earlier run; sets file->follows. */
+enum status folder_follows_settled(struct folder *folder, struct known_file *file, struct err *err);
+/* Tells whether a file is a picture that an earlier run left out: its item was made of the micrograph beside it. */
+enum status folder_left_picture(const struct folder *folder, const struct known_file *file, bool *ret_left,
+                                struct err *err);
+/* Gives the id of the picture in folder->picture to the file, in a later revision. */
+void folder_take_over(struct folder *folder, struct known_file *file, struct folder_find *find);
 
 /* Returns whether file a is looked at before file b: by options.order, then by path. */
 bool folder_before(const struct folder *folder, long a, long b);

@@ -87,7 +87,8 @@ long known_find_path(const struct known *known, const char *path) {
 
 static bool has_id(const struct known_file *file, const char *id) {
     char own[PATH_SIZE];
-    return path_without_ending(file->path, own, sizeof own, NULL) == STATUS_OK && strcmp(own, id) == 0;
+    return !file->given_up && path_without_ending(file->path, own, sizeof own, NULL) == STATUS_OK &&
+           strcmp(own, id) == 0;
 }
 
 long known_find_id(const struct known *known, const char *id) {

@@ -23,8 +23,10 @@ struct known_file {
     enum known_state state;
     /* asked: folder_options.past was asked. was_reported: reported as failed, in this run or in an earlier run. */
     bool asked, was_reported;
-    double time;  /* of the last change, s since 1970 */
-    int64_t size; /* bytes */
+    bool given_up; /* it was taken, and another file of its id has taken its place */
+    bool follows;  /* a micrograph whose item an earlier run made of a picture */
+    double time;   /* of the last change, s since 1970 */
+    int64_t size;  /* bytes */
     dev_t device;
     ino_t inode;
     int64_t revision; /* 0; of a file that was replaced after it was taken: when that was seen, ms since 1970 */

@@ -15,8 +15,9 @@
 #include "common/memory.h"
 #include "common/text.h"
 
-static const double SLICE = 0.5; /* s of a sweep between two files, at the most */
-static const double ROUND = 0.1; /* s between looks at disk space, CTF file and .mdoc files */
+static const double SLICE = 0.5;        /* s of a sweep between two files, at the most */
+static const double LEFT_OUT_EVERY = 1; /* s between writes of the list of what is left out */
+static const double ROUND = 0.1;        /* s between looks at disk space, CTF file and .mdoc files */
 
 static enum status ask_ledger(void *context, const char *id, enum folder_past *ret_past, struct err *err) {
     struct watcher *watcher = context;
@@ -25,6 +26,19 @@ static enum status ask_ledger(void *context, const char *id, enum folder_past *r
     TRY(stage_lookup(watcher->stage, id, &known, &state, err));
     *ret_past = !known ? FOLDER_UNSEEN : state == LEDGER_FAILED ? FOLDER_FAILED_THEN : FOLDER_SETTLED;
     return STATUS_OK;
+}
+
+/* Tells of which file an earlier run made an item. */
+static enum status recall_origin(void *context, const char *id, char ret_path[PATH_SIZE], int64_t *ret_revision,
+                                 struct err *err) {
+    struct watcher *watcher = context;
+    _cleanup_(item_destroy) struct item *item = NULL;
+    TRY(stage_recall(watcher->stage, id, &item, err));
+    if (item == NULL) return STATUS_OK;
+    const char *path = item_string(item, "micrograph.path");
+    if (path == NULL) path = item_string(item, "movie.path");
+    *ret_revision = item_revision(item);
+    return path != NULL ? path_join(stage_root(watcher->stage), path, ret_path, PATH_SIZE, err) : STATUS_OK;
 }
 
 static void watch_folder(void *context, const char *path) {
@@ -45,6 +59,7 @@ static void note_skipped(void *context, const char *path, const char *reason) {
     if (skipped == NULL) return; /* the next sweep logs it */
     watcher->skipped = skipped;
     watcher->skipped[watcher->skipped_count++] = hash;
+    watcher_leave_out(watcher, path, reason);
     stage_log(watcher->stage, LOG_WARN, "skipped", "%s is not searched: %s", path, reason);
 }
 
@@ -127,6 +142,12 @@ static enum status open_shifts(struct watcher *watcher, struct err *err) {
     return stage_each_done(watcher->stage, restore_shift, watcher->shifts, err);
 }
 
+static enum status open_left_out(struct watcher *watcher, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(path_join(stage_folder(watcher->stage), "left_out.json", path, sizeof path, err));
+    return left_out_open(path, &watcher->left_out, err);
+}
+
 /* Writes the default pattern: the endings of movies, or of micrographs and photographs. */
 static void default_pattern(bool movies, char *out, size_t size) {
     static const unsigned passes[2][2] = {{IMAGE_AS_MICROGRAPH, IMAGE_AS_PHOTOGRAPH}, {IMAGE_AS_MOVIE, 0}};
@@ -159,6 +180,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
         .frames = set->frames,
         .context = watcher,
         .past = ask_ledger,
+        .made_of = recall_origin,
         .before_listing = watch_folder,
         .skipped = note_skipped,
         .replaced = note_replaced,
@@ -166,6 +188,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
     watcher->held_until = INFINITY;
     TRY(refuse_session_itself(stage, set->directory, err));
     TRY(folder_create(&options, &watcher->folder, err));
+    TRY(open_left_out(watcher, err));
     if (set->ctf != NULL) TRY(open_rows(watcher, err));
     if (set->series != NULL && set->series[0] != '\0')
         TRY(tilt_names_create(set->series, set->directory, set->recursive, &watcher->tilts, err));
@@ -182,6 +205,8 @@ void watcher_destroy(struct watcher **watcher) {
     if (watcher == NULL || *watcher == NULL) return;
     for (size_t i = 0; i < (*watcher)->held_count; i++)
         held_clear(&(*watcher)->held[i]);
+    if ((*watcher)->left_out != NULL) watcher_write_left_out(*watcher);
+    left_out_close(&(*watcher)->left_out);
     free((*watcher)->held);
     free((*watcher)->skipped);
     free((*watcher)->shifts);
@@ -298,6 +323,10 @@ static enum status refresh(struct watcher *watcher, double now, struct err *err)
     TRY(refresh_ctf(watcher, now, err));
     TRY(refresh_tilts(watcher, now, err));
     TRY(refresh_notes(watcher, now, err));
+    if (now >= watcher->next_left_out) {
+        watcher->next_left_out = now + LEFT_OUT_EVERY;
+        watcher_write_left_out(watcher);
+    }
     note_counts(watcher);
     return STATUS_OK;
 }

@@ -36,10 +36,25 @@ static void compare_pixel_size(struct watcher *watcher, const char *path, const 
               what, header, session);
 }
 
+void watcher_leave_out(struct watcher *watcher, const char *path, const char *reason) {
+    struct err err;
+    if (left_out_add(watcher->left_out, path, reason, &err) != STATUS_OK)
+        stage_log(watcher->stage, LOG_INFO, "left-out", "%s", err.message);
+}
+
+/* A list that cannot be written now is written later: the heartbeat tells of a full disk. */
+void watcher_write_left_out(struct watcher *watcher) {
+    struct err err;
+    if (left_out_write(watcher->left_out, &err) != STATUS_OK)
+        stage_log(watcher->stage, LOG_INFO, "left-out", "%s", err.message);
+}
+
 static enum status set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
                              struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
     TRY(record_failed(id, path, stage_root(watcher->stage), watcher->options->movies, &item, err));
+    int64_t revision = folder_revision(watcher->folder, id);
+    if (revision > 0) TRY(item_set_revision(item, revision, err));
     return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
 }
 
@@ -57,6 +72,7 @@ static enum status emit(struct watcher *watcher, const char *id, const char *pat
     if (status == STATUS_BAD_FORMAT) return set_aside(watcher, id, path, own.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     watcher->passed += is_new;
+    left_out_remove(watcher->left_out, path);
     return STATUS_OK;
 }
 
@@ -213,20 +229,45 @@ enum status watcher_release_held(struct watcher *watcher, double now, struct err
     return status;
 }
 
+/* Forgets a file that waits under the id of another one, which has taken its place. */
+static void forget_held(struct watcher *watcher, const char *id) {
+    size_t kept = 0;
+    for (size_t i = 0; i < watcher->held_count; i++)
+        if (strcmp(watcher->held[i].id, id) == 0)
+            held_clear(&watcher->held[i]);
+        else
+            watcher->held[kept++] = watcher->held[i];
+    watcher->held_count = kept;
+}
+
+/* Leaves out the picture that was taken before its micrograph came. */
+static enum status replace_picture(struct watcher *watcher, const struct folder_find *find, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(folder_path(watcher->folder, find->instead_of, path, err));
+    stage_log(watcher->stage, LOG_INFO, "picture-replaced",
+              "%s was taken as %s before %s came: the micrograph takes its place", path, find->id, find->relative);
+    watcher_leave_out(watcher, path, "it is a picture of the micrograph that came after it and took its place");
+    return STATUS_OK;
+}
+
 enum status watcher_handle(struct watcher *watcher, const struct folder_find *find, double now, struct err *err) {
     const struct watcher_options *options = watcher->options;
     if (find->verdict == FOLDER_DUPLICATE) {
         stage_log(watcher->stage, LOG_INFO, "duplicate", "%s: %s", find->relative, find->reason);
+        watcher_leave_out(watcher, find->path, find->reason);
         return STATUS_OK;
     }
     if (find->verdict == FOLDER_NO_MOVIE) {
         stage_log(watcher->stage, LOG_INFO, "no-movie", "%s is left out: %s", find->relative, find->reason);
+        watcher_leave_out(watcher, find->path, find->reason);
         return STATUS_OK;
     }
     if (find->verdict == FOLDER_FAILED) return set_aside(watcher, find->id, find->path, find->reason, err);
     if (find->failed_before)
         stage_log(watcher->stage, LOG_INFO, "whole-after-all", "%s is complete now and goes on", find->id);
+    if (find->instead_of != NULL) TRY(replace_picture(watcher, find, err));
     if (find->structure) return send_structure(watcher, find, err);
+    if (folder_revision(watcher->folder, find->id) > 0) forget_held(watcher, find->id);
     struct metadata metadata;
     TRY(find_metadata(watcher, find->path, find->relative, &find->image, &metadata, err));
     bool nameless = metadata.is_tilt && !metadata.has_angle;

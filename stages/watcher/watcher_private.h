@@ -9,6 +9,7 @@
 #include "stages/watcher/ctf_match.h"
 #include "stages/watcher/ctf_rows.h"
 #include "stages/watcher/folder.h"
+#include "stages/watcher/left_out.h"
 #include "stages/watcher/movie_notes.h"
 #include "stages/watcher/notices.h"
 #include "stages/watcher/record.h"
@@ -26,15 +27,16 @@ struct watcher {
     struct stage *stage;
     const struct watcher_options *options;
     struct folder *folder;
-    struct notices *notices;  /* NULL: sweeps only */
-    struct ctf_rows *rows;    /* NULL: no CTF file */
-    struct tilt_names *tilts; /* NULL: images are not tilts */
+    struct notices *notices;   /* NULL: sweeps only */
+    struct ctf_rows *rows;     /* NULL: no CTF file */
+    struct tilt_names *tilts;  /* NULL: images are not tilts */
+    struct left_out *left_out; /* what is not taken, and why */
     struct held *held;
     size_t held_count, held_capacity;
     uint64_t *skipped; /* [skipped_count] hashes of the folders whose skipping was logged */
     size_t skipped_count;
     double held_until; /* the earliest `until` of all held images; INFINITY: none */
-    double started, next_sweep, next_round, next_mdoc;
+    double started, next_sweep, next_round, next_mdoc, next_left_out;
     double last_busy;            /* last round that handled a file */
     int64_t passed;              /* number of new items that were sent on */
     struct shift_groups *shifts; /* NULL: movies have no groups by beam shift */
@@ -45,6 +47,11 @@ struct watcher {
 
 /* Frees the texts. */
 void held_clear(struct held *held);
+
+/* Notes a file or folder that is not taken. */
+void watcher_leave_out(struct watcher *watcher, const char *path, const char *reason);
+/* Writes the list of what is left out, if it has changed. */
+void watcher_write_left_out(struct watcher *watcher);
 
 /* Handles a file that is whole, a duplicate or hopeless: sends its item on, holds the file, or sets the item aside. */
 enum status watcher_handle(struct watcher *watcher, const struct folder_find *find, double now, struct err *err);

@@ -6,6 +6,6 @@ foreach(case links tail_first)
   icestream_add_script_test(faults_${case} LABELS faults pipeline
     COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${case}.py)
 endforeach()
-foreach(case two_sessions same_names)
+foreach(case two_sessions pictures same_names)
   icestream_add_fault_test(${case} ${case}.py)
 endforeach()

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Sessions in the folder that they watch: no session takes the products of another, or its own."""
 
+import os
+
 from alone import logs
 from faults import Run, Work, arrive, check, finish, ledger, names, status, write
 
@@ -29,4 +31,6 @@ with Work("two-sessions") as work:
         check(all(stage["failed"] == 0 for stage in found.values()), f"session {number}: nothing failed")
     said = [line for line in logs(work("in/two"), "watcher.0") if " skipped " in line]
     check(len(said) == 1 and "/in/one is not searched" in said[0], f"the other session's folder is said: {said}")
+    left = [entry["path"] for entry in status(work("in/two"))["left_out"]]
+    check(left == [os.path.realpath(work("in/one"))], f"and told as left out: {left}")
 finish()

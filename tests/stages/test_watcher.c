@@ -445,26 +445,83 @@ static void what_an_earlier_run_did_is_not_done_again(void **state) {
 
 static void thumbnails_are_not_micrographs(void **state) {
     (void)state;
-    /* The smallest PNG: 1 × 1, grey. */
-    static const unsigned char png[] = {
-        0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',  'D',  'R',  0,
-        0,    0,    1,    0,    0,    0,    1,    8,    0,    0,    0,    0,    0x3a, 0x7e, 0x9b, 0x55, 0,
-        0,    0,    0x0a, 'I',  'D',  'A',  'T',  0x78, 0x9c, 0x63, 0x60, 0,    0,    0,    2,    0,    1,
-        0x48, 0xaf, 0xa4, 0x71, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
     struct folder *folder = watch("thumbnails", plain());
-    static const char *const names[] = {"thumbnails/a.png", "thumbnails/b.png"};
-    for (int i = 0; i < 2; i++) {
-        char path[PATH_SIZE];
-        struct err err = {0};
-        scratch_path(names[i], path);
-        assert_ok(file_write_whole(path, png, sizeof png, &err));
-    }
+    watched_picture("thumbnails/a.png");
+    watched_picture("thumbnails/b.png");
     expect(folder, 0, "");
     watched_put("thumbnails/a.mrc", 8, 8, 1030);
     expect(folder, 8, "");
     expect(folder, 12, "a? b");
     watched_put("thumbnails/a.mrc", 8, 8, WATCHED_WHOLE);
     expect(folder, 20, "a");
+    folder_destroy(&folder);
+}
+
+/* Only what the pattern takes makes a picture one of a micrograph. */
+static void a_sibling_that_nobody_wants_makes_no_thumbnail(void **state) {
+    (void)state;
+    struct folder_options options = plain();
+    options.pattern = "*.png";
+    struct folder *folder = watch("unwanted", options);
+    watched_picture("unwanted/a.png");
+    watched_put("unwanted/a.mrc", 8, 8, WATCHED_WHOLE);
+    expect(folder, 0, "");
+    expect(folder, 12, "a");
+    folder_destroy(&folder);
+    /* Endings in capitals count, too. */
+    folder = watch("capitals", plain());
+    watched_picture("capitals/a.png");
+    watched_put("capitals/a.MRC", 8, 8, WATCHED_WHOLE);
+    expect(folder, 0, "a");
+    expect(folder, 12, "a.png?");
+    folder_destroy(&folder);
+}
+
+/* Sweeps and takes the one file that is found. */
+static struct folder_find next(struct folder *folder, double now) {
+    struct err err = {0};
+    struct folder_find find = {0};
+    bool found;
+    assert_ok(folder_sweep(folder, now, &err));
+    assert_ok(folder_next(folder, now, &find, &found, &err));
+    assert_true(found);
+    return find;
+}
+
+static void a_later_micrograph_takes_the_place_of_its_picture(void **state) {
+    (void)state;
+    struct folder *folder = watch("pair", plain());
+    watched_picture("pair/F0.png");
+    expect(folder, 0, "");
+    expect(folder, 12, "F0");
+    assert_int_equal(folder_revision(folder, "F0"), 0);
+    watched_put("pair/F0.mrc", 8, 8, 1030);
+    expect(folder, 14, "");
+    watched_put("pair/F0.mrc", 8, 8, WATCHED_WHOLE);
+    struct folder_find find = next(folder, 16);
+    assert_int_equal(find.verdict, FOLDER_READY);
+    assert_string_equal(find.id, "F0");
+    assert_string_equal(find.relative, "F0.mrc");
+    assert_string_equal(find.instead_of, "F0.png");
+    int64_t revision = folder_revision(folder, "F0");
+    assert_true(revision > 0);
+    expect(folder, 100, "");
+    /* Another micrograph of this name is still a mistake, and a picture that comes later is one of the micrograph. */
+    watched_put("pair/F0.tif", 8, 8, WATCHED_WHOLE);
+    expect(folder, 101, "F0.tif!");
+    watched_picture("pair/G0.png");
+    watched_put("pair/G0.mrc", 8, 8, WATCHED_WHOLE);
+    watched_date("pair/G0.mrc", 1000);
+    expect(folder, 102, "G0 G0.png?");
+    assert_int_equal(folder_revision(folder, "F0"), revision);
+    /* What cannot become a micrograph fails under its own name, and the picture stays. */
+    watched_picture("pair/H0.png");
+    expect(folder, 110, "");
+    expect(folder, 122, "H0");
+    watched_put_text("pair/H0.mrc", "no micrograph");
+    expect(folder, 123, "");
+    expect(folder, 300, "H0.mrc!");
+    assert_int_equal(folder_revision(folder, "H0"), 0);
     folder_destroy(&folder);
 }
 
@@ -515,6 +572,8 @@ int main(void) {
         cmocka_unit_test(session_inside_the_folder_is_left_out),
         cmocka_unit_test(what_an_earlier_run_did_is_not_done_again),
         cmocka_unit_test(thumbnails_are_not_micrographs),
+        cmocka_unit_test(a_sibling_that_nobody_wants_makes_no_thumbnail),
+        cmocka_unit_test(a_later_micrograph_takes_the_place_of_its_picture),
         cmocka_unit_test(ten_thousand_files_cost_each_the_same),
     };
     return scratch_run("watcher", tests, sizeof tests / sizeof *tests);

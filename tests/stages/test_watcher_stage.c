@@ -7,6 +7,7 @@
 #include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage_private.h"
+#include "stages/watcher/left_out.h"
 #include "stages/watcher/notices.h"
 #include "stages/watcher/watcher.h"
 #include "tests/stages/watched.h"
@@ -283,6 +284,94 @@ static void structures_go_on(void **state) {
     stage_results_clear(&results);
 }
 
+/* Returns the text of what the watcher left out. */
+static char *left_out(const char *session) {
+    char path[PATH_SIZE], *text = NULL;
+    struct err err = {0};
+    snprintf(path, sizeof path, "%s/watcher/left_out.json", session);
+    char whole[PATH_SIZE];
+    scratch_path(path, whole);
+    assert_ok(file_read_whole(whole, 1 << 20, &text, NULL, &err));
+    return text;
+}
+
+/* A run that took the picture, and a later one to which the micrograph has come: in whichever order they are looked
+ * at. A third run, after a restart, does nothing again. */
+static void a_picture_of_an_earlier_run_makes_way(void **state) {
+    (void)state;
+    static const char *const orders[] = {"oldest", "newest"};
+    for (int i = 0; i < 2; i++) {
+        char session[8], picture[64], micrograph[64], path[PATH_SIZE];
+        snprintf(session, sizeof session, "p%d", i);
+        snprintf(micrograph, sizeof micrograph, "%s/raw/F0.mrc", session);
+        snprintf(picture, sizeof picture, "%s/raw/F0.png", session);
+        const char *more[] = {"pixel_size", "1.5", "order", orders[i], NULL};
+        watched_picture(picture);
+        struct stage_results results = run(session, more);
+        assert_int_equal(results.emitted_count, 1);
+        assert_string_equal(item_string(results.emitted[0], "micrograph.path"), "raw/F0.png");
+        stage_results_clear(&results);
+        watched_put(micrograph, 8, 6, WATCHED_WHOLE);
+        results = run(session, more);
+        assert_int_equal(results.emitted_count, 1);
+        assert_string_equal(item_id(results.emitted[0]), "F0");
+        assert_string_equal(item_string(results.emitted[0], "micrograph.path"), "raw/F0.mrc");
+        assert_true(item_revision(results.emitted[0]) > 0);
+        stage_results_clear(&results);
+        for (int again = 0; again < 2; again++) {
+            results = run(session, more);
+            assert_int_equal(results.emitted_count, 0);
+            assert_int_equal(results.outcome_count, 0);
+            stage_results_clear(&results);
+            char *text = left_out(session);
+            assert_non_null(strstr(text, "raw/F0.png"));
+            assert_null(strstr(text, "raw/F0.mrc\""));
+            free(text);
+        }
+        struct err err = {0};
+        struct ledger *ledger = NULL;
+        struct ledger_counts counts = {0};
+        snprintf(picture, sizeof picture, "%s/l.sqlite", session);
+        scratch_path(picture, path);
+        assert_ok(ledger_open(path, NULL, true, &ledger, &err));
+        assert_ok(ledger_counts(ledger, &counts, &err));
+        assert_int_equal(counts.seen, 1);
+        ledger_close(&ledger);
+    }
+}
+
+/* The list keeps the latest of what it is told, and is not told twice of one thing. */
+static void the_list_of_what_is_left_out_is_bounded(void **state) {
+    (void)state;
+    char path[PATH_SIZE], name[64], *text = NULL;
+    struct err err = {0};
+    struct left_out *list = NULL;
+    json_t *rows;
+    watched_folder("list");
+    scratch_path("list/left_out.json", path);
+    for (int run = 0; run < 2; run++) {
+        assert_ok(left_out_open(path, &list, &err));
+        for (int i = 0; i < LEFT_OUT_MAX + 10; i++) {
+            snprintf(name, sizeof name, "/raw/%d\xff.jpg", i);
+            assert_ok(left_out_add(list, name, "because", &err));
+        }
+        assert_ok(left_out_add(list, "/raw/900?.jpg", "because", &err));
+        assert_ok(left_out_add(list, "/raw/900?.jpg", "another reason", &err));
+        left_out_remove(list, "/raw/901?.jpg");
+        left_out_remove(list, "/raw/none.jpg");
+        assert_ok(left_out_write(list, &err));
+        left_out_close(&list);
+    }
+    assert_ok(file_read_whole(path, 1 << 24, &text, NULL, &err));
+    rows = json_loads(text, 0, NULL);
+    free(text);
+    assert_int_equal(json_array_size(rows), LEFT_OUT_MAX - 1);
+    const json_t *last = json_array_get(rows, LEFT_OUT_MAX - 2);
+    assert_string_equal(json_string_value(json_object_get(last, "path")), "/raw/900?.jpg");
+    assert_string_equal(json_string_value(json_object_get(last, "reason")), "another reason");
+    json_decref(rows);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_pattern_takes_micrographs_and_photographs),
@@ -293,6 +382,8 @@ int main(void) {
         cmocka_unit_test(a_broken_ctf_table_does_not_keep_a_session_from_going_on),
         cmocka_unit_test(unknown_pixel_size_fails_its_file_alone),
         cmocka_unit_test(the_system_tells_of_files_and_folders),
+        cmocka_unit_test(a_picture_of_an_earlier_run_makes_way),
+        cmocka_unit_test(the_list_of_what_is_left_out_is_bounded),
     };
     return scratch_run("watcher-stage", tests, sizeof tests / sizeof *tests);
 }

@@ -79,3 +79,12 @@ void watched_folder(const char *name) {
     scratch_path(name, path);
     assert_ok(file_make_folders(path, 0700, &err));
 }
+
+void watched_picture(const char *name) {
+    static const unsigned char png[] = {
+        0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',  'D',  'R',  0,
+        0,    0,    1,    0,    0,    0,    1,    8,    0,    0,    0,    0,    0x3a, 0x7e, 0x9b, 0x55, 0,
+        0,    0,    0x0a, 'I',  'D',  'A',  'T',  0x78, 0x9c, 0x63, 0x60, 0,    0,    0,    2,    0,    1,
+        0x48, 0xaf, 0xa4, 0x71, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
+    write_bytes(name, png, sizeof png);
+}

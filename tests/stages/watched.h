@@ -11,6 +11,8 @@ enum { WATCHED_WHOLE = -1 };
 void watched_put(const char *name, int nx, int ny, long bytes);
 /* As watched_put, with a pixel size in the header. */
 void watched_put_sized(const char *name, int nx, int ny, float pixel_size, long bytes);
+/* Writes the smallest PNG: 1 × 1, grey. */
+void watched_picture(const char *name);
 void watched_put_text(const char *name, const char *text);
 /* Sets the time of change, s since 1970. */
 void watched_date(const char *name, long seconds);
