@@ -9,6 +9,7 @@
  *   ends:   edge, run: inputs that have ended in this run; "out N": what instance N sends has ended
  *   about:  key, value: the stage and the session that the ledger belongs to
  *   files:  source, id, product (0: an input, 1: a product), path, revision, size, mtime_ns, digest
+ *   warnings: stage, id, message (the last one), count, first, last (s since 1970): not in the second copy
  *
  * (source, id) is the key of an item. Items of a ledger of version 1, which had no sources, keep the source "" until
  * their sender tells it: wherever a function takes a key, an empty source in the key or in the ledger matches any.
@@ -289,6 +290,19 @@ struct ledger_edge {
 enum ledger_reconcile { LEDGER_BACK, LEDGER_AGAIN };
 enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
                              struct ledger_mended *mended, struct err *err);
+/* The warnings of one kind: who warned ("icestream": the launcher), the id of the log line, the last message, how often,
+ * and when first and last (s since 1970). */
+struct ledger_warning {
+    const char *stage, *id, *message;
+    int64_t count;
+    double first, last;
+};
+/* Adds warnings to those of the same stage and id, in one transaction that does not wait for the disk. */
+enum status ledger_warn(struct ledger *ledger, const struct ledger_warning *warnings, size_t count, struct err *err);
+/* Visits each kind, the earliest first; a ledger without this table has none. The strings are valid during the call; a
+ * status other than OK ends the walk. */
+typedef enum status ledger_warning_visit(const struct ledger_warning *warning, void *context, struct err *err);
+enum status ledger_each_warning(struct ledger *ledger, ledger_warning_visit *visit, void *context, struct err *err);
 /* Copies the ledger, which others may use meanwhile, to a file that replaces what is at `path`: all of one moment. */
 enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err);
 /* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */

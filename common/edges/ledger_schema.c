@@ -15,7 +15,9 @@ enum { SCHEMA_VERSION = 2 };
     "CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT);"                                             \
     "CREATE TABLE IF NOT EXISTS files (source TEXT, id TEXT, product INTEGER, path TEXT, revision INTEGER, size "      \
     "INTEGER,"                                                                                                         \
-    "  mtime_ns INTEGER, digest TEXT, PRIMARY KEY (source, id, product, path));"
+    "  mtime_ns INTEGER, digest TEXT, PRIMARY KEY (source, id, product, path));"                                       \
+    "CREATE TABLE IF NOT EXISTS warnings (stage TEXT, id TEXT, message TEXT, count INTEGER, first REAL, last REAL,"    \
+    "  PRIMARY KEY (stage, id));"
 #define NEW_IN_2                                                                                                       \
     "CREATE INDEX IF NOT EXISTS items_state ON items (state);"                                                         \
     "CREATE INDEX IF NOT EXISTS outbox_key ON outbox (id, source);" NEW_TABLES "PRAGMA user_version = 2;"
@@ -105,11 +107,12 @@ static enum status refuse_later(struct ledger *ledger, int version, struct err *
     return STATUS_OK;
 }
 
-/* A program of others may make the tables of docs/protocol.md alone. */
+/* A program of others may make the tables of docs/protocol.md alone, and an earlier version knew no warnings. */
 static enum status add_tables(struct ledger *ledger, struct err *err) {
     int count = 0;
-    TRY(ask_number(ledger, "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('about', 'files')", &count, err));
-    return count < 2 ? execute(ledger, NEW_TABLES, err) : STATUS_OK;
+    TRY(ask_number(ledger, "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('about', 'files', 'warnings')", &count,
+                   err));
+    return count < 3 ? execute(ledger, NEW_TABLES, err) : STATUS_OK;
 }
 
 enum status ledger_schema_write(struct ledger *ledger, const char *stage, struct err *err) {

@@ -155,7 +155,7 @@ static void tell(struct stage *stage, const struct slot *slot, enum budget_verdi
     if (verdict == BUDGET_FULL)
         log_write(stage->log, LOG_INFO, "memory", "%s: %s", text, rest);
     else
-        log_write(stage->log, LOG_WARN, "memory", "%s: %s", text, rest);
+        stage_log(stage, LOG_WARN, "memory", "%s: %s", text, rest);
 }
 
 static enum status refuse(struct stage *stage, struct slot *slot) {

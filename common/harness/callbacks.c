@@ -1,4 +1,7 @@
 /* Answers what callbacks may ask of the harness. */
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "common/harness/stage_private.h"
 
 const void *stage_params(const struct stage *stage) {
@@ -54,8 +57,20 @@ int stage_deaths(const struct stage *stage) {
     return stage->deaths;
 }
 
-void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
+/* On files the log is the screen. More lines of a kind are counted there; --verbose shows all. */
+enum { SHOWN_OF_A_KIND = 10 };
+
+void stage_log(const struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
+    char message[WARNING_TEXT_SIZE];
+    int64_t count = 0;
     va_list args;
+    if (level == LOG_WARN) {
+        va_start(args, format);
+        vsnprintf(message, sizeof message, format, args);
+        va_end(args);
+        count = warnings_note(stage->warnings, id, message);
+    }
+    if (stage->mode == STAGE_ON_FILES && !stage->verbose && count > SHOWN_OF_A_KIND) return;
     va_start(args, format);
     log_write_list(stage->log, level, id, format, args);
     va_end(args);

@@ -15,6 +15,7 @@ static const double ahead_pause = 0.05, ahead_time = 0.025;
 static void note_dropped(struct pipeline *pipeline, const char *edge, const struct err *err) {
     struct dropped *dropped = err->status == STATUS_NOT_FOUND ? &pipeline->stray : &pipeline->bad;
     dropped_note(dropped, pipeline->stage->log, edge, err, clock_monotonic());
+    if (dropped->level == LOG_WARN) warnings_note(pipeline->stage->warnings, dropped->id, dropped->last);
     atomic_fetch_add(&pipeline->stage->metrics.dropped, 1);
 }
 
@@ -24,7 +25,7 @@ void edges_tell_dropped(struct pipeline *pipeline, double now) {
     dropped_tell(&pipeline->stray, log, now);
     long long refused = transport_refused(pipeline->transport);
     if (refused > pipeline->refused)
-        log_write(log, LOG_WARN, "refused",
+        stage_log(pipeline->stage, LOG_WARN, "refused",
                   "%lld peers without the keys of this session were turned away (%lld so far)",
                   refused - pipeline->refused, refused);
     pipeline->refused = refused;
@@ -33,12 +34,13 @@ void edges_tell_dropped(struct pipeline *pipeline, double now) {
 /* A cleaner may delete the files of sockets. The connections outlive that; a receiver that starts again would find
  * nobody. */
 void edges_bind_again(struct pipeline *pipeline) {
-    struct log *log = pipeline->stage->log;
     struct err err = {0};
     int count = 0;
     bool failed = transport_bind_again(pipeline->transport, &count, &err) != STATUS_OK;
-    if (failed && !pipeline->unbound) log_write(log, LOG_WARN, "socket-gone", "%s; trying again", err.message);
-    if (count > 0) log_write(log, LOG_WARN, "socket-gone", "the files of %d sockets were deleted: bound again", count);
+    if (failed && !pipeline->unbound)
+        stage_log(pipeline->stage, LOG_WARN, "socket-gone", "%s; trying again", err.message);
+    if (count > 0)
+        stage_log(pipeline->stage, LOG_WARN, "socket-gone", "the files of %d sockets were deleted: bound again", count);
     pipeline->unbound = failed;
 }
 

@@ -121,7 +121,7 @@ enum status files_load(struct stage *stage, struct slot *slot, struct err *err) 
     status = check_notes(stage, slot, &own);
     if (status == STATUS_OK) return STATUS_OK;
     if (status == STATUS_BAD_FORMAT)
-        log_write(stage->log, LOG_WARN, "replaced", "%s: %s", item_id(slot->lane->item), own.message);
+        stage_log(stage, LOG_WARN, "replaced", "%s: %s", item_id(slot->lane->item), own.message);
     FAIL(err, status, "%s", own.message);
 }
 

@@ -112,14 +112,14 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
     memcpy(doing, metrics->doing, sizeof doing);
     snprintf(note, sizeof note, "%s", metrics->trouble[0] != '\0' ? metrics->trouble : metrics->note);
     unlock(metrics);
-    json_t *beat =
-        json_pack("{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time", clock_realtime(),
-                  "pid", (int)getpid(), "state", states[atomic_load(&metrics->state)], "item", item, "in",
-                  (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out), "rejected",
-                  (json_int_t)atomic_load(&metrics->rejected), "failed", (json_int_t)atomic_load(&metrics->failed),
-                  "dropped", (json_int_t)atomic_load(&metrics->dropped), "bytes", (json_int_t)bytes_moved(), "latency",
-                  atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue), "note", note, "parts",
-                  parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
+    json_t *beat = json_pack(
+        "{s:f, s:i, s:s, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:i, s:s*, s:o*}", "time", clock_realtime(),
+        "pid", (int)getpid(), "state", states[atomic_load(&metrics->state)], "item", item, "in",
+        (json_int_t)atomic_load(&metrics->in), "out", (json_int_t)atomic_load(&metrics->out), "rejected",
+        (json_int_t)atomic_load(&metrics->rejected), "failed", (json_int_t)atomic_load(&metrics->failed), "dropped",
+        (json_int_t)atomic_load(&metrics->dropped), "warnings", (json_int_t)atomic_load(&metrics->warnings), "bytes",
+        (json_int_t)bytes_moved(), "latency", atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue),
+        "note", note, "parts", parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
     double resolution = atomic_load(&metrics->resolution);
     if (beat != NULL && doing[0] != '\0') json_object_set_new(beat, "doing", json_string(doing));
     if (beat != NULL && resolution > 0) json_object_set_new(beat, "resolution", json_real(resolution));

@@ -11,7 +11,8 @@ enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
 
 struct metrics {
     atomic_llong in, out, rejected, failed;
-    atomic_llong dropped; /* frames that were no message, or were about nothing that is on its way */
+    atomic_llong dropped;  /* frames that were no message, or were about nothing that is on its way */
+    atomic_llong warnings; /* that the ledger holds */
     atomic_int state, queue;
     _Atomic double latency;    /* s from arrival to the end of store, running mean */
     atomic_int lock;           /* guards the texts */

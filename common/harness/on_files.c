@@ -184,8 +184,8 @@ static bool warn_of_cells(const struct stage *stage, const char *path, const str
         if (star_cell_read(table, row, (int)column, &value) != STAR_CELL_BROKEN) continue;
         bool ctf = star_column_is_ctf(star_column_name(table, column));
         star_cell_problem(table, row, (int)column, problem);
-        log_write(stage->log, LOG_WARN, "cell", "%s: %s: a finite number is expected: it counts as missing%s", path,
-                  problem, ctf ? ", and so does the whole CTF of this row" : "");
+        stage_log(stage, LOG_WARN, "cell", "%s: %s: a finite number is expected: it counts as missing%s", path, problem,
+                  ctf ? ", and so does the whole CTF of this row" : "");
         of_ctf = of_ctf || ctf;
     }
     return of_ctf;

@@ -26,12 +26,14 @@ static void beat(struct pipeline *pipeline) {
     }
     stage_lock(stage);
     struct parts parts = stage->parts;
+    stage->warnings_wanted = warnings_wait(stage->warnings);
+    if (stage->warnings_wanted) stage_wake(stage, PART_LEDGER);
     stage_unlock(stage);
     log_renew(stage->log);
+    atomic_store(&stage->metrics.warnings, warnings_written(stage->warnings));
     bool failed = metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK;
     if (failed && !pipeline->beat_failed)
-        log_write(stage->log, LOG_WARN, "heartbeat", "%s (logged once; the stage tries again each second)",
-                  err.message);
+        stage_log(stage, LOG_WARN, "heartbeat", "%s (logged once; the stage tries again each second)", err.message);
     pipeline->beat_failed = failed;
 }
 
@@ -247,8 +249,8 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     log_write(stage->log, LOG_INFO, "start", "run %d, process %d, %d lanes, %d threads", stage->run, (int)getpid(),
               stage->lane_count, stage->threads);
     if (stage->one_by_one > 0)
-        log_write(
-            stage->log, LOG_WARN, "one-by-one",
+        stage_log(
+            stage, LOG_WARN, "one-by-one",
             "the stage died several times with nothing finished between: the next %d items go through one by one, "
             "to find the one that ends it",
             stage->one_by_one);
@@ -309,6 +311,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     /* Otherwise a source would search on, and nobody would tell it to end. */
     if (status != STATUS_OK) stage_stop(stage, STOP_NOW);
     if (stage->threads_started > 0) lanes_stop(stage);
+    if (stage->ledger != NULL) (void)warnings_write(stage->warnings, stage->ledger, NULL);
     for (int i = 0; i < pipeline->arrived_count; i++)
         message_clear(&pipeline->arrived[i]);
     for (int i = 0; i < EDGES_MAX; i++)

@@ -26,7 +26,7 @@ static enum status take_item(struct stage *stage, const struct item *item, struc
     TRY(ledger_claim_item(stage->ledger, item, stage->instance, stage->token, &claim, err));
     if (claim != CLAIM_NEW && claim != CLAIM_AGAIN) {
         if (claim == CLAIM_HERE || claim == CLAIM_ELSEWHERE)
-            log_write(stage->log, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts",
+            stage_log(stage, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts",
                       item_id(item));
         return STATUS_OK;
     }

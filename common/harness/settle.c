@@ -49,9 +49,9 @@ static void warn_unjudged(struct stage *stage, const struct item *item, uint32_t
     for (int i = 0; i < stage->rules.count; i++) {
         uint32_t bit = UINT32_C(1) << i;
         if ((judged & bit) == 0 && (atomic_fetch_or(&stage->rules_warned, bit) & bit) == 0)
-            log_write(stage->log, LOG_WARN, "reject-if",
-                      "%s: there is no number '%s', so this rule of reject_if has no effect (logged once)",
-                      item_id(item), stage->rules.rules[i].column);
+            stage_log(stage, LOG_WARN, "reject-if",
+                      "%s: there is no number '%s', so this rule of reject_if has no effect", item_id(item),
+                      stage->rules.rules[i].column);
     }
 }
 
@@ -214,7 +214,7 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         if (!settling->flags[i])
             after_settling(stage, settling->slots[i], &what[i]);
         else
-            log_write(stage->log, LOG_WARN, "late",
+            stage_log(stage, LOG_WARN, "late",
                       "%s: this instance no longer holds the item, so its outcome does not count", what[i].key.id);
     }
     return STATUS_OK;

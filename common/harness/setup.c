@@ -207,7 +207,8 @@ enum status stage_create(const struct stage_descriptor *descriptor, struct stage
     stage->until_idle = INFINITY;
     stage->replicas = 1;
     snprintf(stage->name, sizeof stage->name, "%s", descriptor->name);
-    enum status status = fill_stage(stage, err);
+    enum status status = warnings_create(stage->name, &stage->warnings, err);
+    if (status == STATUS_OK) status = fill_stage(stage, err);
     if (status != STATUS_OK) {
         stage_destroy(&stage);
         return status;
@@ -330,6 +331,7 @@ void stage_destroy(struct stage **stage_pointer) {
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
     log_close(&stage->log);
+    warnings_destroy(&stage->warnings);
     if (stage->current != NULL) munmap(stage->current, CURRENT_SIZE);
     if (stage->wake >= 0) close(stage->wake);
     mem_free(&stage->params);

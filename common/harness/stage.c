@@ -132,7 +132,9 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
     struct ledger_counts counts = {0};
     if (status == STATUS_OK && stage->descriptor->cumulative && stage->metrics.note[0] != '\0')
         fprintf(stderr, "icestream-%s: %s\n", stage->name, stage->metrics.note);
-    if (stage->ledger != NULL && ledger_counts(stage->ledger, &counts, NULL) == STATUS_OK && stage->ready)
+    bool counted = stage->ledger != NULL && ledger_counts(stage->ledger, &counts, NULL) == STATUS_OK && stage->ready;
+    /* Items that are done mean little where the stage could not make its result of them. */
+    if (counted && (status == STATUS_OK || status == STATUS_CANCELLED))
         fprintf(stderr, "icestream-%s: %lld done, %lld rejected, %lld failed\n", stage->name, (long long)counts.done,
                 (long long)counts.rejected, (long long)counts.failed);
     if (status == STATUS_CANCELLED) {
@@ -185,10 +187,12 @@ static int on_files(struct stage *stage, const struct options *options) {
         fprintf(stderr, "icestream-%s: %s\n", stage->name, err.message);
         return EXIT_USAGE;
     }
+    stage->verbose = options->verbose;
     status = log_open(NULL, stage->name, options->verbose ? LOG_DEBUG : LOG_WARN, &stage->log, &err);
     if (status == STATUS_OK) status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = run_on_files(stage, options, &err);
     if (stage->ready) stage_report_parts(stage, stderr);
+    warnings_print(stage->warnings, stderr);
     int code = count_up(stage, status, &err);
     signals_stop(&signals);
     return code;

@@ -267,8 +267,12 @@ typedef enum status stage_visit(const struct item *item, void *context, struct e
 enum status stage_each_done(struct stage *stage, stage_visit *visit, void *context, struct err *err);
 
 /* Writes a log line: time, stage, instance, level, stable id, message. `id` is a short word that scripts can search
- * for. */
-void stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...)
+ * for.
+ *
+ * A line of LOG_WARN is a record as well: `run` shows the first of each id at once, and `status` and the end of the run
+ * list each id with its last message and how often it came, also after a restart. So one id is one kind of warning, and
+ * the message may name the item. */
+void stage_log(const struct stage *stage, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Sets one short line on the stage's progress ("iteration 7, 8.4 Å"), which `run` and `status` show. The last line of a
  * cumulative stage is its result: a run on files prints it at its end. */

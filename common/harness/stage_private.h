@@ -17,6 +17,7 @@
 #include "common/harness/parts.h"
 #include "common/harness/rules.h"
 #include "common/harness/stage.h"
+#include "common/harness/warnings.h"
 #include "common/log.h"
 
 enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, ARRIVALS_MAX = 8 };
@@ -139,6 +140,8 @@ struct stage {
     struct rules rules;
     atomic_uint rules_warned;
     struct log *log;
+    bool verbose;              /* on files: the log shows everything */
+    struct warnings *warnings; /* of this process */
     struct ledger *ledger;
     struct metrics metrics;
     char *current; /* memory-mapped, or NULL: the mark of the item in process; from PATH_SIZE on, the mark of the item
@@ -171,6 +174,7 @@ struct stage {
     uint64_t events, waited; /* counts what idle and produce want to know; `waited`: how far stage_wait has seen it */
     struct stage_output outputs[EDGES_MAX];
     int output_count;
+    bool warnings_wanted; /* the ledger thread is to write the warnings */
     bool threads_end, flush_wanted, flushed, summary_wanted, summarising, summarised;
     uint64_t stored;   /* items since the last summary */
     double summary_at; /* earliest time of the next summary */

@@ -270,7 +270,7 @@ static double run_summary(struct stage *stage, bool last, bool *ret_again) {
     while (last && stage_wait_out(stage, status, &err, &patience));
     *ret_again = status == STATUS_UNAVAILABLE && !last; /* the store that waits, or the last summary, logs the reason */
     if (status != STATUS_OK && status != STATUS_CANCELLED && !*ret_again) {
-        log_write(stage->log, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
+        stage_log(stage, LOG_WARN, "summary", "the joined tables could not be written: %s", err.message);
         if (last) end_stage(stage, status, &err);
     }
     return clock_monotonic() - begin;
@@ -412,11 +412,21 @@ static void commit_emissions(struct stage *stage) {
     stage_event(stage);
 }
 
+/* Warnings that cannot be written now are written later: they must hold up nothing. */
+static void commit_warnings(struct stage *stage) {
+    stage->warnings_wanted = false;
+    begin_work(stage, PART_LEDGER);
+    (void)warnings_write(stage->warnings, stage->ledger, NULL);
+    end_work(stage, PART_LEDGER);
+}
+
 void *thread_ledger(void *argument) {
     struct stage *stage = argument;
     stage_lock(stage);
     for (;;) {
-        if (lanes_at(stage, stage->settle_ticket, SLOT_STORED) != NULL)
+        if (stage->warnings_wanted)
+            commit_warnings(stage);
+        else if (lanes_at(stage, stage->settle_ticket, SLOT_STORED) != NULL)
             commit_outcomes(stage);
         else if (stage->emission_count > 0)
             commit_emissions(stage);

@@ -28,8 +28,8 @@ static void trouble_say(struct stage *stage, bool begins, const struct err *err)
     }
     stage_unlock(stage);
     if (first)
-        log_write(stage->log, LOG_WARN, "waits", "%s; the stage tries again every %g to %g s until it works",
-                  err->message, first_pause, last_pause);
+        stage_log(stage, LOG_WARN, "waits", "%s; the stage tries again every %g to %g s until it works", err->message,
+                  first_pause, last_pause);
 }
 
 /* Ends a wait; the last thread logs it. The reason is logged again, because the log may have had no room for it

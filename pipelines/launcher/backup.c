@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
+#include "pipelines/launcher/warnings.h"
 
 struct backup {
     const struct session *session;
@@ -146,6 +147,7 @@ static enum status copy_session(struct backup *backup, const json_t *plan, bool 
     json_t *copied = json_object();
     enum status status = copy_ledgers(backup, stages, copied, err);
     json_decref(copied);
+    if (status == STATUS_OK) status = copy_ledger(backup, WARNINGS_LAUNCHER, err);
     for (size_t i = 0; status == STATUS_OK && products && i < json_array_size(stages); i++)
         status = copy_folder(backup, name_of(json_array_get(stages, i)), err);
     return status == STATUS_OK ? file_sync_folders(backup->target, err) : status;

@@ -13,6 +13,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/status_left_out.h"
+#include "pipelines/launcher/warnings.h"
 
 enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
 static const double SILENT = 5; /* s without a heartbeat that are worth a line; there is one heartbeat a second */
@@ -108,18 +109,25 @@ static void add_items(json_t *items, const struct tally_stage *stage, const stru
     }
 }
 
+struct report {
+    char *text;
+    char miscount[256]; /* what does not add up; "": everything does */
+    json_t *warnings;   /* as warnings_read returns them */
+};
+
 static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally,
-                           const struct tally_choice *choice, const char *miscount) {
+                           const struct tally_choice *choice, const struct report *report) {
     json_t *stages = json_object(), *items = json_array();
     for (size_t i = 0; i < tally->count; i++) {
         const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
         json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
         add_items(items, &tally->stages[i], choice);
     }
-    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o}", "session", session->path, "run",
+    const char *miscount = report->miscount;
+    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o, s:O}", "session", session->path, "run",
                      json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
                      miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
-                     status_left_out(session, plan));
+                     status_left_out(session, plan), "warnings", report->warnings);
 }
 
 void status_table(const struct session *session, const struct tally *tally, FILE *out) {
@@ -204,11 +212,6 @@ static void print_chosen(const struct tally *tally, const struct tally_choice *c
         }
 }
 
-struct report {
-    char *text;
-    char miscount[256]; /* what does not add up; "": everything does */
-};
-
 static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
                        const struct tally_choice *choice, const struct report *report, FILE *out) {
     if (choice->count > 0) {
@@ -219,6 +222,7 @@ static void write_text(const struct session *session, const json_t *plan, const 
         status_inputs(tally, out);
         print_notes(session, plan, out);
         status_left_out_text(session, plan, out);
+        warnings_list(report->warnings, out);
         status_reasons(tally, 20, out);
     }
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
@@ -236,7 +240,7 @@ static enum status write_report(const struct session *session, const json_t *pla
                              options->words[i], session->path);
     tally_reconciles(tally, report->miscount, sizeof report->miscount);
     if (status == STATUS_OK && options->json) {
-        json_t *root = status_json(session, plan, tally, &choice, report->miscount);
+        json_t *root = status_json(session, plan, tally, &choice, report);
         report->text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(root);
     } else if (status == STATUS_OK) {
@@ -260,7 +264,10 @@ static enum status take_report(const struct session *session, const struct optio
     enum tally_depth depth = options->json || options->word_count > 0 ? TALLY_ITEMS : TALLY_COUNTS;
     TRY(session_read_plan(session, &plan, err));
     enum status status = tally_take(session, plan, depth, &tally, err);
+    if (status == STATUS_OK) status = warnings_read(session, plan, &report.warnings, err);
     if (status == STATUS_OK) status = write_report(session, plan, &tally, options, &report, err);
+    json_decref(report.warnings);
+    report.warnings = NULL;
     tally_clear(&tally);
     json_decref(plan);
     if (status == STATUS_OK) *ret_report = report;

@@ -12,6 +12,8 @@ CHAPTER = ROOT / "docs/handbook/troubleshooting.md"
 CALL = re.compile(r"\b(?:stage_log|log_write|log_write_list)\s*\(")
 LITERAL = re.compile(r"LOG_(DEBUG|INFO|WARN|ERROR)")
 MEMBER = re.compile(r'\.id\s*=\s*"([a-z-]+)"\s*,\s*\.level\s*=\s*LOG_(WARN|ERROR)')
+# The launcher's warnings: run_warn(run, "id", text), warn(s, "id", text).
+WARN_CALL = re.compile(r'\b(?:run_warn|warn)\(\w+,\s+([^;]*"[a-z-]+"[^;]*),\s+text\);')
 # Calls that pass on the level of their caller, or of a member that MEMBER finds: file and level.
 PASSED_ON = {
     ("common/edges/dropped.c", "dropped->level"),
@@ -74,6 +76,9 @@ def ids_of_sources(problems):
             text = path.read_text(encoding="utf-8")
             found |= ids_of_calls(path, text, problems)
             found |= {(program_of(path), level, name) for name, level in MEMBER.findall(text)}
+            if folder == "pipelines":
+                words = " ".join(WARN_CALL.findall(text))
+                found |= {("icestream", "WARN", name) for name in re.findall(r'"([a-z-]+)"', words)}
     return found
 
 

@@ -10,6 +10,7 @@
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/run/run_private.h"
 #include "pipelines/launcher/status.h"
+#include "pipelines/launcher/warnings.h"
 
 enum { MISCOUNT_LIMIT = 20 };
 /* s to wait for a ledger while stages run: meanwhile nobody watches the stages. What could not be done is done
@@ -95,6 +96,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     bool due = clock_monotonic() >= run->look_at;
     run_sockets_tend(run, supervisor, due);
     if (!due) return;
+    run_warnings_look(run, false);
     run->look_at = clock_monotonic() + 1;
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
@@ -153,11 +155,13 @@ static void say(void *context, const char *text) {
 static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
     struct tally tally;
     if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK) return EXIT_ERROR;
+    run_warnings_look(run, true);
     progress_end(&run->progress);
     log_write(run->log, LOG_INFO, "end", "%s",
               outcome == SUPERVISOR_ENDED ? "all stages have ended" : "stopped before the end");
     status_table(&run->session, &tally, stdout);
     status_inputs(&tally, stdout);
+    warnings_list(run->warnings, stdout);
     status_reasons(&tally, 10, stdout);
     char reason[256];
     int code = EXIT_OK;
@@ -197,6 +201,8 @@ static void run_clear(struct run *run) {
     tally_clear(&run->tally);
     log_close(&run->log);
     json_decref(run->planned);
+    json_decref(run->warned);
+    json_decref(run->warnings);
     session_end(&run->session);
 }
 
@@ -221,8 +227,13 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     TRY(session_read_plan(&run->session, &run->planned, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     progress_begin(&run->progress, run->log);
-    const struct supervisor_hooks hooks = {
-        .context = run, .starting = run_starting, .died = run_died, .silent = run_silent, .tick = tick, .say = say};
+    const struct supervisor_hooks hooks = {.context = run,
+                                           .starting = run_starting,
+                                           .died = run_died,
+                                           .silent = run_silent,
+                                           .tick = tick,
+                                           .warn = run_warn,
+                                           .say = say};
     run->session.patience = PATIENCE;
     enum status status =
         supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
@@ -253,7 +264,13 @@ static enum status begin(struct run *run, struct err *err) {
 }
 
 int run_graph(const struct options *options, const struct graph *graph, struct plan *plan, struct replay *replay) {
-    struct run run = {.options = options, .graph = graph, .plan = plan, .replay = replay, .session.lock = -1};
+    struct run run = {.options = options,
+                      .graph = graph,
+                      .plan = plan,
+                      .replay = replay,
+                      .session.lock = -1,
+                      .begun_at = clock_realtime(),
+                      .warned = json_object()};
     struct err err = {0};
     enum supervisor_outcome outcome = SUPERVISOR_GAVE_UP;
     enum status status = begin(&run, &err);

@@ -56,7 +56,7 @@ static enum status count_crash(struct run *run, struct ledger *ledger, size_t ch
     snprintf(text, sizeof text,
              aside ? "%s: %s is set aside: it has brought the stage down %d times" : "%s: died while it worked on %s",
              name, key.id, CRASH_LIMIT);
-    progress_say(&run->progress, text);
+    run_warn(run, aside ? "set-aside" : "died-on-item", text);
     return STATUS_OK;
 }
 
@@ -123,7 +123,11 @@ static void say_verdict(struct run *run, size_t child, enum deaths_verdict verdi
     else
         snprintf(text, sizeof text, "%s: %s is set aside: the stage died %d times while it worked on it alone", name,
                  id, DEATHS_ALONE);
-    progress_say(&run->progress, text);
+    run_warn(run,
+             verdict == DEATHS_ONE_BY_ONE ? "one-by-one"
+             : verdict == DEATHS_SUSPECT  ? "died-on-item"
+                                          : "set-aside",
+             text);
 }
 
 /* Tells the stage's instances what they need to know of its deaths after the next start. */
@@ -205,7 +209,7 @@ static bool kill_stuck_writer(struct run *run, size_t stage) {
         char text[160];
         snprintf(text, sizeof text, "%s does not answer and blocks the ledger for the others: killing it",
                  run->children[i].name);
-        progress_say(&run->progress, text);
+        run_warn(run, "silent", text);
         supervisor_kill(run->supervisor, i, SIGKILL);
         return true;
     }

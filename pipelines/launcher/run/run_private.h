@@ -55,15 +55,24 @@ struct run {
     struct memory_kills memory;
     struct tally tally;
     double tally_at, tally_cost;
-    struct log *log; /* the launcher's own log */
-    double look_at;  /* time of the next work that is done only now and then */
-    int miscounts;   /* in a row */
+    double begun_at;           /* s since 1970 */
+    json_t *warned, *warnings; /* kinds of warnings that were shown in this run; all of the session, at its end */
+    json_int_t warning_count;  /* at the last look */
+    struct log *log;           /* the launcher's own log */
+    double look_at;            /* time of the next work that is done only now and then */
+    int miscounts;             /* in a row */
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
     char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
     struct err failure; /* error of a hook */
     bool failed;
 };
+
+/* run_warnings.c: shows a warning of the launcher and keeps it. context: the run. */
+void run_warn(void *context, const char *id, const char *text);
+/* Shows the stages' warnings of this run, each kind once. last: reads them again even if nothing seems to be new, and
+ * keeps all of them in run->warnings for the end. */
+void run_warnings_look(struct run *run, bool last);
 
 /* Makes sockets, instance files and what each process is started with; releases the claims that an earlier run left. */
 enum status run_prepare(struct run *run, struct err *err);

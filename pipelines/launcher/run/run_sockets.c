@@ -124,7 +124,7 @@ static enum status mend_folder(struct run *run, struct err *err) {
             "%s: the folder of the sockets cannot be closed to other users: %s", run->sockets, strerror(errno));
     char text[PATH_SIZE + 80];
     snprintf(text, sizeof text, "%s: the folder of the sockets was gone; made again", run->sockets);
-    progress_say(&run->progress, text);
+    run_warn(run, "sockets-gone", text);
     return STATUS_OK;
 }
 
@@ -135,7 +135,7 @@ static enum status mend_orders(struct run *run, size_t child, struct err *err) {
     TRY(instance_write(&run->session, run->plan, child, &run->orders, err));
     char text[PATH_SIZE + 80];
     snprintf(text, sizeof text, "%s was gone; written again", path);
-    progress_say(&run->progress, text);
+    run_warn(run, "orders-gone", text);
     return STATUS_OK;
 }
 
@@ -173,7 +173,7 @@ static void look_at_bindings(struct run *run, struct supervisor *supervisor, siz
         char text[160];
         snprintf(text, sizeof text, "%s: its sockets were deleted, and it has not bound them again: starting it again",
                  run->children[child].name);
-        progress_say(&run->progress, text);
+        run_warn(run, "sockets-gone", text);
         supervisor_kill(supervisor, child, SIGTERM);
         binding->gone_at = clock_monotonic();
     }

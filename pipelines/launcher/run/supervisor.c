@@ -99,6 +99,14 @@ static void say(const struct supervisor *s, const char *format, ...) {
     if (s->hooks->say != NULL) s->hooks->say(s->hooks->context, text);
 }
 
+/* Shows what should not happen, which is also kept. */
+static void warn(const struct supervisor *s, const char *id, const char *text) {
+    if (s->hooks->warn != NULL)
+        s->hooks->warn(s->hooks->context, id, text);
+    else
+        say(s, "%s", text);
+}
+
 /* Runs the child's side of the fork; does not return. */
 static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
     setpgid(0, 0);
@@ -202,10 +210,11 @@ static void last_error(const char *log, char *text, size_t size) {
 /* Shows how a child died, why (from its log), and what follows. */
 static void report_death(const struct supervisor *s, size_t index, const char *what_follows) {
     const struct supervisor_child *spec = &s->specs[index];
-    char how[128], why[512];
+    char how[128], why[512], text[1024];
     describe_death(s->children[index].wait_status, how, sizeof how);
     last_error(spec->log, why, sizeof why);
-    say(s, "%s %s%s%s", spec->name, how, why, what_follows);
+    snprintf(text, sizeof text, "%s %s%s%s", spec->name, how, why, what_follows);
+    warn(s, "died", text);
 }
 
 /* Starts the child again after a pause, which doubles so many times up to its limit. */
@@ -221,7 +230,9 @@ static void wait_for_machine(struct supervisor *s, size_t index, const char *why
     struct child *child = &s->children[index];
     child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
     start_later(s, child, child->lacks);
-    if (child->lacks++ == 0) say(s, "%s; trying again until it works", why);
+    char text[PATH_SIZE];
+    snprintf(text, sizeof text, "%s; trying again until it works", why);
+    if (child->lacks++ == 0) warn(s, "waits", text);
 }
 
 static void lack_something(struct supervisor *s, size_t index) {
@@ -327,9 +338,10 @@ static void report_silence(struct supervisor *s, size_t index, double silent) {
         measure = s->hooks->silent(s->hooks->context, s, index);
         child->told_at = clock_monotonic();
     }
-    if (!child->reported)
-        say(s, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s",
-            s->specs[index].name, silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
+    char text[640];
+    snprintf(text, sizeof text, "%s has not answered for %.0f s; %s%sit will be killed and started again in %.0f s",
+             s->specs[index].name, silent, measure ? measure : "", measure ? "; " : "", s->options->hang_kill);
+    if (!child->reported) warn(s, "silent", text);
     child->reported = true;
 }
 

@@ -56,6 +56,9 @@ struct supervisor_hooks {
     const char *(*silent)(void *context, struct supervisor *supervisor, size_t child);
     /* Called now and then, and after each change. May call supervisor_kill. */
     void (*tick)(void *context, struct supervisor *supervisor);
+    /* Shows a message to the user and keeps it among the warnings. id: a short word for its kind. NULL: `say` shows
+     * it. */
+    void (*warn)(void *context, const char *id, const char *text);
     /* Shows a message to the user. */
     void (*say)(void *context, const char *text);
 };
