@@ -7,13 +7,16 @@
 #   --work DIR  folder for everything (default: crystals-session here; must not exist)
 #   --bin DIR   folder of programs that are built already: nothing is built
 set -euo pipefail
+here=$PWD
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$here/$1" ;; esac; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$PWD/crystals-session bin=
+[ -e CMakePresets.json ] || { work=$here/crystals-session bin=$(cd ../../bin && pwd); } # installed
 while [ $# -gt 0 ]; do
   case $1 in
-    --work) work=$2; shift 2 ;;
-    --bin) bin=$2; shift 2 ;;
+    --work) work=$(absolute "$2"); shift 2 ;;
+    --bin) bin=$(absolute "$2"); shift 2 ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done

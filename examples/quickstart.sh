@@ -5,16 +5,20 @@
 # with simulated movies, runs the pipeline on it meanwhile, and prints the results. The camera's gain, the motion in the
 # movies and their CTF are unknown to it.
 #   --work DIR  folder of the session (default: quickstart-session here; must not exist)
-#   --bin DIR   folder of programs that are built already: nothing is installed or built
+#   --bin DIR   folder of programs that are built already: nothing is installed or built (an installed copy of this
+#               script takes the programs that it was installed with)
 set -euo pipefail
+here=$PWD
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$here/$1" ;; esac; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$PWD/quickstart-session bin=
+[ -e CMakePresets.json ] || { work=$here/quickstart-session bin=$(cd ../../bin && pwd); } # installed
 while [ $# -gt 0 ]; do
   case $1 in
-    --work) work=$2; shift 2 ;;
-    --bin) bin=$2; shift 2 ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    --work) work=$(absolute "$2"); shift 2 ;;
+    --bin) bin=$(absolute "$2"); shift 2 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
 done
 [ ! -e "$work" ] || { echo "quickstart: $work exists: remove it, or choose another folder with --work"; exit 2; }
@@ -61,3 +65,16 @@ EOF
 "$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6
 wait $simulator
 "$bin/icestream-score" --session "$work/session" --truth "$work/microscope/truth"
+
+# How to call icestream from now on.
+bin=$(cd "$bin" && pwd)
+echo
+if [ "$(command -v icestream)" = "$bin/icestream" ]; then
+  echo "From now on:"
+else
+  echo "From now on, to call icestream by its name (put this line into ~/.bashrc to keep it):"
+  echo "  export PATH=$bin:\$PATH"
+fi
+echo "  icestream doctor                                # what this machine lacks, if anything"
+echo "  icestream check GRAPH                           # a graph of yours; $work/graph.yaml is one"
+echo "  icestream run GRAPH --session DIR               # docs/handbook/single-particles.md says more"

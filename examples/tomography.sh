@@ -7,13 +7,16 @@
 #   --bin DIR           folder of the programs (default: build/cpu/bin)
 #   --interval SECONDS  time from one tilt to the next (default: 1)
 set -euo pipefail
+here=$PWD
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$here/$1" ;; esac; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 work=$PWD/tomography-session bin=$PWD/build/cpu/bin interval=1
+[ -e CMakePresets.json ] || { work=$here/tomography-session bin=$(cd ../../bin && pwd); } # installed
 while [ $# -gt 0 ]; do
   case $1 in
-    --work) work=$2; shift 2 ;;
-    --bin) bin=$2; shift 2 ;;
+    --work) work=$(absolute "$2"); shift 2 ;;
+    --bin) bin=$(absolute "$2"); shift 2 ;;
     --interval) interval=$2; shift 2 ;;
     *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac

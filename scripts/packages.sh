@@ -2,7 +2,8 @@
 # scripts/packages.sh [--tests]: installs the packages that icestream is built from, on Debian 12 and Ubuntu 24.04.
 # --tests adds packages for the tests: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
 # strace, clang and its libFuzzer, and SPIN, which searches the model of the protocol. It also adds clang-format, flake8
-# and shellcheck, which check the form of the sources, and groff and man-db, which read the manual pages.
+# and shellcheck, which check the form of the sources, groff and man-db, which read the manual pages, and dpkg-dev and
+# lintian, which make and check the Debian package.
 # Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
@@ -11,29 +12,39 @@ packages=(gcc g++ cmake ninja-build pkg-config
   libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
 # Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
 optional=(libxgboost-dev)
+# A test says so where it is not there, and goes on.
+useful=()
+[ "${1:-}" != --tests ] || useful=(lintian)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace spin
   clang libclang-rt-dev clang-format-14 shellcheck flake8
-  groff-base man-db)
+  groff-base man-db dpkg-dev)
 
 is_there() { dpkg-query -W -f '${Status}\n' "$1" 2>/dev/null | grep -q '^install ok installed'; }
 is_known() { apt-cache show "$1" >/dev/null 2>&1; }
 missing=()
 wanted=()
+lacking=()
 for package in "${packages[@]}"; do
   is_there "$package" || missing+=("$package")
 done
 for package in "${optional[@]}"; do # apt-cache knows other packages but not this one, so waiting will not help
   is_there "$package" || { is_known cmake && ! is_known "$package"; } || wanted+=("$package")
 done
-[ $((${#missing[@]} + ${#wanted[@]})) -gt 0 ] || exit 0
+for package in "${useful[@]}"; do
+  is_there "$package" || lacking+=("$package")
+done
+[ $((${#missing[@]} + ${#wanted[@]} + ${#lacking[@]})) -gt 0 ] || exit 0
 
+only_lacking() { [ $((${#missing[@]} + ${#wanted[@]})) -eq 0 ]; }
 command -v apt-get >/dev/null || {
+  only_lacking && exit 0
   echo "scripts/packages.sh: this system has no apt-get; install what corresponds to: ${missing[*]} ${wanted[*]}" >&2
   exit 1
 }
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || ! only_lacking || exit 0
   command -v sudo >/dev/null || { echo "scripts/packages.sh: run as root, or install sudo: packages are missing: ${missing[*]}" >&2; exit 1; }
   as_root=(sudo)
 fi
@@ -42,6 +53,11 @@ fi
 for package in "${wanted[@]}"; do
   if is_known "$package"; then missing+=("$package"); else echo "not in this distribution: $package"; fi
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
-echo "installing: ${missing[*]}"
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+install() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"; }
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "installing: ${missing[*]}"
+  install "${missing[@]}"
+fi
+for package in "${lacking[@]}"; do
+  install "$package" || echo "not installed: $package; tests go on without it"
+done

@@ -87,6 +87,10 @@ with Work("quickstart") as work:
     )
     print(ran.stdout[-3000:], ran.stderr[-3000:], sep="\n", flush=True)
     check(ran.returncode == 0, f"quickstart.sh: exit {ran.returncode}")
+    # The last lines say how to call icestream, in a form that a shell takes.
+    export = [line.strip() for line in ran.stdout.splitlines() if line.strip().startswith("export PATH=")]
+    called = subprocess.run(["bash", "-c", f"{''.join(export)}\nicestream --version"], capture_output=True, text=True)
+    check(len(export) == 1 and called.stdout.startswith("icestream "), f"the end calls icestream: {export} {called}")
     session, truth = f"{place}/session", f"{place}/microscope/truth"
 
     recall, precision = score_picks(session, truth)
