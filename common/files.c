@@ -249,6 +249,9 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
     for (bool second = false;;) {
         TRY(name_partial(output, second, err));
         int descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        /* A process of another user was killed here. */
+        if (descriptor < 0 && errno == EACCES && unlink(output->partial) == 0)
+            descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: cannot be written: %s", output->path,
                 status_reason(errno));
         if (!lock_patiently(descriptor)) {

@@ -28,7 +28,7 @@ struct log {
 };
 
 static int open_log(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
 }
 
 static bool same_file(const struct stat *a, const struct stat *b) {

@@ -280,6 +280,12 @@ static enum status set_up(struct ledger *ledger, const char *stage, bool read_on
     return ledger_end(ledger, status, err);
 }
 
+/* SQLite would make the file with mode 0644. Its companions get the mode of the file. */
+void ledger_make_file(const char *path) {
+    int descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) close(descriptor); /* SQLite reports what is wrong */
+}
+
 enum status ledger_open_patient(const char *path, const char *stage, bool read_only, double patience,
                                 struct ledger **ret_ledger, struct err *err) {
     struct ledger *ledger = calloc(1, sizeof *ledger);
@@ -297,10 +303,11 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
     enum status status = STATUS_OK;
     if (ledger->path == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a ledger");
-    else if (sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
+    else if (!read_only && strcmp(path, ":memory:") != 0)
+        ledger_make_file(path);
+    if (status == STATUS_OK && sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
         status = ledger_fail(ledger, "opened", err);
-    else
-        status = set_up(ledger, stage, read_only, err);
+    if (status == STATUS_OK) status = set_up(ledger, stage, read_only, err);
     if (status != STATUS_OK) {
         ledger_close(&ledger);
         return status;

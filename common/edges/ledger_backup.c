@@ -43,6 +43,7 @@ enum status ledger_backup(struct ledger *ledger, const char *path, struct err *e
     unlink(partial);
     ledger_hold(ledger);
     enum status status = STATUS_OK;
+    ledger_make_file(partial);
     if (sqlite3_open(partial, &target) != SQLITE_OK)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be made: %s", partial, sqlite3_errmsg(target));
     /* One read transaction for the whole copy: writers go on, and the copy is of one moment. */

@@ -239,7 +239,7 @@ enum status ledger_copy_open(struct ledger *ledger, struct err *err) {
     copy->descriptor = -1;
     if (strcmp(ledger->path, ":memory:") == 0) return STATUS_OK;
     TRY(ledger_copy_path(ledger->path, path, err));
-    copy->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+    copy->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
     FAIL_IF(copy->descriptor < 0 || fstat(copy->descriptor, &info) != 0, err, status_of_writing(errno),
             "%s: the copy of the ledger cannot be opened: %s", path, strerror(errno));
     TRY(install(ledger, err));

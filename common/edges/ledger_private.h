@@ -118,6 +118,8 @@ enum status ledger_end(struct ledger *ledger, enum status status, struct err *er
 enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, size_t count,
                         const struct item *printed, const char *text, struct err *err);
 
+/* Makes an empty file for a ledger if there is none, with the mode that the umask leaves of 0666. */
+void ledger_make_file(const char *path);
 /* ledger_schema.c: checks the version of a ledger that is only read, and makes one of version 1 look like one of
  * version 2, with empty sources. */
 enum status ledger_schema_read(struct ledger *ledger, struct err *err);

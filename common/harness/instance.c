@@ -167,7 +167,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
 
 static enum status map_current(struct stage *stage, const char *path, struct err *err) {
     TRY(file_make_parents(path, 0777, err));
-    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, status_reason(errno));
     void *memory = MAP_FAILED;
     /* On a full disk, a page without a block would end the process when it is written to. */

@@ -72,7 +72,7 @@ static long long bytes_moved(void) {
 }
 
 static enum status put_text(const char *path, const char *text, size_t length, struct err *err) {
-    _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    _cleanup_(file_close) int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     FAIL_IF(descriptor < 0, err, status_of_writing(errno), "%s: %s", path, status_reason(errno));
     errno = ENOSPC; /* the usual reason for a write that is cut short */
     FAIL_IF(pwrite(descriptor, text, length, 0) != (ssize_t)length || ftruncate(descriptor, (off_t)length) != 0, err,

@@ -46,7 +46,7 @@ static enum status copy_file(struct backup *backup, const char *from, const char
     FAIL_IF(fstat(descriptor, &info) != 0, err, status_of_reading(errno), "%s: %s", from, strerror(errno));
     if (stat(to, &there) == 0 && there.st_size == info.st_size && file_mtime_ns(&there) == file_mtime_ns(&info))
         return STATUS_OK;
-    TRY(file_make_parents(to, 0755, err));
+    TRY(file_make_parents(to, 0777, err));
     TRY(file_create(to, &output, err));
     status = copy_bytes(descriptor, file_output_stream(output), from, &backup->bytes, err);
     if (status != STATUS_OK) {
@@ -156,7 +156,7 @@ static enum status copy_session(struct backup *backup, const json_t *plan, bool 
 static enum status prepare(struct backup *backup, const char *to, struct err *err) {
     char folder[PATH_SIZE], other[PATH_SIZE];
     TRY(path_join(to, "ledger", folder, sizeof folder, err));
-    TRY(file_make_folders(folder, 0755, err));
+    TRY(file_make_folders(folder, 0777, err));
     char *whole = realpath(to, NULL);
     FAIL_IF(whole == NULL, err, STATUS_IO, "%s: %s", to, strerror(errno));
     snprintf(backup->target, sizeof backup->target, "%s", whole);

@@ -177,7 +177,7 @@ enum status replay_create(const char *source, double speed, const char *const *f
 /* ---- Files appear: whole, under their own times ---- */
 
 enum status replay_begin(struct replay *replay, const char *target, struct err *err) {
-    TRY(file_make_folders(target, 0755, err));
+    TRY(file_make_folders(target, 0777, err));
     replay->target = realpath(target, NULL);
     FAIL_IF(replay->target == NULL, err, STATUS_IO, "%s: %s", target, strerror(errno));
     FAIL_IF(path_is_below(replay->target, replay->source, NULL), err, STATUS_BAD_ARGUMENT,
@@ -216,7 +216,7 @@ static enum status copy(const char *from, const char *to, bool half, struct err 
     struct stat info;
     _cleanup_(file_close) int input = open(from, O_RDONLY | O_CLOEXEC);
     FAIL_IF(input < 0 || fstat(input, &info) != 0, err, STATUS_IO, "%s: cannot be read: %s", from, strerror(errno));
-    int output = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int output = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     enum status status = STATUS_OK;
     if (output < 0)
         status = err_set(err, status_of_writing(errno), __FILE__, __LINE__, "%s: cannot be written: %s", to,
@@ -235,7 +235,7 @@ static enum status place(const struct replay *replay, const struct replay_file *
     TRY(path_join(replay->source, file->path, from, sizeof from, err));
     TRY(path_join(replay->target, file->path, to, sizeof to, err));
     TRY(path_folder(to, folder, sizeof folder, err));
-    TRY(file_make_folders(folder, 0755, err));
+    TRY(file_make_folders(folder, 0777, err));
     int length = snprintf(beside, sizeof beside, "%s/.%s.partial", folder, path_name(to));
     FAIL_IF(length < 0 || length >= (int)sizeof beside, err, STATUS_BAD_ARGUMENT, "%s: too long a path", to);
     FAIL_IF(unlink(beside) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", beside,

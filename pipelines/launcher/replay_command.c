@@ -102,7 +102,7 @@ static enum status check_outside(const struct replay *replay, const char *sessio
  * be one that this replay must not touch. */
 static enum status find_target(const char *session, char target[PATH_SIZE], struct err *err) {
     char path[PATH_SIZE];
-    TRY(file_make_folders(session, 0755, err));
+    TRY(file_make_folders(session, 0777, err));
     _cleanup_(mem_free) char *absolute = realpath(session, NULL);
     FAIL_IF(absolute == NULL, err, STATUS_IO, "%s: cannot be found", session);
     TRY(path_join(absolute, "replay", path, sizeof path, err));

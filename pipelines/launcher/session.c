@@ -37,7 +37,7 @@ static struct flock whole_file(short type) {
 static enum status take_lock(struct session *session, struct err *err) {
     char path[PATH_SIZE];
     TRY(session_file(session, "log", "lock", "", path, err));
-    session->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    session->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FAIL_IF(session->lock < 0, err, STATUS_IO, "%s: cannot be opened: %s", path, strerror(errno));
     struct flock lock = whole_file(F_WRLCK);
     if (fcntl(session->lock, F_OFD_SETLK, &lock) == 0) return STATUS_OK;
@@ -55,7 +55,7 @@ enum status session_hold(struct session *session, struct err *err) {
 bool session_is_running(const struct session *session) {
     char path[PATH_SIZE];
     if (session_file(session, "log", "lock", "", path, NULL) != STATUS_OK) return false;
-    int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC); /* a user who may only read asks, too */
     if (descriptor < 0) return false;
     struct flock lock = whole_file(F_WRLCK);
     bool running = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -208,15 +208,16 @@ static enum status sync_folders(const struct session *session, struct err *err) 
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err) {
     struct session session = {.lock = -1};
     char folder[PATH_SIZE];
-    TRY(file_make_folders(path, 0755, err));
+    TRY(file_make_folders(path, 0777, err));
     TRY(absolute(path, session.path, err));
     FAIL_IF(!item_text_fits(session.path), err, STATUS_BAD_ARGUMENT,
             "the path of the session holds bytes that are not UTF-8, which its tables and orders cannot hold; choose "
             "another folder");
     TRY(session_file(&session, "log", "", "", folder, err));
-    TRY(file_make_folders(folder, 0755, err));
+    TRY(file_make_folders(folder, 0777, err));
     TRY(session_file(&session, "ledger", "", "", folder, err));
-    TRY(file_make_folders(folder, 0755, err));
+    TRY(file_make_folders(folder, 0777, err));
+    TRY(session_may_write(&session, err));
     enum status status = take_lock(&session, err);
     if (status == STATUS_OK) status = sync_folders(&session, err);
     if (status == STATUS_OK) status = next_run(&session, plan->graph, err);

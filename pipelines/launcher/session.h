@@ -46,6 +46,9 @@ bool session_keeps_ledger(const json_t *planned);
 /* Returns whether the items that are done in a stage of the plan go on as they are; a cumulative stage sends what it made
  * from many. */
 bool session_passes_on(const json_t *planned);
+/* session_owner.c: BAD_STATE, with what to do, when files of the session belong to another user and are closed to this
+ * one. */
+enum status session_may_write(const struct session *session, struct err *err);
 /* session_id.c: take the session's id from a plan; make sure that there is one, and that all ledgers belong to it. */
 void session_take_id(struct session *session, const json_t *plan);
 enum status session_need_id(struct session *session, const struct graph *graph, struct err *err);

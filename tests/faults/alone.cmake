@@ -24,5 +24,6 @@ icestream_add_script_test(faults_faster_blind LABELS faults pipeline
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/flood.py faster newest 4 blind)
 icestream_add_script_test(faults_faster_long LABELS faults pipeline long TIMEOUT 900
   COMMAND ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/flood.py faster newest 600)
+icestream_add_fault_test(owners owners.py)
 icestream_add_fault_test(systemd systemd.py)
 icestream_add_fault_test(soak soak.py 30 TIMEOUT 2400 LABELS long)

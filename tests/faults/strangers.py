@@ -238,7 +238,7 @@ def closed():
             live.signal(2)
             live.finish(0)
         check(not os.path.exists(place), "no socket is left behind")
-        with Run(graph(work.path, micrographs=folder), session, umask=0) as live:
+        with Run(graph(work.path, micrographs=folder), session, umask=0o002) as live:
             wait_until(lambda: done(session, "extractor") == 3, 60, "work is done", live)
             place = f"{session}/log/sockets"
             check(

@@ -50,10 +50,11 @@ static bool hides_sockets(const char *folder) {
     return takes;
 }
 
-/* Returns whether others could put a folder of theirs in place of ours. */
-static bool others_may_rename(const char *parent) {
+/* Returns whether others could put a folder of theirs in place of ours. writers: the bits of those who should not be able
+ * to write there. */
+static bool others_may_rename(const char *parent, mode_t writers) {
     struct stat info;
-    return stat(parent, &info) != 0 || ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0);
+    return stat(parent, &info) != 0 || ((info.st_mode & writers) != 0 && (info.st_mode & S_ISVTX) == 0);
 }
 
 /* A short path below a folder that is not the session's. Log-out or a cleaner may remove it, so it is the last resort,
@@ -63,7 +64,7 @@ static bool make_elsewhere(struct run *run) {
     for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
         const char *parent = parents[i];
         if (parent == NULL || parent[0] != '/' || strlen(parent) > PLAN_IPC_MAX - SOCKET_NAME_MAX - 17 ||
-            others_may_rename(parent))
+            others_may_rename(parent, S_IWGRP | S_IWOTH))
             continue;
         snprintf(run->sockets, sizeof run->sockets, "%s/icestream-XXXXXX", parent);
         if (mkdtemp(run->sockets) == NULL) continue;
@@ -74,13 +75,20 @@ static bool make_elsewhere(struct run *run) {
     return false;
 }
 
+/* A group that may write into the session can also change its graph, so the group is trusted here. */
 static bool make_in_session(struct run *run, const char *log, const char *path) {
-    if (strlen(path) > PLAN_IPC_MAX - SOCKET_NAME_MAX || others_may_rename(log)) return false;
+    if (strlen(path) > PLAN_IPC_MAX - SOCKET_NAME_MAX || others_may_rename(log, S_IWOTH)) return false;
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return false;
     snprintf(run->sockets, sizeof run->sockets, "%s", path);
     if (is_own_folder(path) && chmod(path, 0700) == 0 && hides_sockets(path)) return true;
     rmdir(path);
     return false;
+}
+
+static void set_aside(const char *path) {
+    char aside[PATH_SIZE + 32];
+    snprintf(aside, sizeof aside, "%s.%lld", path, (long long)clock_realtime());
+    if (rename(path, aside) != 0) rmdir(path); /* what follows reports that the folder is in the way */
 }
 
 enum status run_sockets_make(struct run *run, struct err *err) {
@@ -97,6 +105,8 @@ enum status run_sockets_make(struct run *run, struct err *err) {
     } else {
         remove_folder(path);
     }
+    /* Another user ran this session, and nobody else can empty that folder. */
+    if (lstat(path, &info) == 0 && !is_own_folder(path)) set_aside(path);
     if (make_in_session(run, log, path)) return STATUS_OK;
     if (make_elsewhere(run)) return file_write_whole(path, run->sockets, strlen(run->sockets), err);
     run->sockets[0] = '\0';
@@ -117,7 +127,7 @@ void run_sockets_remove(struct run *run) {
 /* Makes the folder again if it is gone: its path is in the instance files, so it cannot be another one. */
 static enum status mend_folder(struct run *run, struct err *err) {
     if (run->sockets[0] == '\0' || is_own_folder(run->sockets)) return STATUS_OK;
-    TRY(file_make_parents(run->sockets, 0755, err));
+    TRY(file_make_parents(run->sockets, 0777, err));
     FAIL_IF(mkdir(run->sockets, 0700) != 0, err, STATUS_UNAVAILABLE,
             "%s: the folder of the sockets is gone and cannot be made again: %s", run->sockets, strerror(errno));
     FAIL_IF(chmod(run->sockets, 0700) != 0, err, STATUS_UNAVAILABLE,
@@ -131,7 +141,7 @@ static enum status mend_folder(struct run *run, struct err *err) {
 static enum status mend_orders(struct run *run, size_t child, struct err *err) {
     const char *path = run->texts[child].orders;
     if (file_exists(path)) return STATUS_OK;
-    TRY(file_make_parents(path, 0755, err));
+    TRY(file_make_parents(path, 0777, err));
     TRY(instance_write(&run->session, run->plan, child, &run->orders, err));
     char text[PATH_SIZE + 80];
     snprintf(text, sizeof text, "%s was gone; written again", path);

@@ -112,7 +112,7 @@ static void become(const struct supervisor *s, const struct supervisor_child *sp
     setpgid(0, 0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
     int input = open("/dev/null", O_RDONLY);
-    int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+    int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0666);
     /* Without a log, the child's output goes where the supervisor's output goes. */
     if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0))) _exit(127);
     signal(SIGPIPE, SIG_DFL);
@@ -323,7 +323,7 @@ static bool takes_writes(const char *heartbeat) {
     static const char block[4096];
     char path[4096];
     if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path) return true;
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool takes = descriptor >= 0 && write(descriptor, block, sizeof block) == (ssize_t)sizeof block;
     if (descriptor >= 0) close(descriptor);
     unlink(path);
