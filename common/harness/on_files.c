@@ -99,27 +99,6 @@ static enum status list_need_file(const struct stage *stage, struct item_list *l
          name);
 }
 
-/* Makes the path as an item holds it: relative to the root when it lies below the root, else relative to the working
- * directory as in RELION's projects, else absolute. Looks for a path from a STAR file beside that file first. */
-enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
-                             struct err *err) {
-    char joined[PATH_SIZE], absolute[PATH_SIZE], here[PATH_SIZE], other[PATH_SIZE];
-    TRY(path_join(beside, path, joined, sizeof joined, err));
-    if (!file_exists(joined)) TRY(path_join("", path, joined, sizeof joined, err));
-    const char *text = path, *rest;
-    if (realpath(joined, absolute) != NULL) {
-        text = absolute;
-        if (path_is_below(absolute, stage->root, &rest) && rest[0] != '\0')
-            text = rest;
-        else if (getcwd(here, sizeof here) != NULL && path_is_below(absolute, here, &rest) &&
-                 path_join(stage->root, rest, other, sizeof other, NULL) == STATUS_OK && !file_exists(other))
-            text = rest;
-    }
-    FAIL_IF(strlen(text) >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "the path '%.80s…' is too long", text);
-    memcpy(out, text, strlen(text) + 1);
-    return STATUS_OK;
-}
-
 static bool cell_number(const struct star_table *table, size_t row, const char *column, double *ret_value) {
     int index = table != NULL ? star_column_find(table, column) : -1;
     return index >= 0 && star_get_number(table, row, index, ret_value, NULL) == STATUS_OK && isfinite(*ret_value);
@@ -375,7 +354,8 @@ static bool is_taken(const struct stage *stage, const FTSENT *entry) {
 }
 
 static bool needs(const struct stage *stage, const char *member) {
-    return strstr(stage->descriptor->in, member) != NULL;
+    const struct stage_descriptor *d = stage->descriptor;
+    return strstr(d->in, member) != NULL && !params_give(d->params, d->param_count, stage_params(stage), member);
 }
 
 /* A stage after the picker accepts the folder of the stage before it, whose STAR file lists what it contains. */

@@ -169,6 +169,7 @@ enum status params_parse(const struct param *param, const char *text, const char
         return parse_floats(param, text, where, &ret_value->floats, err);
     case PARAM_STRING:
     case PARAM_PATH:
+    case PARAM_GLOB:
         ret_value->text = text;
         return STATUS_OK;
     }
@@ -182,6 +183,10 @@ enum status params_path_check(const char *name, const char *path, const char *wh
             : errno == EACCES  ? "may not be read"
                                : "cannot be read");
     return STATUS_OK;
+}
+
+static bool is_text(const struct param *param) {
+    return param->type == PARAM_STRING || param->type == PARAM_PATH || param->type == PARAM_GLOB;
 }
 
 static enum status assign(const struct param *param, void *target, const char *text, const char *where,
@@ -205,6 +210,7 @@ static enum status assign(const struct param *param, void *target, const char *t
         return STATUS_OK;
     case PARAM_STRING:
     case PARAM_PATH:
+    case PARAM_GLOB:
         break;
     }
     char *copy = strdup(text);
@@ -216,7 +222,7 @@ static enum status assign(const struct param *param, void *target, const char *t
 
 static enum status assign_default(const struct param *param, void *target, struct err *err) {
     char *place = (char *)target + param->offset;
-    if (param->type == PARAM_STRING || param->type == PARAM_PATH) mem_free(place);
+    if (is_text(param)) mem_free(place);
     if (param->default_text != NULL) return assign(param, target, param->default_text, "default", err);
     switch (param->type) {
     case PARAM_BOOL:
@@ -236,6 +242,7 @@ static enum status assign_default(const struct param *param, void *target, struc
         break;
     case PARAM_STRING:
     case PARAM_PATH:
+    case PARAM_GLOB:
         break;
     }
     return STATUS_OK;
@@ -287,6 +294,7 @@ enum status params_check(const struct param *table, size_t count, const void *ta
         switch (param->type) {
         case PARAM_STRING:
         case PARAM_PATH:
+        case PARAM_GLOB:
             set = *(char *const *)place != NULL && **(char *const *)place != '\0';
             break;
         case PARAM_INT:
@@ -311,5 +319,14 @@ enum status params_check(const struct param *table, size_t count, const void *ta
 
 void params_clear(const struct param *table, size_t count, void *target) {
     for (size_t i = 0; i < count; i++)
-        if (table[i].type == PARAM_STRING || table[i].type == PARAM_PATH) mem_free((char *)target + table[i].offset);
+        if (is_text(&table[i])) mem_free((char *)target + table[i].offset);
+}
+
+bool params_give(const struct param *table, size_t count, const void *target, const char *member) {
+    for (size_t i = 0; i < count && target != NULL; i++) {
+        if (table[i].gives == NULL || strcmp(table[i].gives, member) != 0 || !is_text(&table[i])) continue;
+        const char *text = *(char *const *)((const char *)target + table[i].offset);
+        if (text != NULL && *text != '\0') return true;
+    }
+    return false;
 }

@@ -19,6 +19,7 @@ enum param_type {
     PARAM_PATH,   /* char *, as PARAM_STRING; a file or folder that must exist when it is set */
     PARAM_CHOICE, /* int: index into choices */
     PARAM_FLOATS, /* struct param_floats: up to 16 numbers */
+    PARAM_GLOB,   /* char *, as PARAM_STRING: a path with wildcards, which need not fit any file yet */
 };
 
 /* Whether a session that has begun takes another value. PARAM_RESTART: the stage is stopped and started again.
@@ -47,6 +48,7 @@ struct param {
     const char *begins; /* PARAM_PATH: the first bytes of a file of the right kind, or NULL; `icestream check` compares
                            them */
     enum param_changes changes;
+    const char *gives; /* a member of `in` that items need not have when this is set, or NULL */
 };
 
 /* Sets every parameter to its default. */
@@ -77,6 +79,9 @@ json_t *params_describe(const struct param *table, size_t count);
 void params_help(const struct param *table, size_t count, FILE *out);
 /* Prints one line of --help for an option that stands in no table. value: what follows the name; NULL: nothing. */
 void params_help_line(const char *name, const char *value, const char *help, FILE *out);
+/* Returns whether a parameter is set that stands for this member of the items (its `gives`). Strings, paths and globs
+ * only. */
+bool params_give(const struct param *table, size_t count, const void *target, const char *member);
 /* Frees the strings of the struct. */
 void params_clear(const struct param *table, size_t count, void *target);
 

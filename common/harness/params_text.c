@@ -9,7 +9,7 @@
 
 enum { JSON_PARAMS_MAX = 256, TEXT_MAX = 4096, HELP_COLUMN = 30, DETAILS_MAX = 768, HELP_MAX = 2048 };
 
-static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats"};
+static const char *const type_names[] = {"bool", "int", "float", "string", "path", "choice", "floats", "glob"};
 
 const char *params_type_name(enum param_type type) {
     return type_names[type];
@@ -61,6 +61,7 @@ json_t *params_describe(const struct param *table, size_t count) {
         json_object_set_new(entry, "count", param->list_count > 0 ? json_integer(param->list_count) : json_null());
         json_object_set_new(entry, "required", json_boolean(param->required));
         json_object_set_new(entry, "changes", json_string(changes_names[param->changes]));
+        if (param->gives != NULL) json_object_set_new(entry, "gives", json_string(param->gives));
         if (param->begins != NULL) json_object_set_new(entry, "begins", json_string(param->begins));
         json_object_set_new(entry, "help", json_string(param->help != NULL ? param->help : ""));
         json_array_append_new(list, entry);
@@ -180,6 +181,8 @@ const char *params_value_word(const struct param *param) {
         return "TEXT";
     case PARAM_PATH:
         return "PATH";
+    case PARAM_GLOB:
+        return "GLOB";
     case PARAM_CHOICE:
         return "WORD";
     case PARAM_FLOATS:

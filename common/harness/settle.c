@@ -34,7 +34,8 @@ enum status stage_check_input(const struct stage *stage, const struct item *item
         snprintf(choices, sizeof choices, "%s", word);
         bool has = false;
         for (char *inner = NULL, *member = strtok_r(choices, "|", &inner); member; member = strtok_r(NULL, "|", &inner))
-            has = has || item_has(item, member);
+            has = has || item_has(item, member) ||
+                  params_give(stage->descriptor->params, stage->descriptor->param_count, stage->params, member);
         FAIL_IF(!has, err, STATUS_NOT_FOUND, "the item has no '%s', which %s needs", word, stage->descriptor->name);
     }
     return check_optics(item, err);

@@ -353,7 +353,9 @@ struct item_list {
 enum status item_list_add(struct item_list *list, struct item *item, struct err *err); /* consumes the item */
 /* Returns the item of an id, or NULL. */
 struct item *item_list_find(const struct item_list *list, const char *id);
-/* Returns the id of a path as a person or a STAR file writes it, and the path as an item holds it. */
+/* Returns the id of a path as a person or a STAR file writes it, and the path as an item holds it: relative to the root
+ * when it lies below the root, else relative to the working directory as in RELION's projects, else absolute. Links
+ * stay as they are. Looks for a path from a STAR file beside that file (folder `beside`) first. In on_files_path.c. */
 enum status stage_files_id(const char *path, char id[PATH_SIZE], struct err *err);
 enum status stage_files_path(const struct stage *stage, const char *path, const char *beside, char out[PATH_SIZE],
                              struct err *err);

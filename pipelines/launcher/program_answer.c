@@ -10,7 +10,7 @@ static bool is_text(const json_t *object, const char *key, bool required) {
 }
 
 static enum status check_params(const json_t *params, struct err *err) {
-    static const char types[] = " bool int float string path choice floats ";
+    static const char types[] = " bool int float string path choice floats glob ";
     FAIL_IF(params != NULL && !json_is_array(params), err, STATUS_BAD_FORMAT, "\"params\" must be a list");
     for (size_t i = 0; i < json_array_size(params); i++) {
         const json_t *param = json_array_get(params, i);
@@ -22,9 +22,10 @@ static enum status check_params(const json_t *params, struct err *err) {
         FAIL_IF(strstr(types, word) == NULL, err, STATUS_BAD_FORMAT,
                 "the parameter \"%.60s\" has the type \"%.60s\"; expected one of%s", name, type != NULL ? type : "",
                 types);
-        FAIL_IF(!is_text(param, "default", false) || !is_text(param, "unit", false) || !is_text(param, "begins", false),
-                err, STATUS_BAD_FORMAT, "\"default\", \"unit\" and \"begins\" of the parameter \"%.60s\" must be texts",
-                name);
+        FAIL_IF(!is_text(param, "default", false) || !is_text(param, "unit", false) ||
+                    !is_text(param, "begins", false) || !is_text(param, "gives", false),
+                err, STATUS_BAD_FORMAT,
+                "\"default\", \"unit\", \"begins\" and \"gives\" of the parameter \"%.60s\" must be texts", name);
     }
     return STATUS_OK;
 }

@@ -70,28 +70,14 @@ static bool any_named(const struct star_table *table, int column, const char *mi
     return false;
 }
 
-enum status extractor_read_picks(const char *path, const char *micrograph_name, double minimum_fom, int nx, int ny,
-                                 struct extractor_picks *picks, struct err *err) {
-    star_destroy(&picks->file);
-    picks->table = NULL;
-    picks->count = picks->outside = 0;
-    TRY(star_read(path, &picks->file, err));
-    struct star_table *table = table_of_coordinates(picks->file);
-    if (table == NULL) {
-        /* A picker that found nothing may write an empty table with no columns at all. */
-        for (size_t i = 0; i < star_table_count(picks->file); i++) {
-            const struct star_table *other = star_table_at(picks->file, i);
-            FAIL_IF(star_row_count(other) > 0 && star_column_count(other) > 0, err, STATUS_BAD_FORMAT,
-                    "%s: no table has a column rlnCoordinateX; a file of picks needs rlnCoordinateX and rlnCoordinateY",
-                    path);
-        }
-        return STATUS_OK;
-    }
+/* Chooses rows of a table: of this micrograph (NULL: all rows are of one), above minimum_fom, and inside. */
+static enum status choose_picks(struct star_table *table, const char *path, const char *micrograph_name,
+                                double minimum_fom, int nx, int ny, struct extractor_picks *picks, struct err *err) {
     int column_x, column_y;
     TRY(star_column_need(table, "rlnCoordinateX", &column_x, err));
     TRY(star_column_need(table, "rlnCoordinateY", &column_y, err));
     int column_fom = star_column_find(table, "rlnAutopickFigureOfMerit");
-    int column_name = star_column_find(table, "rlnMicrographName");
+    int column_name = micrograph_name != NULL ? star_column_find(table, "rlnMicrographName") : -1;
     bool exact = column_name >= 0 && any_named(table, column_name, micrograph_name);
     TRY(reserve_picks(picks, star_row_count(table), err));
     for (size_t row = 0; row < star_row_count(table); row++) {
@@ -123,6 +109,40 @@ enum status extractor_read_picks(const char *path, const char *micrograph_name, 
     }
     picks->table = table;
     return STATUS_OK;
+}
+
+enum status extractor_read_picks(const char *path, const char *micrograph_name, double minimum_fom, int nx, int ny,
+                                 struct extractor_picks *picks, struct err *err) {
+    star_destroy(&picks->file);
+    picks->table = NULL;
+    picks->count = picks->outside = 0;
+    TRY(star_read(path, &picks->file, err));
+    struct star_table *table = table_of_coordinates(picks->file);
+    if (table != NULL) return choose_picks(table, path, micrograph_name, minimum_fom, nx, ny, picks, err);
+    /* A picker that found nothing may write an empty table with no columns at all. */
+    for (size_t i = 0; i < star_table_count(picks->file); i++) {
+        const struct star_table *other = star_table_at(picks->file, i);
+        FAIL_IF(star_row_count(other) > 0 && star_column_count(other) > 0, err, STATUS_BAD_FORMAT,
+                "%s: no table has a column rlnCoordinateX; a file of picks needs rlnCoordinateX and rlnCoordinateY",
+                path);
+    }
+    return STATUS_OK;
+}
+
+static enum status may_read(const void *stage, const char *path, struct err *err) {
+    return stage_may_read(stage, path, err);
+}
+
+enum status extractor_read_coordinates(const struct stage *stage, const struct extractor *extractor,
+                                       const char *micrograph, double minimum_fom, int nx, int ny,
+                                       struct extractor_picks *picks, struct err *err) {
+    char path[PATH_MAX];
+    star_destroy(&picks->file);
+    picks->table = NULL;
+    picks->count = picks->outside = 0;
+    TRY(coordinates_read(extractor->coordinates, micrograph, may_read, stage, &picks->file, path, err));
+    struct star_table *table = table_of_coordinates(picks->file);
+    return table != NULL ? choose_picks(table, path, NULL, minimum_fom, nx, ny, picks, err) : STATUS_OK;
 }
 
 void extractor_picks_clear(struct extractor_picks *picks) {

@@ -9,8 +9,10 @@
 #include "common/formats/image.h"
 #include "common/formats/star.h"
 #include "kernels/extract/extract.h"
+#include "stages/extractor/coordinates.h"
 #include "stages/extractor/local_ctf.h"
 
+struct stage;
 struct stage_descriptor;
 struct stage_session;
 
@@ -19,6 +21,8 @@ struct extractor_options {
     int box, downscale_to, background_radius; /* px; INT_MIN: not set */
     double minimum_pick_fom;                  /* NaN: not set */
     bool invert, normalise;
+    char *coordinates; /* a pattern of files; NULL: the item's picks */
+    double coordinates_scale;
 };
 
 /* The optics of a micrograph. Pixel sizes in Å, voltage in kV, spherical aberration in mm. */
@@ -51,7 +55,8 @@ struct extractor {
     struct extract_options options;
     struct extract **workers; /* one per thread */
     int worker_count;
-    size_t unreadable; /* tables that the last summary left out; it logs a change of this number only */
+    struct coordinates *coordinates; /* or NULL */
+    size_t unreadable;               /* tables that the last summary left out; it logs a change of this number only */
 };
 
 extern const struct stage_descriptor extractor_stage;
@@ -65,6 +70,10 @@ enum status extractor_cut_options(const struct extractor_options *options, struc
  * px. If the table names micrographs, reads the rows of `micrograph_name` only. Reuses the memory of `picks`. */
 enum status extractor_read_picks(const char *path, const char *micrograph_name, double minimum_fom, int nx, int ny,
                                  struct extractor_picks *picks, struct err *err);
+/* Does the same with coordinates that other programs have picked; `micrograph`: the path as the item has it. */
+enum status extractor_read_coordinates(const struct stage *stage, const struct extractor *extractor,
+                                       const char *micrograph, double minimum_fom, int nx, int ny,
+                                       struct extractor_picks *picks, struct err *err);
 void extractor_picks_clear(struct extractor_picks *picks);
 
 /* Cuts all picks out of lane->micrograph into lane->stack, in order. A pick whose image has NaN or infinite pixels is

@@ -44,5 +44,21 @@ const struct param extractor_parameters[EXTRACTOR_PARAMETERS] = {
      .changes = PARAM_LIVE,
      .offset = AT(minimum_pick_fom),
      .help = "Only picks whose rlnAutopickFigureOfMerit is above this are cut out; by default all."},
+    {.name = "coordinates",
+     .type = PARAM_GLOB,
+     .changes = PARAM_RESTART,
+     .offset = AT(coordinates),
+     .gives = "picks",
+     .help = "Files of coordinates of another picker, such as \"picks/*.box\", in place of icestream's picks: .star "
+             "(RELION), .box (EMAN), .cbox (crYOLO) or .txt (Topaz), a file named after each micrograph or one for "
+             "all."},
+    {.name = "coordinates_scale",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(coordinates_scale),
+     .default_text = "1",
+     .minimum = 1e-3,
+     .maximum = 1e3,
+     .help = "Factor of these coordinates: 4 if they were picked on micrographs that were binned by 4."},
 };
 #undef AT

@@ -17,6 +17,9 @@
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct extractor *extractor = state;
     TRY(extractor_cut_options(stage_params(stage), &extractor->options, err));
+    const struct extractor_options *p = stage_params(stage);
+    if (p->coordinates != NULL && *p->coordinates != '\0')
+        TRY(coordinates_create(p->coordinates, p->coordinates_scale, &extractor->coordinates, err));
     int threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
     TRY(mem_new((size_t)threads, sizeof *extractor->workers, "workers", &extractor->workers, err));
     extractor->worker_count = threads;
@@ -31,6 +34,7 @@ static void fini(struct stage *stage, void *state) {
     for (int i = 0; i < extractor->worker_count && extractor->workers != NULL; i++)
         extract_destroy(&extractor->workers[i]);
     mem_free(&extractor->workers);
+    coordinates_destroy(&extractor->coordinates);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -58,6 +62,11 @@ static enum status check_box(const struct extractor *extractor, const char *path
     return STATUS_OK;
 }
 
+/* Returns whether the picker has found nothing in the micrograph: then it need not be read. */
+static bool has_no_picks(const struct extractor *extractor, const struct item *item) {
+    return extractor->coordinates == NULL && item_number(item, "picks.count", 1) == 0;
+}
+
 static enum status need(struct stage *stage, void *state, const struct stage_lane *stage_lane,
                         struct stage_need *ret_need, struct err *err) {
     const struct extractor *extractor = state;
@@ -65,9 +74,9 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     const char *micrograph;
     char path[PATH_MAX];
     struct image_info info;
-    double count = item_number(item, "picks.count", 0);
+    double count = extractor->coordinates != NULL ? 0 : item_number(item, "picks.count", 0);
     TRY(item_need_string(item, "micrograph.path", &micrograph, err));
-    if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
+    if (has_no_picks(extractor, item)) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_probe(path, &info, err));
     TRY(check_one(path, info.nz, err));
@@ -87,23 +96,26 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     struct extractor_lane *lane = stage_lane->state;
     const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;
-    const char *micrograph, *picks, *local = item_string(item, "ctf.local");
+    const struct extractor *extractor = state;
+    const char *micrograph, *picks = NULL, *local = item_string(item, "ctf.local");
     char path[PATH_MAX];
     TRY(item_need_string(item, "micrograph.path", &micrograph, err));
-    TRY(item_need_string(item, "picks.star", &picks, err));
+    if (extractor->coordinates == NULL) TRY(item_need_string(item, "picks.star", &picks, err));
     snprintf(lane->micrograph_name, sizeof lane->micrograph_name, "%s", micrograph);
-    /* The picker has found no particles: the micrograph need not be read. */
     lane->picks.count = 0;
     lane->picks.table = NULL;
     lane->local.columns = 0;
-    if (item_number(item, "picks.count", 1) == 0) return STATUS_OK;
+    if (has_no_picks(extractor, item)) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read_micrograph(path, &lane->micrograph, err));
     TRY(check_one(path, lane->micrograph.nz, err));
     TRY(check_box(state, path, lane->micrograph.nx, lane->micrograph.ny, err));
-    TRY(stage_resolve(stage, picks, path, err));
-    TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, lane->micrograph.nx, lane->micrograph.ny,
-                             &lane->picks, err));
+    int nx = lane->micrograph.nx, ny = lane->micrograph.ny;
+    if (picks != NULL) {
+        TRY(stage_resolve(stage, picks, path, err));
+        TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, nx, ny, &lane->picks, err));
+    } else
+        TRY(extractor_read_coordinates(stage, extractor, micrograph, p->minimum_pick_fom, nx, ny, &lane->picks, err));
     if (local != NULL) {
         TRY(stage_resolve(stage, local, path, err));
         TRY(local_ctf_read(path, &lane->local, err));

@@ -14,6 +14,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
+#include "pipelines/launcher/graph/graph_glob.h"
 
 static const double DESCRIBE_SECONDS = 10;
 
@@ -303,6 +304,7 @@ static enum status check_entry(struct graph_checks *c, struct graph_stage *stage
     }
     const char *type = json_string_value(json_object_get(param, "type"));
     if (type != NULL && strcmp(type, "path") == 0) return check_path(c, stage, entry);
+    if (type != NULL && strcmp(type, "glob") == 0) return graph_glob_check(c->graph, stage, entry, c->problems, c->err);
     graph_check_value(c, described, &stage->section, entry, text);
     return STATUS_OK;
 }

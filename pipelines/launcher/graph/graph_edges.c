@@ -145,6 +145,23 @@ static bool set_has_one_of(const json_t *set, const char *alternatives, size_t l
     return false;
 }
 
+/* Returns whether the stage has a parameter that stands for one of these members of its items (`gives` of
+ * --describe). */
+static bool gives_itself(const struct graph_stage *stage, const char *alternatives, size_t length) {
+    size_t i;
+    const json_t *param;
+    json_t *set = json_object();
+    json_array_foreach(json_object_get(stage->describe, "params"), i, param) {
+        const char *name = json_string_value(json_object_get(param, "name"));
+        const char *gives = json_string_value(json_object_get(param, "gives"));
+        if (name != NULL && gives != NULL && graph_entry(&stage->section, name) != NULL)
+            (void)json_object_set_new(set, gives, json_true());
+    }
+    bool given = set_has_one_of(set, alternatives, length);
+    json_decref(set);
+    return given;
+}
+
 /* Suggests a stage whose output would fit. */
 static const char *who_gives(const struct graph *graph, const char *need, size_t length) {
     for (size_t i = 0; i < graph->stage_count; i++) {
@@ -162,7 +179,7 @@ static void check_members(const struct graph *graph, const struct graph_stage *s
     const char *need = describe_text(stage, "in");
     for (; need != NULL && *need != '\0'; need += strspn(need, " ")) {
         size_t length = strcspn(need, " ");
-        if (!set_has_one_of(provided, need, length)) {
+        if (!set_has_one_of(provided, need, length) && !gives_itself(stage, need, length)) {
             const char *giver = who_gives(graph, need, length);
             problems_add(problems, PROBLEM_ERROR, graph_entry(&stage->section, "from")->line,
                          "%s.from: %s needs items with %.*s, and those that come from %s have none%s%s%s",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pipelines/launcher/graph/graph_glob.h"
 #include "pipelines/launcher/program.h"
 
 /* Keys that only the launcher needs. */
@@ -50,8 +51,10 @@ static void add_inputs(json_t *list, const struct graph_stage *stage) {
         const char *name = json_string_value(json_object_get(param, "name"));
         const char *type = json_string_value(json_object_get(param, "type"));
         const struct graph_entry *entry = name != NULL ? graph_entry(&stage->section, name) : NULL;
-        if (type == NULL || strcmp(type, "path") != 0 || entry == NULL || entry->value.count != 1) continue;
+        if (type == NULL || entry == NULL || entry->value.count != 1) continue;
         const char *path = entry->value.texts[0];
+        if (strcmp(type, "glob") == 0 && graph_glob_folder(path, folder, NULL) == STATUS_OK) add_folder(list, folder);
+        if (strcmp(type, "path") != 0) continue;
         bool beside = plan_is_source(stage) && file_exists(path) && !file_is_folder(path) &&
                       path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
         add_folder(list, beside ? folder : path);
