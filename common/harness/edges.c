@@ -167,6 +167,7 @@ static enum status take_frame(struct pipeline *pipeline, int input, const void *
     enum status status = message_decode(bytes, length, &message, &bad);
     if (status == STATUS_OK) status = check_downstream(&message, inbox->edge, &bad);
     if (status == STATUS_OK && message.item != NULL) status = name_source(message.item, inbox->edge, &bad);
+    if (status == STATUS_OK && message.item != NULL) status = change_note(stage, message.item, &bad);
     if (status != STATUS_OK) {
         note_dropped(pipeline, inbox->edge, &bad);
         message_clear(&message);

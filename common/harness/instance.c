@@ -98,6 +98,9 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     TRY(read_count(root, "run", 0, INT_MAX, 0, &stage->run, err));
     TRY(read_count(root, "one_by_one", 0, INT_MAX, 0, &stage->one_by_one, err));
     TRY(read_count(root, "deaths", 0, INT_MAX, 0, &stage->deaths, err));
+    int change = 0;
+    TRY(read_count(root, "change", 0, INT_MAX, 0, &change, err));
+    atomic_store(&stage->change, change);
     TRY(read_count(root, "replicas", 1, REPLICAS_MAX, 1, &stage->replicas, err));
     FAIL_IF(stage->descriptor->cumulative && stage->replicas > 1, err, STATUS_BAD_ARGUMENT,
             "%s keeps what it has learnt from all items, so it cannot have %d replicas", name, stage->replicas);

@@ -54,6 +54,7 @@ bool lanes_empty(const struct stage *stage) {
 }
 
 int lanes_room(const struct stage *stage) {
+    if (stage->changing) return 0;
     int in_hand = lanes_in_hand(stage), waiting = (int)(stage->next_ticket - stage->load_ticket);
     if (stage->flush_wanted || (stage->one_by_one > 0 && in_hand > 0)) return 0;
     int room = stage->free_lane_count + stage->ahead - waiting;

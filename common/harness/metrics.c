@@ -104,7 +104,8 @@ static enum status write_beat(const char *path, const char *text, struct err *er
     return exchange(path, padded, room, err);
 }
 
-enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err) {
+enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, int change, const char *path,
+                              struct err *err) {
     static const char *const states[] = {"waiting", "blocked", "processing"};
     char item[sizeof metrics->item], doing[sizeof metrics->doing], note[sizeof metrics->trouble];
     lock(metrics);
@@ -121,6 +122,7 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
         (json_int_t)bytes_moved(), "latency", atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue),
         "note", note, "parts", parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
     double resolution = atomic_load(&metrics->resolution);
+    if (beat != NULL) json_object_set_new(beat, "change", json_integer(change));
     if (beat != NULL && doing[0] != '\0') json_object_set_new(beat, "doing", json_string(doing));
     if (beat != NULL && resolution > 0) json_object_set_new(beat, "resolution", json_real(resolution));
     _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;

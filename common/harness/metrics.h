@@ -30,9 +30,10 @@ void metrics_doing(struct metrics *metrics, const char *doing);
 void metrics_trouble(struct metrics *metrics, const char *trouble);
 /* Adds one item's latency to the running mean. */
 void metrics_latency(struct metrics *metrics, double seconds);
-/* Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
+/* change: number of the last change of parameters that the stage works with. Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
  * heartbeat is worthless after a second. After the first heartbeat this needs no room on the disk. Blanks and a line
  * break fill the file. */
-enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, const char *path, struct err *err);
+enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, int change, const char *path,
+                              struct err *err);
 
 #endif

@@ -31,7 +31,8 @@ static void beat(struct pipeline *pipeline) {
     stage_unlock(stage);
     log_renew(stage->log);
     atomic_store(&stage->metrics.warnings, warnings_written(stage->warnings));
-    bool failed = metrics_heartbeat(&stage->metrics, &parts, pipeline->instance.heartbeat, &err) != STATUS_OK;
+    bool failed = metrics_heartbeat(&stage->metrics, &parts, atomic_load(&stage->change), pipeline->instance.heartbeat,
+                                    &err) != STATUS_OK;
     if (failed && !pipeline->beat_failed)
         stage_log(stage, LOG_WARN, "heartbeat", "%s (logged once; the stage tries again each second)", err.message);
     pipeline->beat_failed = failed;
@@ -144,6 +145,7 @@ static enum status serve(struct pipeline *pipeline, double now, struct err *err)
         TRY(edges_mend(pipeline, err));
         TRY(check_outboxes(pipeline, err));
     }
+    TRY(change_look(pipeline->stage, pipeline->changes, pipeline->phase == PHASE_RUN, err));
     TRY(edges_receive_answers(pipeline, err));
     TRY(edges_acknowledge(pipeline, err));
     edges_fit_ahead(pipeline, now);
@@ -303,6 +305,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     crash_watch();
     enum status status = signals_start(stage, &signals, &err);
     /* The launcher writes a missing instance file again before it starts the stage again. */
+    if (status == STATUS_OK) status = change_watch_create(instance_file, &pipeline->changes, &err);
     if (status == STATUS_OK) status = or_away(instance_read(stage, instance_file, &pipeline->instance, &err));
     if (status == STATUS_OK) status = instance_open(stage, &pipeline->instance, &err);
     if (status == STATUS_OK) status = configure(pipeline, &err);
@@ -318,6 +321,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
         outbox_destroy(&pipeline->outboxes[i]);
     transport_destroy(&pipeline->transport);
     signals_stop(&signals);
+    change_watch_destroy(stage, &pipeline->changes);
     instance_clear(&pipeline->instance);
     free(pipeline);
     return code;

@@ -24,10 +24,11 @@ struct pipeline {
     enum pipeline_phase phase;
     double beat_at, check_at, look_at;
     struct stage_patience patience; /* the ledger could not be written: leave it alone until patience.until */
-    bool beat_failed, unbound;      /* logged already: the heartbeat, a deleted socket */
-    struct dropped bad, stray;      /* bad: frames that are no message; stray: answers about what is not on its way */
-    long long refused;              /* peers that were turned away, as last logged */
-    int first_input;                /* inputs take turns */
+    struct change_watch *changes;
+    bool beat_failed, unbound; /* logged already: the heartbeat, a deleted socket */
+    struct dropped bad, stray; /* bad: frames that are no message; stray: answers about what is not on its way */
+    long long refused;         /* peers that were turned away, as last logged */
+    int first_input;           /* inputs take turns */
     /* Items that were received and are to be claimed, in one transaction. */
     struct message arrived[SLOTS_MAX];
     struct ledger_arrival claims[SLOTS_MAX];

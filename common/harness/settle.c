@@ -299,6 +299,7 @@ static enum status name_source(const struct stage *stage, const struct item *ite
     struct item *copy = NULL;
     TRY(item_clone(item, &copy, err));
     enum status status = *item_source(copy) == '\0' ? item_set_source(copy, stage->name, err) : STATUS_OK;
+    if (status == STATUS_OK) status = change_note(stage, copy, err);
     if (status != STATUS_OK) item_destroy(&copy);
     if (status == STATUS_OK) *ret_copy = copy;
     return status;
@@ -315,12 +316,15 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
     }
     uint32_t judged = 0;
     struct err rejection = {0};
-    if (stage_judge(stage, item, &judged, &rejection) == STATUS_REJECTED) {
+    stage_lock(stage); /* the main thread changes the rules of a source that goes on */
+    bool rejected = stage_judge(stage, item, &judged, &rejection) == STATUS_REJECTED;
+    if (!rejected) warn_unjudged(stage, item, judged);
+    stage_unlock(stage);
+    if (rejected) {
         TRY(stage_set_aside(stage, item, LEDGER_REJECTED, rejection.message, err));
         *ret_new = true;
         return STATUS_OK;
     }
-    warn_unjudged(stage, item, judged);
     struct item *copy = NULL;
     TRY(item_clone(item, &copy, err));
     enum status status = files_stamp(stage, copy, err);

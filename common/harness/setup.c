@@ -11,6 +11,7 @@
 #include <omp.h>
 #endif
 
+#include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 #include "common/text.h"
@@ -162,6 +163,51 @@ enum status stage_set(struct stage *stage, const char *key, const char *text, co
         if (params_find(tables[i].params, tables[i].count, key) != NULL)
             return params_set(tables[i].params, tables[i].count, tables[i].target, key, text, where, err);
     return unknown_key(stage, key, where, err);
+}
+
+static enum status set_all(const struct table *tables, const json_t *object, const char *where, struct err *err) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value) {
+        char text[4096];
+        if (json_is_null(value)) continue;
+        TRY(params_json_text(key, value, text, sizeof text, where, err));
+        for (int i = 0; i < 2; i++) {
+            if (params_find(tables[i].params, tables[i].count, key) == NULL) continue;
+            TRY(params_set(tables[i].params, tables[i].count, tables[i].target, key, text, where, err));
+            break;
+        }
+    }
+    return STATUS_OK;
+}
+
+enum status stage_params_read(const struct stage *stage, const json_t *object, void **ret_params,
+                              struct stage_common *ret_common, struct err *err) {
+    struct stage_common common = {0};
+    void *params = NULL;
+    struct table tables[3];
+    list_tables(stage, tables);
+    TRY(mem_new(1, stage->descriptor->params_size, "the parameters", &params, err));
+    tables[0].target = params;
+    tables[1].target = &common;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        status = params_defaults(tables[i].params, tables[i].count, tables[i].target, err);
+    if (status == STATUS_OK) status = set_all(tables, object, stage->name, err);
+    if (status == STATUS_OK) status = params_check(tables[0].params, tables[0].count, params, stage->name, err);
+    if (status != STATUS_OK) {
+        stage_params_free(stage, &params, &common);
+        return status;
+    }
+    *ret_params = params;
+    *ret_common = common;
+    return STATUS_OK;
+}
+
+void stage_params_free(const struct stage *stage, void **params, struct stage_common *common) {
+    if (*params != NULL) params_clear(stage->descriptor->params, stage->descriptor->param_count, *params);
+    params_clear(common_table, sizeof common_table / sizeof *common_table, common);
+    mem_free(params);
 }
 
 static enum status make_token(char token[TOKEN_SIZE], struct err *err) {

@@ -137,8 +137,9 @@ struct stage {
     struct device device;
     int threads, flush_threads;
     double until_idle;
-    struct rules rules;
+    struct rules rules; /* of a source: guarded by the lock */
     atomic_uint rules_warned;
+    atomic_int change; /* number of the last change of parameters that the stage works with; 0: none */
     struct log *log;
     bool verbose;              /* on files: the log shows everything */
     struct warnings *warnings; /* of this process */
@@ -181,7 +182,9 @@ struct stage {
     /* A cumulative stage has counted an earlier revision of an item: it writes and sends nothing more, and begins again
      * once the ledger holds the later one. idling: idle is running. */
     bool stale, idling;
-    int troubles; /* threads that wait for the machine */
+    bool changing; /* live parameters wait until no item is in hand: none is taken in, and idle does not begin */
+    bool reshape;  /* reconfigure follows before the next item */
+    int troubles;  /* threads that wait for the machine */
     double trouble_since;
     struct err trouble; /* the first one */
     enum status fatal;
@@ -204,6 +207,11 @@ void stage_destroy(struct stage **stage);
 /* Sets one key from the command line or a test: looks in the stage's own parameters first, then in those of every
  * stage, then in the session's. */
 enum status stage_set(struct stage *stage, const char *key, const char *text, const char *where, struct err *err);
+/* Fills a new parameter struct, and the parameters of every stage, from the params of an instance file. Free them with
+ * stage_params_free. */
+enum status stage_params_read(const struct stage *stage, const json_t *object, void **ret_params,
+                              struct stage_common *ret_common, struct err *err);
+void stage_params_free(const struct stage *stage, void **params, struct stage_common *common);
 /* Returns the row of a key from the tables that stage_set looks in, in that order; NULL: there is none. */
 const struct param *stage_param(const struct stage *stage, const char *key);
 /* Checks folder, parameters, device, rules and number of lanes, and fills what follows from them. */
@@ -436,6 +444,17 @@ enum status instance_parse(struct stage *stage, const json_t *root, struct insta
 enum status instance_open(struct stage *stage, const struct instance *instance, struct err *err);
 /* Frees the texts of an instance. */
 void instance_clear(struct instance *instance);
+
+/* changes.c: notes in an item the change that it was made with. */
+enum status change_note(const struct stage *stage, struct item *item, struct err *err);
+/* Reads the instance file again if it is another one, and takes over what has changed when all of it is live and no item
+ * is in hand; `running`: items still come. What is not live waits for the launcher, which starts the stage again. An
+ * error ends the stage. For the main thread. */
+struct change_watch;
+enum status change_look(struct stage *stage, struct change_watch *watch, bool running, struct err *err);
+/* Begins to watch an instance file that has been read, and ends it; accepts NULL. */
+enum status change_watch_create(const char *instance_file, struct change_watch **ret_watch, struct err *err);
+void change_watch_destroy(const struct stage *stage, struct change_watch **watch);
 
 /* pipeline.c: runs the stage; returns the exit code. */
 int stage_pipeline(struct stage *stage, const char *instance_file);

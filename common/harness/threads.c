@@ -18,6 +18,11 @@ static void use_threads(int count) {
 #endif
 }
 
+/* Returns whether the stage's own work waits: a later revision was counted, or live parameters are about to change. */
+static bool rests(const struct stage *stage) {
+    return stage->stale || stage->changing;
+}
+
 /* A callback runs between these two calls, without the lock. */
 static void begin_work(struct stage *stage, enum part part) {
     parts_enter(&stage->parts, part, clock_monotonic());
@@ -214,7 +219,8 @@ void *thread_compute(void *argument) {
     }
     stage_lock(stage);
     while (!stage->threads_end && !stage->flushed) {
-        if (admission_release(stage)) memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
+        if (admission_release(stage) || stage->reshape) memcpy(last_shape, NO_SHAPE, sizeof NO_SHAPE);
+        stage->reshape = false;
         struct slot *slot = lanes_at(stage, stage->process_ticket, SLOT_PROCESS);
         if (slot != NULL) {
             slot->phase = SLOT_PROCESSING;
@@ -228,7 +234,7 @@ void *thread_compute(void *argument) {
             begin_work(stage, PART_PROCESS);
             run_flush(stage);
             end_work(stage, PART_PROCESS);
-        } else if (!stage->stale && (idle_now || (idles && (stage->events != seen || clock_monotonic() > idle_at)))) {
+        } else if (!rests(stage) && (idle_now || (idles && (stage->events != seen || clock_monotonic() > idle_at)))) {
             seen = stage->events;
             stage->idling = true;
             begin_work(stage, PART_PROCESS);
@@ -238,7 +244,7 @@ void *thread_compute(void *argument) {
             if (stage->stale) stage_wake(stage, PART_STORE);
             idle_at = clock_monotonic() + idle_pause;
         } else
-            stage_sleep(stage, PART_PROCESS, idles && !stage->stale ? idle_at + 0.01 : INFINITY);
+            stage_sleep(stage, PART_PROCESS, idles && !rests(stage) ? idle_at + 0.01 : INFINITY);
     }
     stage_unlock(stage);
     return NULL;
@@ -279,7 +285,7 @@ static double run_summary(struct stage *stage, bool last, bool *ret_again) {
 /* Returns whether it is time to write the joined tables; one thread writes them. */
 static bool summary_due(const struct stage *stage, bool *ret_last) {
     *ret_last = stage->summary_wanted && !stage->summarised && !stage->summarising;
-    return *ret_last || (stage->stored > 0 && !stage->stale && stage->descriptor->summarise != NULL &&
+    return *ret_last || (stage->stored > 0 && !rests(stage) && stage->descriptor->summarise != NULL &&
                          !stage->summarising && clock_monotonic() >= stage->summary_at);
 }
 
@@ -326,7 +332,7 @@ void *thread_store(void *argument) {
             summarise(stage, last);
         else {
             bool later =
-                stage->stored > 0 && !stage->stale && stage->descriptor->summarise != NULL && !stage->summarising;
+                stage->stored > 0 && !rests(stage) && stage->descriptor->summarise != NULL && !stage->summarising;
             stage_sleep(stage, PART_STORE, later ? stage->summary_at : INFINITY);
         }
     }

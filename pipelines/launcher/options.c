@@ -24,8 +24,8 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
-     RUNS | COMMAND_STATUS | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR | COMMAND_BACKUP, OPTION_TEXT, AT(session),
-     0},
+     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR | COMMAND_BACKUP,
+     OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
@@ -68,6 +68,8 @@ static const struct {
     {"check", "GRAPH", "Reports what is wrong with a graph, or prints the plan.", COMMAND_CHECK, 1, 1},
     {"status", "[ITEM]…", "Prints what happened to every item of a session, or to those named.", COMMAND_STATUS, 0,
      SIZE_MAX},
+    {"set", "STAGE.KEY=VALUE…", "Gives stages of a session other values, while it runs or before its next run.",
+     COMMAND_SET, 1, SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},

@@ -20,6 +20,7 @@ enum command {
     COMMAND_REPAIR = 1 << 7,
     COMMAND_BACKUP = 1 << 8,
     COMMAND_DOCTOR = 1 << 20,
+    COMMAND_SET = 1 << 9,
 };
 
 struct options {

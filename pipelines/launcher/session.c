@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "common/memory.h"
-#include "pipelines/launcher/graph/graph_print.h"
 
 enum { PLAN_TEXT_MAX = 1 << 22 };
 
@@ -169,34 +168,6 @@ static enum status next_run(struct session *session, const struct graph *graph, 
     return STATUS_OK;
 }
 
-/* Compares graph.yaml with the graph when the file exists, and writes it. */
-static enum status keep_graph(const struct session *session, const struct graph *graph, struct err *err) {
-    char path[PATH_SIZE];
-    int length = snprintf(path, sizeof path, "%s/graph.yaml", session->path);
-    FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", session->path);
-    if (file_exists(path)) {
-        struct problems problems;
-        struct graph *old = NULL;
-        char difference[512] = "";
-        problems_init(&problems, path);
-        enum status status = graph_read(path, &problems, &old, err);
-        bool wrong = problems.errors > 0;
-        problems_clear(&problems);
-        if (status == STATUS_OK && !wrong) graph_difference(old, graph, difference, sizeof difference);
-        graph_destroy(&old);
-        TRY(status);
-        FAIL_IF(wrong, err, STATUS_BAD_FORMAT, "%s: the file was changed by hand and is not a graph any more", path);
-        FAIL_IF(difference[0] != '\0', err, STATUS_BAD_ARGUMENT,
-                "%s was begun with another graph: %s; use that graph again, or another --session", session->path,
-                difference);
-    }
-    char *text = NULL;
-    TRY(graph_print(graph, &text, err));
-    enum status status = file_write_whole(path, text, strlen(text), err);
-    free(text);
-    return status;
-}
-
 /* An earlier launcher may have been killed before it had synced what it made. */
 static enum status sync_folders(const struct session *session, struct err *err) {
     char above[PATH_SIZE];
@@ -221,7 +192,7 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     enum status status = take_lock(&session, err);
     if (status == STATUS_OK) status = sync_folders(&session, err);
     if (status == STATUS_OK) status = next_run(&session, plan->graph, err);
-    if (status == STATUS_OK) status = keep_graph(&session, plan->graph, err);
+    if (status == STATUS_OK) status = session_keep_graph(&session, plan->graph, err);
     if (status == STATUS_OK) status = session_need_id(&session, plan->graph, err);
     if (status == STATUS_OK) status = write_plan(&session, plan, err);
     if (status != STATUS_OK) {

@@ -26,7 +26,7 @@ struct session {
 };
 
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
- * another launcher runs this session. BAD_ARGUMENT: the graph has changed; the message names the difference. */
+ * another launcher runs this session. BAD_ARGUMENT: the graph has changed where it may not; the message names the differences. */
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err);
 /* Takes the lock of a session that session_find has found, so that nobody runs it meanwhile. BAD_STATE: another
  * launcher runs it. */
@@ -49,6 +49,12 @@ bool session_passes_on(const json_t *planned);
 /* session_owner.c: BAD_STATE, with what to do, when files of the session belong to another user and are closed to this
  * one. */
 enum status session_may_write(const struct session *session, struct err *err);
+/* session_graph.c: compares graph.yaml with the graph when the file exists, and writes it. What has changed becomes a
+ * change of the session (changes.h); a session in which nothing was finished takes the graph whole, and begins anew.
+ * BAD_ARGUMENT: something has changed that never may. Prints what the session takes over. Needs the session's lock. */
+enum status session_keep_graph(struct session *session, const struct graph *graph, struct err *err);
+/* Reads graph.yaml, the graph as the last run was given it. */
+enum status session_read_graph(const struct session *session, struct graph **ret_graph, struct err *err);
 /* session_id.c: take the session's id from a plan; make sure that there is one, and that all ledgers belong to it. */
 void session_take_id(struct session *session, const json_t *plan);
 enum status session_need_id(struct session *session, const struct graph *graph, struct err *err);

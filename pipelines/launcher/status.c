@@ -124,10 +124,12 @@ static json_t *status_json(const struct session *session, const json_t *plan, co
         add_items(items, &tally->stages[i], choice);
     }
     const char *miscount = report->miscount;
-    return json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o, s:O}", "session", session->path, "run",
-                     json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
-                     miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
-                     status_left_out(session, plan), "warnings", report->warnings);
+    json_t *root = json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o, s:O}", "session", session->path, "run",
+                             json_object_get(plan, "run"), "running", session_is_running(session), "adds_up",
+                             miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
+                             status_left_out(session, plan), "warnings", report->warnings);
+    if (root != NULL) json_object_set_new(root, "changes", status_changes_json(session, plan));
+    return root;
 }
 
 void status_table(const struct session *session, const struct tally *tally, FILE *out) {
@@ -223,6 +225,7 @@ static void write_text(const struct session *session, const json_t *plan, const 
         print_notes(session, plan, out);
         status_left_out_text(session, plan, out);
         warnings_list(report->warnings, out);
+        status_changes(session, plan, out);
         status_reasons(tally, 20, out);
     }
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);

@@ -19,4 +19,9 @@ void status_reasons(const struct tally *tally, size_t limit, FILE *out);
 /* Returns the last heartbeat of an instance, or NULL. */
 json_t *status_heartbeat(const struct session *session, const char *instance);
 
+/* status_changes.c: returns the history of the session's changes, oldest first, each with "in_force": whether the
+ * processes of its stages work with it (null: nobody knows). Prints it as text. */
+json_t *status_changes_json(const struct session *session, const json_t *plan);
+void status_changes(const struct session *session, const json_t *plan, FILE *out);
+
 #endif

@@ -29,6 +29,7 @@ foreach(case join kills classifier series)
 endforeach()
 
 # Items that come again in a later revision.
+icestream_add_fault_test(changes changes.py)
 icestream_add_fault_test(revisions revisions.py calm)
 icestream_add_fault_test(revisions_kills revisions.py kills)
 

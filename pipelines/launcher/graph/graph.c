@@ -97,6 +97,45 @@ enum status graph_put(struct graph_section *section, const char *key, const char
     return STATUS_OK;
 }
 
+static enum status append_json(struct graph_value *value, const json_t *scalar, struct err *err) {
+    if (json_is_string(scalar))
+        return graph_value_append(value, json_string_value(scalar), json_string_length(scalar), err);
+    char *text = json_dumps(scalar, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
+    enum status status = graph_value_append(value, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+static void take_out(struct graph_section *section, struct graph_entry *entry) {
+    free(entry->key);
+    value_clear(&entry->value);
+    size_t at = (size_t)(entry - section->entries);
+    memmove(entry, entry + 1, (--section->count - at) * sizeof *entry);
+}
+
+enum status graph_put_json(struct graph_section *section, const char *key, const json_t *value, struct err *err) {
+    struct graph_entry *entry = graph_entry(section, key);
+    if (value == NULL || json_is_null(value)) {
+        if (entry != NULL) take_out(section, entry);
+        return STATUS_OK;
+    }
+    const json_t *first = json_is_array(value) ? json_array_get(value, 0) : value;
+    struct graph_value next = {.is_list = json_is_array(value), .is_plain = !json_is_string(first)};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && next.is_list && i < json_array_size(value); i++)
+        status = append_json(&next, json_array_get(value, i), err);
+    if (!next.is_list) status = append_json(&next, value, err);
+    if (status == STATUS_OK && entry == NULL) status = graph_entry_add(section, key, 0, &entry, err);
+    if (status != STATUS_OK) {
+        value_clear(&next);
+        return status;
+    }
+    value_clear(&entry->value);
+    entry->value = next;
+    return STATUS_OK;
+}
+
 /* Replaces a value for --set. */
 static enum status set_value(struct graph_entry *entry, const char *text, struct err *err) {
     size_t length = strlen(text);

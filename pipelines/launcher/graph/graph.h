@@ -89,6 +89,8 @@ struct graph_stage *graph_find(const struct graph *graph, const char *name);
 struct graph_entry *graph_entry(const struct graph_section *section, const char *key);
 /* Replaces a key's value with a scalar, or adds the key. */
 enum status graph_put(struct graph_section *section, const char *key, const char *text, bool plain, struct err *err);
+/* Replaces a key's value with a JSON scalar or list of scalars, or adds the key; null takes the key out. */
+enum status graph_put_json(struct graph_section *section, const char *key, const json_t *value, struct err *err);
 /* Returns the value as typed on a command line ("3,4"); the caller frees it; NULL: no memory. */
 char *graph_value_text(const struct graph_value *value);
 /* Returns the value as JSON: plain texts that are JSON numbers or true/false become those; all others strings. NULL: no

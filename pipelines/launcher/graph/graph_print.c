@@ -80,50 +80,75 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
     return STATUS_OK;
 }
 
-/* Finds the first value of `old` that is missing in `new` or, with `forth`, differs there. `program` is the resolved
- * path of the stage's program: an entry that names this path does not differ. */
-static bool section_differs(const struct graph_section *old, const struct graph_section *new, bool forth,
-                            const char *program, char *text, size_t size) {
+static bool is_program(const struct graph_entry *entry, const char *program) {
+    return strcmp(entry->key, "program") == 0 && program != NULL && entry->value.count == 1 &&
+           strcmp(entry->value.texts[0], program) == 0;
+}
+
+/* Visits what differs between two sections. An entry that names the resolved path of the stage's program does not
+ * differ. */
+static bool visit_section(const struct graph_section *old, const struct graph_section *new,
+                          const struct graph_stage *stage, graph_difference_visit *visit, void *context) {
     for (size_t i = 0; i < old->count; i++) {
-        const struct graph_entry *entry = &old->entries[i];
-        const struct graph_entry *other = graph_entry(new, entry->key);
-        if (!matters(entry->key) || (other != NULL && (!forth || graph_value_equal(&entry->value, &other->value))))
+        const struct graph_entry *before = &old->entries[i], *after = graph_entry(new, before->key);
+        if (!matters(before->key) || (after != NULL && graph_value_equal(&before->value, &after->value)) ||
+            (after != NULL && stage != NULL && is_program(before, stage->program)))
             continue;
-        if (other != NULL && strcmp(entry->key, "program") == 0 && program != NULL && entry->value.count == 1 &&
-            strcmp(entry->value.texts[0], program) == 0)
-            continue;
-        _cleanup_(mem_free) char *was = graph_value_text(&entry->value);
-        _cleanup_(mem_free) char *is = other ? graph_value_text(&other->value) : NULL;
-        if (!forth)
-            snprintf(text, size, "%s.%s was not set and is %s", old->name, entry->key, was ? was : "");
-        else if (other == NULL)
-            snprintf(text, size, "%s.%s was %s and is not set", old->name, entry->key, was ? was : "");
-        else
-            snprintf(text, size, "%s.%s was %s and is %s", old->name, entry->key, was ? was : "", is ? is : "");
-        return true;
+        if (visit(&(struct graph_difference){old->name, before->key, stage, before, after}, context)) return true;
+    }
+    for (size_t i = 0; i < new->count; i++) {
+        const struct graph_entry *after = &new->entries[i];
+        if (!matters(after->key) || graph_entry(old, after->key) != NULL) continue;
+        if (visit(&(struct graph_difference){old->name, after->key, stage, NULL, after}, context)) return true;
     }
     return false;
 }
 
-void graph_difference(const struct graph *old, const struct graph *new, char *text, size_t size) {
-    text[0] = '\0';
-    if (section_differs(&old->session, &new->session, true, NULL, text, size) ||
-        section_differs(&new->session, &old->session, false, NULL, text, size))
-        return;
+void graph_differences(const struct graph *old, const struct graph *new, graph_difference_visit *visit, void *context) {
+    if (visit_section(&old->session, &new->session, NULL, visit, context)) return;
     for (size_t i = 0; i < old->stage_count; i++) {
-        const struct graph_stage *before = &old->stages[i];
-        const struct graph_stage *after = graph_find(new, before->section.name);
-        if (after == NULL) {
-            snprintf(text, size, "the stage %s is gone", before->section.name);
-            return;
-        }
-        if (section_differs(&before->section, &after->section, true, after->program, text, size) ||
-            section_differs(&after->section, &before->section, false, NULL, text, size))
+        const struct graph_section *before = &old->stages[i].section;
+        const struct graph_stage *after = graph_find(new, before->name);
+        if (after == NULL ? visit(&(struct graph_difference){before->name, NULL, NULL, NULL, NULL}, context)
+                          : visit_section(before, &after->section, after, visit, context))
             return;
     }
-    for (size_t i = 0; i < new->stage_count; i++)
-        if (graph_find(old, new->stages[i].section.name) == NULL) {
-            snprintf(text, size, "the stage %s is new", new->stages[i].section.name);
+    for (size_t i = 0; i < new->stage_count; i++) {
+        const struct graph_stage *after = &new->stages[i];
+        if (graph_find(old, after->section.name) == NULL &&
+            visit(&(struct graph_difference){after->section.name, NULL, after, NULL, NULL}, context))
             return;
-        }
+    }
+}
+
+void graph_difference_text(const struct graph_difference *difference, char *text, size_t size) {
+    const struct graph_entry *before = difference->before, *after = difference->after;
+    _cleanup_(mem_free) char *was = before ? graph_value_text(&before->value) : NULL;
+    _cleanup_(mem_free) char *is = after ? graph_value_text(&after->value) : NULL;
+    if (difference->key == NULL)
+        snprintf(text, size, "the stage %s is %s", difference->section, difference->stage != NULL ? "new" : "gone");
+    else if (before == NULL)
+        snprintf(text, size, "%s.%s was not set and is %s", difference->section, difference->key, is ? is : "");
+    else if (after == NULL)
+        snprintf(text, size, "%s.%s was %s and is not set", difference->section, difference->key, was ? was : "");
+    else
+        snprintf(text, size, "%s.%s was %s and is %s", difference->section, difference->key, was ? was : "",
+                 is ? is : "");
+}
+
+struct first {
+    char *text;
+    size_t size;
+};
+
+static bool take_first(const struct graph_difference *difference, void *context) {
+    struct first *first = context;
+    graph_difference_text(difference, first->text, first->size);
+    return true;
+}
+
+void graph_difference(const struct graph *old, const struct graph *new, char *text, size_t size) {
+    struct first first = {text, size};
+    text[0] = '\0';
+    graph_differences(old, new, take_first, &first);
 }

@@ -96,7 +96,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         json_object_del(session_params, session_only[i]);
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s,"
-        " s:I, s:s, s:s, s:b}",
+        " s:I, s:s, s:s, s:b, s:i}",
         "v", 1, "session_id", session->id, "name", stage->section.name, "instance", instance->replica, "replicas",
         stage->replicas, "run", session->run, "session", session->path, "session_params", session_params, "params",
         section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
@@ -107,7 +107,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
                              : json_null(),
         "one_by_one", instance->one_by_one, "deaths", instance->deaths, "folders", folders_json(session, plan, orders),
         "ledger", ledger, "log", paths[0], "log_size", (json_int_t)orders->log_size, "heartbeat", paths[1], "current",
-        paths[2], "separate", session->separate);
+        paths[2], "separate", session->separate, "change", instance->change);
 }
 
 /* The orders of an encrypted session hold its secret key; nobody else needs to read those of others either. */

@@ -101,6 +101,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
     memory_kills_look(&run->memory);
+    run_changes_tend(run, supervisor);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -223,6 +224,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
         TRY(session_file(&run->session, "replay", "", "", target, err));
         TRY(replay_begin(run->replay, target, err));
     }
+    TRY(run_changes_begin(run, err));
     TRY(run_prepare(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
@@ -263,7 +265,7 @@ static enum status begin(struct run *run, struct err *err) {
     }
 }
 
-int run_graph(const struct options *options, const struct graph *graph, struct plan *plan, struct replay *replay) {
+int run_graph(const struct options *options, struct graph *graph, struct plan *plan, struct replay *replay) {
     struct run run = {.options = options,
                       .graph = graph,
                       .plan = plan,

@@ -7,6 +7,6 @@
 #include "pipelines/launcher/replay.h"
 
 /* Runs a checked graph; replay is NULL for a live run. Returns the exit code. */
-int run_graph(const struct options *options, const struct graph *graph, struct plan *plan, struct replay *replay);
+int run_graph(const struct options *options, struct graph *graph, struct plan *plan, struct replay *replay);
 
 #endif

@@ -35,7 +35,7 @@ struct run_binding {
 
 struct run {
     const struct options *options;
-    const struct graph *graph;
+    struct graph *graph; /* with the changes of the session */
     struct plan *plan;
     struct replay *replay;
     struct session session;
@@ -61,6 +61,8 @@ struct run {
     struct log *log;           /* the launcher's own log */
     double look_at;            /* time of the next work that is done only now and then */
     int miscounts;             /* in a row */
+    int change;                /* number of the last change of the session that the stages were told of */
+    bool unchanged;            /* the next one cannot be read or passed on, which was reported */
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
     char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
@@ -76,6 +78,11 @@ void run_warnings_look(struct run *run, bool last);
 
 /* Makes sockets, instance files and what each process is started with; releases the claims that an earlier run left. */
 enum status run_prepare(struct run *run, struct err *err);
+
+/* run_changes.c: puts the changes that the session has upon the graph; call it before run_prepare. Passes on the changes
+ * that have come since; call it about once a second. */
+enum status run_changes_begin(struct run *run, struct err *err);
+void run_changes_tend(struct run *run, struct supervisor *supervisor);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */

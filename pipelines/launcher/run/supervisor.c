@@ -38,6 +38,7 @@ struct child {
     struct timespec beat; /* last seen time of the heartbeat file */
     double told_at;       /* time of the last call of the hook `silent` */
     bool beaten, reported, interrupt;
+    double renew_kill_at; /* it is being stopped to be started again: time of the next SIGKILL; 0: it is not */
 };
 
 struct supervisor {
@@ -87,6 +88,13 @@ int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
 
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
     if (supervisor->children[child].state == CHILD_RUNNING) kill(supervisor->children[child].pid, signal);
+}
+
+void supervisor_renew(struct supervisor *s, size_t index) {
+    struct child *child = &s->children[index];
+    if (child->state != CHILD_RUNNING || s->stopping) return;
+    child->renew_kill_at = clock_monotonic() + s->options->stop_kill;
+    kill(child->pid, SIGTERM);
 }
 
 static void say(const struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -275,12 +283,27 @@ static void give_up_or_start_again(struct supervisor *s, size_t index, int code)
     report_death(s, index, row > 1 ? "; starting it again after a pause" : "; starting it again");
 }
 
+/* Returns whether a child that was to be started again has ended for that reason. */
+static bool is_renewal(const struct supervisor *s, struct child *child) {
+    bool renewing = child->renew_kill_at > 0;
+    int status = child->wait_status;
+    child->renew_kill_at = 0;
+    if (!renewing || s->stopping) return false;
+    return WIFEXITED(status) ? WEXITSTATUS(status) == 128 + SIGTERM
+                             : WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGKILL;
+}
+
 /* Decides what follows from the end of a child. */
 static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     struct child *child = &s->children[index];
     int code = WIFEXITED(child->wait_status) ? WEXITSTATUS(child->wait_status) : -1;
     int64_t finished = 0;
     bool well = code == 0 || code == 3; /* 3: done, but some items failed */
+    if (is_renewal(s, child)) {
+        child->state = CHILD_WAITING;
+        child->start_at = clock_monotonic();
+        return STATUS_OK;
+    }
     child->state = well ? CHILD_ENDED : CHILD_WAITING;
     if (!well && s->hooks->died != NULL)
         TRY(s->hooks->died(s->hooks->context, index, child->wait_status, &finished, err));
@@ -395,6 +418,10 @@ static enum status advance(struct supervisor *s, struct err *err) {
         if (child->state == CHILD_WAITING && !s->stopping && clock_monotonic() >= child->start_at)
             TRY(child->unburied ? bury_when_possible(s, i, err) : start_when_possible(s, i, err));
         if (child->state != CHILD_RUNNING) continue;
+        if (child->renew_kill_at > 0 && clock_monotonic() >= child->renew_kill_at) {
+            kill(child->pid, SIGKILL);
+            child->renew_kill_at = clock_monotonic() + 1;
+        }
         watch_heartbeat(s, i);
         pass_interrupt(s, i);
     }

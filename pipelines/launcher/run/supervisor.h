@@ -83,6 +83,9 @@ bool supervisor_stopping(const struct supervisor *supervisor);
 double supervisor_silence(const struct supervisor *supervisor, size_t child);
 /* For tests: returns how often a child was started again. */
 int supervisor_restarts(const struct supervisor *supervisor, size_t child);
+/* Stops a child that runs and starts it again at once, with what the hook `starting` then finds: SIGTERM, and after
+ * stop_kill s SIGKILL. This is no death. A child that does not run finds it at its next start. */
+void supervisor_renew(struct supervisor *supervisor, size_t child);
 /* Sends a signal to a child that runs. */
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal);
 
