@@ -117,6 +117,15 @@ static double read_optics_number(struct table_row optics, struct table_row own, 
     return found ? value : NAN;
 }
 
+/* The session's value counts; one that is wrong shifts every result. */
+static void compare_pixel_size(const struct stage *stage, const struct item *item, double header) {
+    double session = stage->session.pixel_size;
+    if (isnan(session) || !(header > 0) || optics_pixel_size_confirms(header, session)) return;
+    stage_log(stage, LOG_WARN, "pixel-size",
+              "%s: its header says %g Å/px, --pixel_size %g: the latter is used; check which is right", item_id(item),
+              header, session);
+}
+
 static enum status set_optics(const struct stage *stage, struct item *item, struct table_row optics,
                               struct table_row own, double header_pixel_size, struct err *err) {
     int name = optics.table != NULL ? star_column_find(optics.table, "rlnOpticsGroupName") : -1;
@@ -136,6 +145,7 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
         cell_number(own.table, own.row, "rlnMagnification", &magnification))
         tables.pixel_size = optics_pixel_size_of_detector(detector, magnification);
     const struct optics values = optics_of_micrograph(&session, &tables, header_pixel_size);
+    compare_pixel_size(stage, item, header_pixel_size);
     return item_set_optics(item, &values, isnan(original) ? values.pixel_size : original, err);
 }
 

@@ -179,3 +179,10 @@ enum status quality_judge(struct model *m, struct dataset *dataset, const struct
     }
     return STATUS_OK;
 }
+
+double quality_best(const struct model *m) {
+    double best = 0;
+    for (int k = 0; k < m->class_count; k++)
+        if (m->classes[k].members > 0) best = fmax(best, m->classes[k].quality);
+    return best;
+}

@@ -29,5 +29,7 @@ enum status quality_rule_parse(const char *text, struct quality_rule *ret_rule, 
 /* Counts members, scores every class and sets `kept`. */
 enum status quality_judge(struct model *model, struct dataset *dataset, const struct quality_rule *rule,
                           struct err *err);
+/* Returns the quality of the best class that has members, after quality_judge; 0: there is none. */
+double quality_best(const struct model *model);
 
 #endif

@@ -174,6 +174,16 @@ static enum status restore_latest(struct stage *stage, struct state *s, int last
     return STATUS_OK;
 }
 
+/* Logs once that the mask, as the user wants it, does not fit into the box. */
+static void warn_of_mask(struct stage *stage, const struct state *s) {
+    double side = dataset_box(s->dataset) * dataset_pixel_size(s->dataset);
+    if (s->options.diameter > side)
+        stage_log(stage, LOG_WARN, "mask",
+                  "diameter is %g Å, and the particles' box of %d px has %.0f Å: the mask is cut to the box; set a "
+                  "smaller diameter, or extract with a larger box",
+                  s->options.diameter, dataset_box(s->dataset), side);
+}
+
 /* Restores the state of the last run, once, before the first step. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
     if (s->restored) return STATUS_OK;
@@ -183,6 +193,7 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
     struct snapshot snapshot = {0};
     if (last > 0) TRY(restore_latest(stage, s, last, &snapshot, err));
     s->restored = true;
+    warn_of_mask(stage, s);
     s->iteration = last;
     s->last_time = clock_monotonic() - 1e6; /* the first snapshot is due at once */
     if (snapshot.iteration == 0) return STATUS_OK;
@@ -212,6 +223,18 @@ static void warn_if_weak(struct stage *stage, const struct model *m) {
             "the classes explain their particles hardly better than averages of noise (evidence %.1f, less than %g): "
             "look at the picture of the classes before you trust the selection",
             sum / members, WEAK_EVIDENCE);
+}
+
+/* No class is much better than all others where the selection is worth anything. */
+static const double POOR_QUALITY = 0.2;
+
+static void warn_if_poor(struct stage *stage, const struct model *m, int iteration) {
+    double best = quality_best(m);
+    if (best < POOR_QUALITY)
+        stage_log(stage, LOG_WARN, "poor",
+                  "iteration %d: the best class has a quality of %.2f, less than %g: no class stands out; check the "
+                  "picks, the diameter and the contrast",
+                  iteration, best, POOR_QUALITY);
 }
 
 /* Logs defects of particles that make averages worse without being visible in them. */
@@ -254,6 +277,7 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
               snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
               final ? "; final" : "");
     warn_of_particles(stage, s);
+    warn_if_poor(stage, s->classifier.model, s->iteration);
     if (final) warn_if_weak(stage, s->classifier.model);
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }

@@ -168,6 +168,17 @@ static enum status drop_earlier(struct stage *stage, const struct item *item, st
     return STATUS_OK;
 }
 
+/* A box that cuts the particle spoils classes and maps without showing it. The picker says how large the particle is. */
+static void warn_of_box(struct stage *stage, const struct extractor *extractor, const struct item *item,
+                        double pixel_size) {
+    double particle = item_number(item, "picks.diameter", 0), side = extractor->options.box * pixel_size;
+    if (side < particle)
+        stage_log(stage, LOG_WARN, "box",
+                  "%s: box is %d px, which are %.0f Å, and the particle has %.0f Å: take a box of 1.5 to 2 times the "
+                  "particle",
+                  item_id(item), extractor->options.box, side, particle);
+}
+
 static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     struct extractor *extractor = state;
     struct extractor_lane *lane = stage_lane->state;
@@ -181,6 +192,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
+    warn_of_box(stage, extractor, item, optics.pixel_size);
     double pixel_size = optics.pixel_size * extractor->options.box / extractor->options.size;
     char stack[PATH_MAX], star[PATH_MAX], path[PATH_MAX];
     TRY(stage_product(stage, item, ".mrcs", stack, path, err));

@@ -53,6 +53,7 @@ struct lane {
     struct pick_scratch scratch;
     struct pick_list picks;
     struct pick_picture *picture;
+    double diameter; /* of the particle, Å; NaN: not known */
 };
 
 /* A number, or NaN for "auto". */
@@ -308,7 +309,9 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
     struct lane *lane = stage_lane->state;
+    lane->diameter = p->diameter;
     if (p->from_maps) return STATUS_OK;
+    lane->diameter = lowpass_picker_diameter(s->picker);
     struct ctf ctf = {0};
     bool known = p->ctf && item_ctf(stage, stage_lane->item, &ctf);
     struct search_input input = {.host = lane->micrograph.data,
@@ -359,6 +362,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(stage_product(stage, item, "_autopick.star", relative, absolute, err));
     TRY(pick_files_write(absolute, picks, err));
     TRY(note_picks(item, relative, picks, err));
+    if (lane->diameter > 0) TRY(item_set_number(item, "picks.diameter", lane->diameter, err));
     stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(item),
               picks->count, picks->threshold, 100 * picks->masked);
     if (picks->scale != 1 && picks->count > 0 && !lane->maps.geometry.whiten)

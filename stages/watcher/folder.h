@@ -97,6 +97,9 @@ enum status folder_sweep_for(struct folder *folder, double now, double seconds, 
 bool folder_wants_sweep(const struct folder *folder);
 /* Returns whether one sweep has come to its end, so that all files that were there are known. */
 bool folder_is_swept(const struct folder *folder);
+/* Returns an image (relative) that the pattern does not take, when it takes no file at all and one sweep has come to its
+ * end; else NULL. */
+const char *folder_unfitting(const struct folder *folder);
 /* Takes a notice that something happened at this absolute path: looks at a file soon, asks for a sweep where a folder
  * came, ignores anything else. */
 enum status folder_notice(struct folder *folder, const char *path, double now, struct err *err);

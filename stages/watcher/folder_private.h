@@ -58,6 +58,7 @@ struct folder {
     bool sweep_wanted, is_swept; /* is_swept: one sweep at least has come to its end */
     double wake_at;              /* time (as `now`) at which the next file of `growing` is due; INFINITY: none */
     double last_change; /* time (as `now`) at which a file last appeared, changed or became ready; −INFINITY: none */
+    char unfitting[PATH_SIZE]; /* the first image that the pattern does not take, below the directory; "": none */
     char path[PATH_SIZE], id[PATH_SIZE]; /* of the file of the last look; folder_find points to these */
     /* The picture whose place the micrograph of the last look takes, below the directory ("": none), and the revision of
      * its item. */

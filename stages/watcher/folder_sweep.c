@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/clock.h"
+#include "common/formats/image_formats.h"
 #include "common/memory.h"
 #include "common/text.h"
 #include "stages/watcher/folder_private.h"
@@ -45,10 +46,24 @@ static enum status see_done(struct folder *folder, long index, double now, struc
     return queue_push(folder, index, err);
 }
 
+/* Keeps the name of the first image that the pattern does not take, as long as it takes none. */
+static void note_unfitting(struct folder *folder, const char *relative) {
+    unsigned uses = folder->options.movies ? IMAGE_AS_MOVIE : IMAGE_AS_MICROGRAPH | IMAGE_AS_PHOTOGRAPH;
+    if (folder->known.count > 0 || folder->unfitting[0] != '\0' || !image_path_fits(relative, uses)) return;
+    snprintf(folder->unfitting, sizeof folder->unfitting, "%s", relative);
+}
+
+const char *folder_unfitting(const struct folder *folder) {
+    return folder->is_swept && folder->known.count == 0 && folder->unfitting[0] != '\0' ? folder->unfitting : NULL;
+}
+
 /* Adds a matching file to the queue if it is new. A notice about a file that is still growing makes the next look
  * due. */
 static enum status see_file(struct folder *folder, const char *relative, bool noticed, double now, struct err *err) {
-    if (!pattern_match(&folder->pattern, relative)) return STATUS_OK;
+    if (!pattern_match(&folder->pattern, relative)) {
+        note_unfitting(folder, relative);
+        return STATUS_OK;
+    }
     long index = known_find_path(&folder->known, relative);
     if (index != KNOWN_NONE && folder->known.files[index].state != KNOWN_GONE) {
         struct known_file *file = &folder->known.files[index];

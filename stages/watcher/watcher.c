@@ -299,6 +299,7 @@ static enum status sweep(struct watcher *watcher, double now, struct err *err) {
     enum status status = folder_sweep_for(watcher->folder, now, SLICE, &done, &own);
     watcher->next_sweep = now + watcher->options->poll;
     watcher->is_started = true;
+    watcher->sweeps += done;
     /* All files are known now: rows that waited for a better fit can be taken. */
     if (!was_swept && folder_is_swept(watcher->folder)) watcher->held_until = -INFINITY;
     if (status == STATUS_OK) return STATUS_OK;
@@ -307,6 +308,21 @@ static enum status sweep(struct watcher *watcher, double now, struct err *err) {
     FAIL_IF(!away, err, status, "%s", own.message);
     stage_log(watcher->stage, LOG_WARN, "folder-away", "%s; trying again in %g s", own.message, watcher->options->poll);
     return STATUS_OK;
+}
+
+/* Logs once that the watcher waits in vain, as with a misspelt pattern. The first files of a session may lie there while
+ * a gain reference does already, so the watcher looks at a few sweeps first. */
+static const int SWEEPS_IN_VAIN = 3;
+
+static void warn_of_pattern(struct watcher *watcher, bool at_end) {
+    const char *example = folder_unfitting(watcher->folder), *pattern = watcher->options->pattern;
+    bool due = at_end || watcher->sweeps >= SWEEPS_IN_VAIN;
+    if (example == NULL || pattern == NULL || !due || watcher->warned_of_pattern) return;
+    watcher->warned_of_pattern = true;
+    stage_log(watcher->stage, LOG_WARN, "pattern",
+              "%s: no file fits the pattern '%s', but there are images, such as %s: correct watcher.pattern, or leave "
+              "it out",
+              watcher->options->directory, pattern, example);
 }
 
 static void note_counts(struct watcher *watcher) {
@@ -327,6 +343,7 @@ static enum status refresh(struct watcher *watcher, double now, struct err *err)
         watcher->next_left_out = now + LEFT_OUT_EVERY;
         watcher_write_left_out(watcher);
     }
+    warn_of_pattern(watcher, false);
     note_counts(watcher);
     return STATUS_OK;
 }
@@ -372,6 +389,7 @@ enum status watcher_idle(struct watcher *watcher, double now, double seconds, bo
         "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
         "set session.pixel_size",
         watcher->held_count, watcher->options->ctf);
+    warn_of_pattern(watcher, true);
     note_counts(watcher);
     *ret_idle = watcher->held_count == 0;
     return STATUS_OK;

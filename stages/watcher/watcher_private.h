@@ -42,7 +42,8 @@ struct watcher {
     struct shift_groups *shifts; /* NULL: movies have no groups by beam shift */
     double next_notes;
     bool notes_seen; /* a movie had notes beside it: others will */
-    bool was_busy, is_started, is_paused, pixel_size_differs, watches_ran_out;
+    bool was_busy, is_started, is_paused, pixel_size_differs, watches_ran_out, warned_of_pattern;
+    int sweeps; /* that have come to their end */
 };
 
 /* Frees the texts. */
