@@ -77,6 +77,9 @@ for file in share/man/man1/icestream.1.gz share/bash-completion/completions/ices
   share/doc/icestream/copyright share/doc/icestream/changelog.Debian.gz share/doc/icestream/docs/handbook/installing.md; do
   grep -qx "./usr/$file" "$work/files" || fail "the package has no $file"
 done
+if command -v systemd-sysusers >/dev/null; then
+  grep -q '^icestream:' "$root/etc/passwd" || fail 'the user icestream was not made'
+fi
 manage --remove icestream
 manage --purge icestream
 left=$(find "$root/usr" -type f 2>/dev/null)
@@ -88,4 +91,13 @@ run_from "$unpacked"
 grep -q '^ExecStart=/opt/icestream/bin/icestream run ' "$unpacked/lib/systemd/system/icestream@.service" ||
   fail "the tarball's unit starts $(grep ^ExecStart= "$unpacked/lib/systemd/system/icestream@.service")"
 grep -rIl -e "$source" -e "$build" "$unpacked" | grep -q . && fail "paths of the build in $(grep -rIl -e "$source" "$unpacked")"
+
+# The root of the containers is made with debootstrap, from the network; here only how it is asked.
+containers=$source/packaging/containers
+"$containers/root.sh" >/dev/null 2>&1
+[ $? -eq 2 ] || fail 'root.sh without a package is no wrong usage'
+told=$("$containers/root.sh" --package "$work/none.deb" --o "$work/image" 2>&1) && fail 'root.sh takes a package that is not there'
+[[ $told == *"$work/none.deb"* ]] || fail "root.sh does not name what is missing: $told"
+grep -q '^ADD icestream-root.tar.gz /$' "$containers/Dockerfile" || fail 'the Dockerfile adds another root'
+grep -q 'icestream-root.tar.gz" \.$' "$containers/root.sh" || fail 'root.sh packs another root'
 exit $bad

@@ -4,8 +4,9 @@ set -u
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/tree/cmake"
+mkdir -p "$work/tree/cmake" "$work/tree/scripts"
 cp "$source/cmake/Version.cmake" "$work/tree/cmake"
+cp "$source/scripts/source.sh" "$work/tree/scripts"
 cd "$work/tree" || exit 1
 bad=0
 expect() { # expect PATTERN WHEN
@@ -26,13 +27,19 @@ if ! command -v git >/dev/null; then
 fi
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@t
 commit() { git commit -q --allow-empty -m "$1"; }
-git init -q . 2>/dev/null && git add cmake && commit one && commit two
+git init -q . 2>/dev/null && git add cmake scripts && commit one && commit two
 expect '0\.1\.0~2\.g[0-9a-f]{9}' 'before any tag'
 git tag v1.2.3
 git tag other
 expect '1\.2\.3' 'at a tag'
 commit three && commit four
 expect '1\.2\.3\+2\.g[0-9a-f]{9}' 'two commits after a tag'
+# The tarball of the sources names the version that it was made of.
+scripts/source.sh "$work" >/dev/null || { echo 'scripts/source.sh fails'; bad=1; }
+tarballs=("$work"/icestream-1.2.3+2.g*.tar.gz)
+tar -xzf "${tarballs[0]}" -C "$work" && cd "$work"/icestream-1.2.3+2.g*/ || exit 1
+expect '1\.2\.3\+2\.g[0-9a-f]{9}' 'the tarball of the sources'
+[ -s scripts/source.sh ] || { echo 'the tarball has no sources'; bad=1; }
 # Debian must take each of them for newer than the one before.
 if command -v dpkg >/dev/null; then
   order=(0.1.0~2.g0 0.1.0 1.2.3 1.2.3+2.g0 1.2.4)

@@ -113,7 +113,9 @@ static enum status print_json(const struct doctor *doctor) {
 int command_doctor(const struct options *options) {
     struct doctor doctor;
     doctor_begin(&doctor, "");
-    examine(&doctor, options->word_count ? options->words[0] : ".");
+    const char *given = options->word_count ? options->words[0] : ".";
+    char folder[PATH_SIZE];
+    examine(&doctor, realpath(given, folder) ? folder : given);
     if (!options->json)
         print(&doctor);
     else if (print_json(&doctor) != STATUS_OK) {

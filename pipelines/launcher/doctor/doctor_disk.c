@@ -16,7 +16,7 @@
 #include "common/files.h"
 #include "pipelines/launcher/doctor/doctor.h"
 
-enum { CHUNK = 4 << 20, CHUNKS = 64, COMMITS = 16, COMMIT_BYTES = 4096 };
+enum { CHUNK = 4 << 20, CHUNKS = 32, COMMITS = 16, COMMIT_BYTES = 4096 };
 static const double WRITE_MAX = 3;       /* s */
 static const double FREE_LEAST = 1e9;    /* bytes; below this the watcher takes in nothing (watcher.min_free) */
 static const double FREE_FEW = 50e9;     /* bytes */
