@@ -10,7 +10,6 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
-enum { INSTANCE_SIZE_MAX = 4 << 20 };
 static const double look_pause = 0.5;
 
 struct change_watch {

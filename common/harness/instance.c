@@ -12,7 +12,7 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
-enum { INSTANCE_VERSION = 1, INSTANCE_SIZE_MAX = 4 << 20, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
+enum { INSTANCE_VERSION = 1, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
 
 /* Reads a whole number within limits; `absent` is its value when the key is missing. */
 static enum status read_count(const json_t *root, const char *key, int least, int most, int absent, int *ret_count,

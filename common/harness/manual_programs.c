@@ -7,7 +7,8 @@
 const char stage_verbose_help[] = "Logs everything to standard error.";
 const char stage_syntax_help[] =
     "A hyphen may stand for the underscore of a parameter, a boolean needs no value, and a list is a,b.";
-const char stage_exit_codes[] = "0: all is done. 1: error. 2: wrong usage. 3: some items failed, and the rest is done.";
+const char stage_exit_codes[] =
+    "0: all is done. 1: error. 2: wrong usage, value or input. 3: some items failed, and the rest is done.";
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -19,7 +20,7 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
     bool source = descriptor->produce != NULL;
     snprintf(program, sizeof program, "icestream-%s", descriptor->name);
     snprintf(on_files, sizeof on_files, "%s --i %s --o DIR [--KEY VALUE]…", program, source ? "FOLDER" : "INPUT");
-    snprintf(about, sizeof about, "%s --describe | --help | --version", program);
+    snprintf(about, sizeof about, "%s --check FILE | --describe | --help | --version", program);
     snprintf(
         text, sizeof text,
         "%s is a stage of icestream. `icestream run` starts the stage in a pipeline; the stage also works on files "
@@ -33,6 +34,7 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
         {"i", source ? "FOLDER" : "INPUT", input},
         {"o", "DIR", "The folder for the products."},
         {"verbose", NULL, stage_verbose_help},
+        {"check", "FILE", "Checks the parameters of an instance file, and prints what is wrong with them as JSON."},
         {"describe", NULL, "Prints what the stage takes and gives, and all parameters, as JSON."},
         {"help", NULL, "Prints a short help."},
         {"version", NULL, "Prints the version."},

@@ -284,9 +284,7 @@ static int report(struct stage *stage, enum status status, bool configured, cons
     fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
     /* A new process may find the memory that this one could not. */
     if (status == STATUS_UNAVAILABLE || status == STATUS_NO_MEMORY) return EXIT_UNAVAILABLE;
-    bool wrong = status == STATUS_BAD_ARGUMENT || status == STATUS_NOT_FOUND || status == STATUS_BAD_FORMAT ||
-                 status == STATUS_UNSUPPORTED;
-    return !configured && wrong ? EXIT_CONFIGURATION : EXIT_ERROR;
+    return checks_blame_value(stage, status) ? EXIT_CONFIGURATION : EXIT_ERROR;
 }
 
 int stage_pipeline(struct stage *stage, const char *instance_file) {

@@ -286,7 +286,7 @@ enum status stage_configure(struct stage *stage, const char *where, struct err *
     TRY(rules_parse(stage->common.reject_if, &stage->rules, err));
     TRY(choose_device(stage, err));
     stage->threads = stage->common.threads != INT_MIN ? stage->common.threads : core_count();
-    return STATUS_OK;
+    return checks_run(stage, err);
 }
 
 enum status stage_place(struct stage *stage, const char *folder, struct err *err) {
@@ -338,6 +338,7 @@ static void settle_device(struct stage *stage) {
 enum status stage_begin(struct stage *stage, struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     settle_device(stage);
+    checks_warn(stage);
 #ifdef _OPENMP
     omp_set_num_threads(stage->threads);
 #endif
@@ -374,6 +375,7 @@ void stage_destroy(struct stage **stage_pointer) {
     list_tables(stage, tables);
     for (int i = 0; i < 3; i++)
         if (tables[i].target != NULL) params_clear(tables[i].params, tables[i].count, tables[i].target);
+    checks_clear(&stage->checks);
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
     log_close(&stage->log);

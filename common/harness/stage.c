@@ -15,7 +15,7 @@ enum { EXIT_OK = 0, EXIT_ERROR = 1, EXIT_USAGE = 2, EXIT_SOME_FAILED = 3, EXIT_S
 enum { INPUT_COLUMN = 13 }; /* where the text begins after "INPUT:" */
 
 struct options {
-    const char *input, *output, *instance, *manual;
+    const char *input, *output, *instance, *check, *manual;
     bool describe, help, version, verbose;
 };
 
@@ -39,7 +39,7 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
         fputs("      INPUT: ", out);
         text_wrap(stage_takes(descriptor), INPUT_COLUMN, INPUT_COLUMN, out);
     }
-    fprintf(out, "  icestream-%s --describe | --help | --version\n\nParameters\n", descriptor->name);
+    fprintf(out, "  icestream-%s --check FILE | --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nParameters of the session\n", out);
     table = stage_session_params(&count);
@@ -58,14 +58,15 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
     size_t common_count, session_count;
     const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
-    json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name", descriptor->name, "summary",
-        descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in, "out", descriptor->out, "cumulative",
-        (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda", (int)descriptor->cuda,
-        "unscaled", (int)descriptor->unscaled, "revisions", (int)descriptor->revisions, "lanes",
-        lanes_plan(descriptor, &best, 0).lanes, "params", params_describe(descriptor->params, descriptor->param_count),
-        "common_params", params_describe(common, common_count), "session_params",
-        params_describe(session, session_count));
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name",
+                  descriptor->name, "summary", descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in,
+                  "out", descriptor->out, "columns", descriptor->columns, "check", (int)(descriptor->check != NULL),
+                  "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda",
+                  (int)descriptor->cuda, "unscaled", (int)descriptor->unscaled, "revisions", (int)descriptor->revisions,
+                  "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
+                  params_describe(descriptor->params, descriptor->param_count), "common_params",
+                  params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     fputc('\n', out);
     json_decref(root);
@@ -83,6 +84,7 @@ static const char **text_option(struct options *options, const char *name) {
     if (strcmp(name, "i") == 0) return &options->input;
     if (strcmp(name, "o") == 0) return &options->output;
     if (strcmp(name, "manual") == 0) return &options->manual;
+    if (strcmp(name, "check") == 0) return &options->check;
     return strcmp(name, "instance") == 0 ? &options->instance : NULL;
 }
 
@@ -143,7 +145,7 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
     }
     if (status != STATUS_OK) {
         fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
-        return EXIT_ERROR;
+        return checks_blame_value(stage, status) ? EXIT_USAGE : EXIT_ERROR;
     }
     return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
 }
@@ -214,6 +216,8 @@ static int run_options(struct stage *stage, const struct options *options) {
         return print_manual(stage, options->manual);
     else if (options->version)
         fprintf(stdout, "icestream-%s %s\n", stage->descriptor->name, ICESTREAM_VERSION);
+    else if (options->check != NULL)
+        return checks_print(stage, options->check);
     else if (options->instance != NULL)
         return stage_pipeline(stage, options->instance);
     else

@@ -32,6 +32,9 @@
  *       "curve": null or {"public": "z85", "secret": "z85"}, "folders": ["/data/grid3"] (optional: none),
  *       "ledger": "/abs/….sqlite", "log": "/abs/….log", "log_size": 16777216, "heartbeat": "/abs/….json",
  *       "current": "/abs/…" }
+ *   icestream-NAME --check FILE                       checks the parameters of such a file, and opens no socket, ledger
+ *                                                     or log: prints [{"key", "level", "message"}], level "warning" or
+ *                                                     "error"; only params, session_params and device are needed
  *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
  *
  * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
@@ -76,6 +79,12 @@ struct stage_need {
 
 enum stage_work { STAGE_WORK_NONE, STAGE_WORK_MORE };
 
+struct stage_checks; /* the problems that check finds */
+enum stage_check_level {
+    STAGE_CHECK_WARNING, /* the stage runs, and logs it */
+    STAGE_CHECK_ERROR    /* the stage does not run */
+};
+
 struct stage_descriptor {
     const char *name;    /* "lowpass-picker" */
     const char *summary; /* one line for --help and `icestream stages` */
@@ -103,6 +112,17 @@ struct stage_descriptor {
     bool revisions;    /* an item may come again in a later revision, which replaces the earlier one. The harness does
                           most of it: products are written anew, a cumulative stage begins again from the ledger. false:
                           the launcher sends the stage no later revision */
+
+    const char *columns; /* columns that the stage may set in an item, with blanks between them, which rules (reject_if)
+                            of this stage and those behind it may name; NULL: none */
+
+    /* Checks parameters against each other and against the files that they name, beyond what the parameter table says:
+     * adds each problem with stage_checks_add. `icestream check` runs it by --check before a session begins; the harness
+     * runs it at each start, in a pipeline, on files and in process. There is no stage yet, so it must not depend on
+     * items, devices or folders of the session. A file that is away now is no problem: its stage waits for it. Must
+     * take a few seconds at most. Called on the main thread, with parameters that are within their limits. NULL: the
+     * table says it all. */
+    void (*check)(const void *params, const struct stage_session *session, struct stage_checks *checks);
 
     /* Any callback may be NULL. `state` is the one state of the instance. */
 
@@ -176,6 +196,14 @@ struct stage_descriptor {
 /* Runs a stage's program. Returns its exit code: 0 all done, 1 error, 2 usage, 3 some items failed and the rest are
  * done. */
 int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv);
+
+/* For check: adds a problem. key: the parameter at fault, "" where no single one is; the text names it too, with its
+ * value, what was expected and what to do. */
+void stage_checks_add(struct stage_checks *checks, enum stage_check_level level, const char *key, const char *format,
+                      ...) __attribute__((format(printf, 4, 5)));
+/* For check: adds the message of a function that has failed because a value or a file is wrong. Adds nothing for
+ * STATUS_OK, nor when the machine lacks something, which the stage itself waits for. Returns whether it was OK. */
+bool stage_checks_result(struct stage_checks *checks, const char *key, enum status status, const struct err *err);
 
 /* Functions for callbacks. Any callback may call them, on any thread. */
 const void *stage_params(const struct stage *stage); /* the filled parameter struct */

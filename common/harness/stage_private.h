@@ -12,6 +12,7 @@
 #include "common/device.h"
 #include "common/edges/ledger.h"
 #include "common/files.h"
+#include "common/harness/checks.h"
 #include "common/harness/files_of_items.h"
 #include "common/harness/metrics.h"
 #include "common/harness/parts.h"
@@ -137,7 +138,8 @@ struct stage {
     struct device device;
     int threads, flush_threads;
     double until_idle;
-    struct rules rules; /* of a source: guarded by the lock */
+    struct rules rules;         /* of a source: guarded by the lock */
+    struct stage_checks checks; /* of the parameters, as the stage started */
     atomic_uint rules_warned;
     atomic_int change; /* number of the last change of parameters that the stage works with; 0: none */
     struct log *log;
@@ -424,7 +426,7 @@ struct stage_edge {
     double resend; /* s; 0: not set */
 };
 
-enum { CURRENT_SIZE = 2 * PATH_SIZE };
+enum { CURRENT_SIZE = 2 * PATH_SIZE, INSTANCE_SIZE_MAX = 4 << 20 };
 /* Exit code of a stage for which the machine lacks something that may come back. */
 enum { EXIT_UNAVAILABLE = 75 };
 

@@ -79,7 +79,7 @@ static const struct {
      COMMAND_DOCTOR, 0, 1},
 };
 static const char exit_codes[] =
-    "0: nothing failed. 1: error. 2: wrong usage or graph. 3: some items failed, and the rest is done. "
+    "0: nothing failed. 1: error. 2: wrong usage, graph, value or input. 3: some items failed, and the rest is done. "
     "4: the counts do not add up, or verify found something wrong. 75: the machine lacks something; try again later.";
 enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 

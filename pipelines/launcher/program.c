@@ -2,22 +2,16 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/clock.h"
-#include "common/harness/params.h"
 #include "common/memory.h"
 
-enum { DESCRIBE_MAX = 1 << 20, NAMES_MAX = 256 };
+enum { NAMES_MAX = 256 };
 
 static const char PREFIX[] = "icestream-";
 
@@ -131,65 +125,4 @@ void program_names_clear(struct program_names *names) {
         free(names->names[i]);
     free(names->names);
     *names = (struct program_names){0};
-}
-
-/* ---- --describe ---- */
-
-static void be_describer(const char *path, int output) {
-    int null = open("/dev/null", O_RDWR);
-    setpgid(0, 0);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(null, 2) < 0) _exit(127);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execl(path, path, "--describe", (char *)NULL);
-    _exit(127);
-}
-
-/* Reads up to DESCRIBE_MAX bytes until the other end closes. Returns false on too much text, or when the time is
- * over. */
-static bool read_all(int from, double deadline, char *text, size_t *ret_length) {
-    size_t length = 0;
-    for (;;) {
-        struct pollfd poller = {.fd = from, .events = POLLIN};
-        double left = deadline - clock_monotonic();
-        int ready = left > 0 ? poll(&poller, 1, (int)(left * 1000) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return false;
-        ssize_t got = read(from, text + length, DESCRIBE_MAX - length);
-        if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-        if (got <= 0) {
-            *ret_length = length;
-            return got == 0;
-        }
-        length += (size_t)got;
-        if (length == DESCRIBE_MAX) return false;
-    }
-}
-
-enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err) {
-    int pipes[2];
-    _cleanup_(mem_free) char *text = malloc(DESCRIBE_MAX);
-    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for what %s says of itself", path);
-    FAIL_IF(pipe2(pipes, O_CLOEXEC) != 0, err, status_of_reading(errno), "no pipe to %s: %s", path, strerror(errno));
-    pid_t child = fork();
-    int reason = errno;
-    if (child == 0) be_describer(path, pipes[1]);
-    if (child > 0) setpgid(child, child); /* in case the child has not got there yet */
-    close(pipes[1]);
-    if (child < 0) {
-        close(pipes[0]);
-        FAIL(err, status_of_reading(reason), "%s cannot be started: %s", path, strerror(reason));
-    }
-    size_t length = 0;
-    bool whole = read_all(pipes[0], clock_monotonic() + seconds, text, &length);
-    close(pipes[0]);
-    /* The program may have closed its output and live on, or have left a grandchild behind. */
-    if (!whole) kill(-child, SIGKILL);
-    int status;
-    while (waitpid(child, &status, 0) < 0)
-        FAIL_IF(errno != EINTR, err, STATUS_IO, "%s: lost: %s", path, strerror(errno));
-    *ret_describe = NULL;
-    if (!whole || !WIFEXITED(status) || WEXITSTATUS(status) != 0) return STATUS_OK;
-    return program_answer(path, text, length, ret_describe, err);
 }

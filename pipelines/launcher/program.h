@@ -33,6 +33,13 @@ void program_names_clear(struct program_names *names);
 enum status program_describe(const char *path, double seconds, json_t **ret_describe, struct err *err);
 /* Parses and checks such an answer (program_answer.c); `path` is for the message. */
 enum status program_answer(const char *path, const char *text, size_t length, json_t **ret_describe, struct err *err);
+/* Asks a program that knows --check what is wrong with the parameters of an instance file, whose content `instance` is.
+ * *ret_problems: a list of {"key", "level", "message"}, or NULL when the program gives no answer within the time.
+ * STATUS_BAD_FORMAT: its answer does not follow docs/protocol.md. */
+enum status program_judge(const char *path, const json_t *instance, double seconds, json_t **ret_problems,
+                          struct err *err);
+/* Parses and checks such an answer (program_answer.c). */
+enum status program_problems(const char *path, const char *text, size_t length, json_t **ret_problems, struct err *err);
 /* Returns the array of parameters, or NULL when the program gives none. */
 const json_t *program_params(const json_t *describe);
 

@@ -62,3 +62,25 @@ const json_t *program_params(const json_t *describe) {
     const json_t *params = json_object_get(describe, "params");
     return json_is_array(params) ? params : NULL;
 }
+
+static bool is_problem(const json_t *problem) {
+    const char *level = json_string_value(json_object_get(problem, "level"));
+    return level != NULL && (strcmp(level, "error") == 0 || strcmp(level, "warning") == 0) &&
+           is_text(problem, "key", false) && is_text(problem, "message", true);
+}
+
+enum status program_problems(const char *path, const char *text, size_t length, json_t **ret_problems,
+                             struct err *err) {
+    json_error_t error;
+    json_t *problems = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    bool good = json_is_array(problems);
+    for (size_t i = 0; good && i < json_array_size(problems); i++)
+        good = is_problem(json_array_get(problems, i));
+    if (!good) json_decref(problems);
+    FAIL_IF(!good, err, STATUS_BAD_FORMAT,
+            "%s --check: a list of {\"key\", \"level\", \"message\"} was expected, as docs/protocol.md says; correct "
+            "the program, or leave \"check\" out of what it says of itself",
+            path);
+    *ret_problems = problems;
+    return STATUS_OK;
+}

@@ -41,14 +41,24 @@ struct lane {
     struct dataset_batch *batch;
 };
 
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct classifier_options *o = params;
+    struct quality_rule rule;
+    struct err err = {0};
+    if (o->memory > 0 && o->memory < LEAST_MEMORY)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "memory",
+                         "memory is %g GiB: at least %g are needed, or 0 for what is free", o->memory, LEAST_MEMORY);
+    enum status status = quality_rule_parse(o->keep != NULL ? o->keep : "auto", &rule, &err);
+    (void)stage_checks_result(checks, "keep", status, &err);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     struct classifier_options *o = &s->options;
     *o = *(const struct classifier_options *)stage_params(stage);
     o->device = *stage_device(stage);
     o->threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
-    FAIL_IF(o->memory > 0 && o->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
-            "memory is %g GiB: at least %g are needed, or 0 for what is free", o->memory, LEAST_MEMORY);
     /* One of four or more is empty: no particle is compared with it. */
     FAIL_IF(o->device.kind == DEVICE_CUDA && o->classes > ALIGNMENT_REFERENCES_MOST + 1, err, STATUS_BAD_ARGUMENT,
             "classes is %d: a CUDA device compares particles with at most %d; take fewer classes, or device: cpu",
@@ -359,6 +369,8 @@ const struct stage_descriptor classifier_stage = {
     .revisions = true,
     .cumulative = true,
     .cuda = true,
+    .columns = "",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

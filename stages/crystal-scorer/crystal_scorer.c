@@ -75,6 +75,12 @@ static enum status check_options(const struct crystal_scorer_options *p, bool in
     return p->series != NULL ? series_check(p->series, err) : STATUS_OK;
 }
 
+enum status crystal_scorer_check(const struct crystal_scorer_options *p, struct err *err) {
+    struct crystal_scorer scorer = {.options = p};
+    TRY(check_options(p, false, err));
+    return p->model == NULL ? settle_options(&scorer, err) : STATUS_OK;
+}
+
 static enum status begin_training(struct crystal_scorer *s, int threads, struct err *err) {
     const struct crystal_scorer_options *p = s->options;
     TRY(labels_read(p->train, &s->labels, err));

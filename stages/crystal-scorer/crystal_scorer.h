@@ -42,6 +42,8 @@ struct crystal_scorer {
     struct training training;
 };
 
+/* Checks that the options make sense together, as far as that shows without the model. */
+enum status crystal_scorer_check(const struct crystal_scorer_options *options, struct err *err);
 /* Checks the options and reads what they name: the model, kept features, labels. s starts as {0}; options must outlive
  * it. crystal_scorer_clear is needed after a failure too. */
 enum status crystal_scorer_begin(struct crystal_scorer *s, const struct crystal_scorer_options *options,

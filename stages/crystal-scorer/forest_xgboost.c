@@ -103,7 +103,8 @@ static enum status load_part(struct forest *forest, int part, const char *bytes,
     bst_ulong features = 0;
     _cleanup_(free_booster) BoosterHandle booster = NULL;
     TRY(create(&forest->options, NULL, &booster, err));
-    XGB_TRY(XGBoosterLoadModelFromBuffer(booster, bytes, length), err, "the forest cannot be read");
+    FAIL_IF(XGBoosterLoadModelFromBuffer(booster, bytes, length) != 0, err, STATUS_BAD_FORMAT,
+            "XGBoost: the forest cannot be read: %.*s", (int)strcspn(XGBGetLastError(), "\n"), XGBGetLastError());
     XGB_TRY(XGBoosterGetNumFeature(booster, &features), err, "the forest cannot be asked");
     FAIL_IF(features != (bst_ulong)forest->options.features, err, STATUS_BAD_FORMAT,
             "the forest is of %zu features, and there are %d", (size_t)features, forest->options.features);

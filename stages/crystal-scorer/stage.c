@@ -23,6 +23,18 @@ struct lane {
     const struct label *label;
 };
 
+/* Messages begin with the name of the option that is wrong. */
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    static const char *const KEYS[] = {"diameter", "window", "stride", "centre", "series", "train", "model"};
+    const char *key = "";
+    struct err err = {0};
+    enum status status = crystal_scorer_check(params, &err);
+    for (size_t i = 0; status != STATUS_OK && i < sizeof KEYS / sizeof *KEYS; i++)
+        if (strncmp(err.message, KEYS[i], strlen(KEYS[i])) == 0) key = KEYS[i];
+    (void)stage_checks_result(checks, key, status, &err);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     struct crystal_scorer_place place = {.folder = stage_folder(stage),
@@ -214,6 +226,8 @@ const struct stage_descriptor crystal_scorer_stage = {
     .cuda = true,
     .unscaled = true,
     .input = "train",
+    .columns = "",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

@@ -28,19 +28,21 @@ struct lane {
 static const char NO_RINGS[] =
     "no rings in the spectrum, so the CTF values mean nothing: did the sample drift, or is there no ice?";
 
-static enum status init(struct stage *stage, void *state, struct err *err) {
-    (void)state;
-    const struct ctf_estimator_options *o = stage_params(stage);
-    FAIL_IF(!(o->resolution.values[0] > o->resolution.values[1]), err, STATUS_BAD_ARGUMENT,
-            "resolution is [%g, %g]: the coarse end, the larger number, comes first", o->resolution.values[0],
-            o->resolution.values[1]);
-    FAIL_IF(!(o->defocus.values[0] < o->defocus.values[1]), err, STATUS_BAD_ARGUMENT,
-            "defocus is [%g, %g]: the least comes first", o->defocus.values[0], o->defocus.values[1]);
-    FAIL_IF(o->phase_shift.count == 2 && o->phase_shift.values[0] > o->phase_shift.values[1], err, STATUS_BAD_ARGUMENT,
-            "phase_shift is [%g, %g]: the least comes first", o->phase_shift.values[0], o->phase_shift.values[1]);
-    FAIL_IF(o->box != INT_MIN && o->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d: an even number is expected",
-            o->box);
-    return STATUS_OK;
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct ctf_estimator_options *o = params;
+    if (!(o->resolution.values[0] > o->resolution.values[1]))
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "resolution",
+                         "resolution is [%g, %g]: the coarse end, the larger number, comes first",
+                         o->resolution.values[0], o->resolution.values[1]);
+    if (!(o->defocus.values[0] < o->defocus.values[1]))
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "defocus", "defocus is [%g, %g]: the least comes first",
+                         o->defocus.values[0], o->defocus.values[1]);
+    if (o->phase_shift.count == 2 && o->phase_shift.values[0] > o->phase_shift.values[1])
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "phase_shift", "phase_shift is [%g, %g]: the least comes first",
+                         o->phase_shift.values[0], o->phase_shift.values[1]);
+    if (o->box != INT_MIN && o->box % 2 != 0)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "box", "box is %d: an even number is expected", o->box);
 }
 
 static void fini(struct stage *stage, void *state) {
@@ -208,7 +210,9 @@ const struct stage_descriptor ctf_estimator_stage = {
     .revisions = true,
     .store_threads = 2,
     .cuda = true,
-    .init = init,
+    .columns = "rlnDefocusU rlnDefocusV rlnDefocusAngle rlnCtfAstigmatism rlnPhaseShift rlnCtfFigureOfMerit "
+               "rlnCtfMaxResolution rlnCtfIceRingDensity icestreamTiltAngle icestreamTiltAxis",
+    .check = check,
     .fini = fini,
     .lane_fini = lane_fini,
     .reconfigure = reconfigure,

@@ -13,24 +13,35 @@
 #include "common/harness/stage.h"
 #include "common/memory.h"
 
-enum status extractor_cut_options(const struct extractor_options *options, struct extract_options *ret_options,
-                                  struct err *err) {
-    int size = options->downscale_to == INT_MIN ? options->box : options->downscale_to;
-    int radius = options->background_radius == INT_MIN ? -1 : options->background_radius;
-    FAIL_IF(options->box % 2 != 0, err, STATUS_BAD_ARGUMENT, "box is %d px, but must be even: try %d", options->box,
-            options->box + 1);
-    FAIL_IF(size % 2 != 0, err, STATUS_BAD_ARGUMENT, "downscale_to is %d px, but must be even: try %d", size, size + 1);
-    FAIL_IF(size > options->box, err, STATUS_BAD_ARGUMENT,
-            "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size, options->box);
-    FAIL_IF(2 * radius > size, err, STATUS_BAD_ARGUMENT,
-            "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius, size,
-            size / 2);
-    *ret_options = (struct extract_options){.box = options->box,
-                                            .size = size,
-                                            .background_radius = radius,
-                                            .normalise = options->normalise,
-                                            .invert = options->invert};
-    return STATUS_OK;
+static int final_size(const struct extractor_options *options) {
+    return options->downscale_to == INT_MIN ? options->box : options->downscale_to;
+}
+
+void extractor_check(const struct extractor_options *options, struct stage_checks *checks) {
+    int size = final_size(options), radius = options->background_radius == INT_MIN ? -1 : options->background_radius;
+    if (options->box % 2 != 0)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "box", "box is %d px, but must be even: try %d", options->box,
+                         options->box + 1);
+    if (options->downscale_to != INT_MIN && size % 2 != 0)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "downscale_to", "downscale_to is %d px, but must be even: try %d",
+                         size, size + 1);
+    if (size > options->box)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "downscale_to",
+                         "downscale_to is %d px, more than the box of %d px: particles are never enlarged", size,
+                         options->box);
+    if (2 * radius > size)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "background_radius",
+                         "background_radius is %d px, but in the final box of %d px it can be %d px at most", radius,
+                         size, size / 2);
+}
+
+struct extract_options extractor_cut_options(const struct extractor_options *options) {
+    return (struct extract_options){.box = options->box,
+                                    .size = final_size(options),
+                                    .background_radius =
+                                        options->background_radius == INT_MIN ? -1 : options->background_radius,
+                                    .normalise = options->normalise,
+                                    .invert = options->invert};
 }
 
 /* Returns whether two names mean one micrograph: the same path, or the same file name without its ending. */

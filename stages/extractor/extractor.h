@@ -13,6 +13,7 @@
 #include "stages/extractor/local_ctf.h"
 
 struct stage;
+struct stage_checks;
 struct stage_descriptor;
 struct stage_session;
 
@@ -61,10 +62,10 @@ struct extractor {
 
 extern const struct stage_descriptor extractor_stage;
 
-/* Fills in values that the user has not set, and checks that box, size and radius fit together. STATUS_BAD_ARGUMENT
- * names the value that does not fit. */
-enum status extractor_cut_options(const struct extractor_options *options, struct extract_options *ret_options,
-                                  struct err *err);
+/* Adds the values that are odd, or do not fit together. */
+void extractor_check(const struct extractor_options *options, struct stage_checks *checks);
+/* Fills in values that the user has not set. */
+struct extract_options extractor_cut_options(const struct extractor_options *options);
 
 /* Reads the picks of a STAR file that have a figure of merit above `minimum_fom` (NaN: all) and a centre inside nx × ny
  * px. If the table names micrographs, reads the rows of `micrograph_name` only. Reuses the memory of `picks`. */

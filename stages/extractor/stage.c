@@ -14,9 +14,14 @@
 #include "stages/extractor/extractor.h"
 #include "stages/extractor/parameters.h"
 
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    extractor_check(params, checks);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct extractor *extractor = state;
-    TRY(extractor_cut_options(stage_params(stage), &extractor->options, err));
+    extractor->options = extractor_cut_options(stage_params(stage));
     const struct extractor_options *p = stage_params(stage);
     if (p->coordinates != NULL && *p->coordinates != '\0')
         TRY(coordinates_create(p->coordinates, p->coordinates_scale, &extractor->coordinates, err));
@@ -277,6 +282,8 @@ const struct stage_descriptor extractor_stage = {
     .lane_size = sizeof(struct extractor_lane),
     .revisions = true,
     .store_threads = 2,
+    .columns = "",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

@@ -10,6 +10,7 @@
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "common/text.h"
+#include "stages/lowpass-picker/check.h"
 #include "stages/lowpass-picker/choose.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
@@ -56,24 +57,10 @@ struct lane {
     double diameter; /* of the particle, Å; NaN: not known */
 };
 
-/* A number, or NaN for "auto". */
-static enum status number_or_auto(const char *name, const char *text, double *ret_value, struct err *err) {
-    if (text == NULL || strcmp(text, "auto") == 0) {
-        *ret_value = NAN;
-        return STATUS_OK;
-    }
-    char *end = NULL;
-    double value = strtod(text, &end);
-    FAIL_IF(end == text || *end != '\0' || !isfinite(value), err, STATUS_BAD_ARGUMENT,
-            "%s is \"%s\": expected a number or auto", name, text);
-    *ret_value = value;
-    return STATUS_OK;
-}
-
 static enum status take_rules(const struct lowpass_picker_options *p, struct state *s, struct err *err) {
     struct pick_rules rules = p->rules;
-    TRY(number_or_auto("threshold", p->threshold, &rules.threshold, err));
-    TRY(number_or_auto("max_stddev_noise", p->max_stddev_noise, &rules.max_stddev_noise, err));
+    TRY(check_number_or_auto("threshold", p->threshold, &rules.threshold, err));
+    TRY(check_number_or_auto("max_stddev_noise", p->max_stddev_noise, &rules.max_stddev_noise, err));
     s->rules = rules;
     return STATUS_OK;
 }
@@ -82,19 +69,11 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
     TRY(take_rules(p, s, err));
-    if (p->from_maps) return from_maps_check(p, err);
-    FAIL_IF(p->method == METHOD_TEMPLATE && p->templates == NULL, err, STATUS_BAD_ARGUMENT,
-            "method is template but there are no templates: set templates, or method: log");
+    if (p->from_maps != NULL) return STATUS_OK;
     bool by_template = p->method == METHOD_TEMPLATE || (p->method == METHOD_AUTO && p->templates != NULL);
     s->method = by_template ? PICKER_TEMPLATE : PICKER_LOG;
-    if (by_template) return templates_read(p, stage_threads(stage), &s->templates, &s->templates_pixel_size, err);
-    FAIL_IF(p->log_diameter.count == 0 && isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
-            "without templates the particle's size must be known: set diameter, or log_diameter: [least, greatest], in "
-            "Å");
-    FAIL_IF(p->log_diameter.count == 2 && p->log_diameter.values[0] > p->log_diameter.values[1], err,
-            STATUS_BAD_ARGUMENT, "log_diameter is [%g, %g]: the least comes first", p->log_diameter.values[0],
-            p->log_diameter.values[1]);
-    return STATUS_OK;
+    return by_template ? templates_read(p, stage_threads(stage), &s->templates, &s->templates_pixel_size, err)
+                       : STATUS_OK;
 }
 
 static void forget_pickers(struct state *s) {
@@ -403,6 +382,8 @@ const struct stage_descriptor lowpass_picker_stage = {
     .lane_size = sizeof(struct lane),
     .revisions = true,
     .store_threads = 4,
+    .columns = "",
+    .check = lowpass_picker_check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

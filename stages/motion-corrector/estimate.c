@@ -13,12 +13,9 @@ void estimate_clear(struct estimate *estimate) {
 }
 
 enum status estimate_check(const struct stage *stage, struct err *err) {
-    const struct motion_corrector_options *o = stage_params(stage);
     FAIL_IF(stage_in_pipeline(stage), err, STATUS_BAD_ARGUMENT,
             "estimate_gain works on files only: icestream-motion-corrector --estimate-gain --i MOVIES --o FOLDER makes "
             "FOLDER/gain.mrc, for `gain`");
-    FAIL_IF(o->gain != NULL, err, STATUS_BAD_ARGUMENT,
-            "estimate_gain makes a gain reference, and gain names one: give one of the two");
     return STATUS_OK;
 }
 

@@ -37,16 +37,27 @@ struct lane {
     struct corrected corrected;
 };
 
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct motion_corrector_options *o = params;
+    const double *patches = o->patches.values;
+    if (o->eer_upsampling == 3)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "eer_upsampling", "eer_upsampling is 3: 1, 2 or 4 is expected");
+    if (o->last_frame != INT_MIN && o->last_frame <= o->first_frame)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "last_frame",
+                         "first_frame is %d and last_frame %d: at least two frames are needed to find motion",
+                         o->first_frame, o->last_frame);
+    if (o->patches.count == 2 && (patches[0] != round(patches[0]) || patches[1] != round(patches[1])))
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "patches", "patches are %g × %g: whole numbers are expected",
+                         patches[0], patches[1]);
+    if (o->estimate_gain && o->gain != NULL)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "estimate_gain",
+                         "estimate_gain makes a gain reference, and gain names one: give one of the two");
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     const struct motion_corrector_options *o = stage_params(stage);
-    FAIL_IF(o->eer_upsampling == 3, err, STATUS_BAD_ARGUMENT, "eer_upsampling is 3: 1, 2 or 4 is expected");
-    FAIL_IF(o->last_frame != INT_MIN && o->last_frame <= o->first_frame, err, STATUS_BAD_ARGUMENT,
-            "first_frame is %d and last_frame %d: at least two frames are needed to find motion", o->first_frame,
-            o->last_frame);
-    for (int i = 0; i < o->patches.count; i++)
-        FAIL_IF(o->patches.values[i] != round(o->patches.values[i]), err, STATUS_BAD_ARGUMENT,
-                "patches are %g × %g: whole numbers are expected", o->patches.values[0], o->patches.values[1]);
     if (o->estimate_gain)
         TRY(estimate_check(stage, err));
     else if (o->gain == NULL)
@@ -280,6 +291,9 @@ const struct stage_descriptor motion_corrector_stage = {
     .revisions = true,
     .store_threads = 2,
     .cuda = true,
+    .columns = "rlnAccumMotionTotal rlnAccumMotionEarly rlnAccumMotionLate icestreamMotionTotal icestreamMotionEarly "
+               "icestreamMotionLate",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

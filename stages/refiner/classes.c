@@ -14,7 +14,7 @@
 
 enum { CLASSES_MOST = 100 };
 
-static bool is_star(const char *path) {
+bool classes_are_listed(const char *path) {
     size_t length = strlen(path);
     return length > 5 && strcmp(path + length - 5, ".star") == 0;
 }
@@ -39,7 +39,8 @@ static enum status add_map(struct refiner *r, int index, const char *name, struc
     return keep_path(r, index, path, err);
 }
 
-static enum status add_maps(struct refiner *r, struct star_file *file, struct err *err) {
+static enum status find_column(const char *path, struct star_file *file, const struct star_table **ret_table,
+                               int *ret_column, struct err *err) {
     const struct star_table *table = NULL;
     int column = -1;
     for (size_t t = 0; t < star_table_count(file) && column < 0; t++) {
@@ -48,8 +49,28 @@ static enum status add_maps(struct refiner *r, struct star_file *file, struct er
     }
     size_t rows = column >= 0 ? star_row_count(table) : 0;
     FAIL_IF(rows < 1 || rows > CLASSES_MOST, err, STATUS_BAD_FORMAT,
-            "%s has %zu maps in a column rlnReferenceImage: 1 to %d were expected", r->reference_path, rows,
-            CLASSES_MOST);
+            "%s has %zu maps in a column rlnReferenceImage: 1 to %d were expected", path, rows, CLASSES_MOST);
+    *ret_table = table;
+    *ret_column = column;
+    return STATUS_OK;
+}
+
+enum status classes_count_maps(const char *path, int *ret_count, struct err *err) {
+    struct star_file *file = NULL;
+    const struct star_table *table = NULL;
+    int column = -1;
+    TRY(star_read(path, &file, err));
+    enum status status = find_column(path, file, &table, &column, err);
+    if (status == STATUS_OK) *ret_count = (int)star_row_count(table);
+    star_destroy(&file);
+    return status;
+}
+
+static enum status add_maps(struct refiner *r, struct star_file *file, struct err *err) {
+    const struct star_table *table = NULL;
+    int column = -1;
+    TRY(find_column(r->reference_path, file, &table, &column, err));
+    size_t rows = star_row_count(table);
     r->map_count = (int)rows;
     TRY(mem_new(rows, sizeof *r->map_paths, "references", &r->map_paths, err));
     for (size_t row = 0; row < rows; row++)
@@ -60,7 +81,7 @@ static enum status add_maps(struct refiner *r, struct star_file *file, struct er
 enum status classes_find_maps(struct refiner *r, struct err *err) {
     int asked = r->options.classes > 1 ? r->options.classes : 1;
     r->reference_count = asked;
-    if (!is_star(r->reference_path)) {
+    if (!classes_are_listed(r->reference_path)) {
         r->map_count = 1;
         TRY(mem_new(1, sizeof *r->map_paths, "references", &r->map_paths, err));
         return keep_path(r, 0, r->reference_path, err);

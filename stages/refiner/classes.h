@@ -5,6 +5,10 @@
 
 #include "stages/refiner/refiner_private.h"
 
+/* Returns whether a reference is a STAR file that lists maps, by its name. */
+bool classes_are_listed(const char *path);
+/* Counts the maps of such a list. STATUS_BAD_FORMAT: there are none, or too many. */
+enum status classes_count_maps(const char *path, int *ret_count, struct err *err);
 /* Finds the paths of the references: one map, or the maps that a STAR file lists (rlnReferenceImage). Sets map_paths,
  * map_count and reference_count. STATUS_BAD_ARGUMENT: the option `classes` differs from the number of maps. */
 enum status classes_find_maps(struct refiner *refiner, struct err *err);

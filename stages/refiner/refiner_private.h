@@ -16,7 +16,7 @@
 #include "stages/refiner/schedule.h"
 #include "stages/refiner/timing.h"
 
-enum { MASK_EDGE = 5 }; /* px */
+enum { MASK_EDGE = 5, MAP_LEAST = 8 }; /* px; side of the smallest reference */
 
 /* The map of a half, or of a class, and what is known of it. */
 struct reference {

@@ -70,7 +70,7 @@ enum status setup_alignment(struct refiner *r, struct err *err) {
 
 /* Checks a map that was read. One NaN would spread over its whole transform. */
 static enum status check_map(const struct image *map, const char *what, const char *path, struct err *err) {
-    FAIL_IF(map->nx != map->ny || map->nx != map->nz || map->nx < 8, err, STATUS_BAD_FORMAT,
+    FAIL_IF(map->nx != map->ny || map->nx != map->nz || map->nx < MAP_LEAST, err, STATUS_BAD_FORMAT,
             "the %s %s is %d × %d × %d: a cube was expected", what, path, map->nx, map->ny, map->nz);
     FAIL_IF(!image_values_fit(map->data, image_count(map)), err, STATUS_BAD_FORMAT,
             "the %s %s has voxels that are NaN, infinite or far too large: write it anew", what, path);

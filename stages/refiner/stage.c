@@ -8,14 +8,14 @@
 #include "common/harness/stage.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/arrivals.h"
+#include "stages/refiner/check.h"
 #include "stages/refiner/files/postprocess_write.h"
 #include "stages/refiner/files/writer.h"
 #include "stages/refiner/parameters.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
 
-static const double LEAST_MEMORY = 0.25; /* GiB */
-enum { LEAST_PARTICLES = 10 };           /* fewer make no map */
+enum { LEAST_PARTICLES = 10 }; /* fewer make no map */
 
 struct state {
     struct arrivals arrivals;
@@ -63,15 +63,11 @@ static enum status restore(struct stage *stage, struct refiner *refiner, struct 
 static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
-    FAIL_IF(p->reference == NULL, err, STATUS_BAD_ARGUMENT,
-            "the refiner needs a reference map: set `reference` to a map of the particle; low resolution is enough");
     TRY(arrivals_init(&state->arrivals, err));
     const struct refiner_context machine = {.threads = stage_threads(stage),
                                             .device = *stage_device(stage),
                                             .fallback_pixel_size = stage_session(stage)->pixel_size,
                                             .root = stage_root(stage)};
-    FAIL_IF(p->memory > 0 && p->memory < LEAST_MEMORY, err, STATUS_BAD_ARGUMENT,
-            "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
     TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
@@ -330,6 +326,8 @@ const struct stage_descriptor refiner_stage = {
     .lanes = 2,
     .cumulative = true,
     .cuda = true,
+    .columns = "",
+    .check = refiner_check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

@@ -32,6 +32,15 @@ struct lane {
     struct ensemble_batch *batch;
 };
 
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct superposer_options *p = params;
+    struct structure_selection selection;
+    struct err err = {0};
+    enum status status = structure_selection_parse(p->select, p->chain, p->residues, &selection, &err);
+    (void)stage_checks_result(checks, p->residues != NULL ? "residues" : "select", status, &err);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     const struct superposer_options *p = stage_params(stage);
@@ -234,6 +243,8 @@ const struct stage_descriptor superposer_stage = {
     .revisions = true,
     .cuda = true,
     .cumulative = true,
+    .columns = "",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

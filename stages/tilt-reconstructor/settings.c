@@ -85,6 +85,17 @@ static enum status check(const struct tilt_reconstructor_options *p, struct err 
     return STATUS_OK;
 }
 
+void settings_check(const struct tilt_reconstructor_options *p, struct stage_checks *checks) {
+    struct settings *scratch = calloc(1, sizeof *scratch);
+    struct err err = {0};
+    if (scratch == NULL) return; /* the start of the stage reports it */
+    scratch->reconstruction = p->reconstruction;
+    (void)stage_checks_result(checks, p->transforms != NULL ? "transforms" : "thickness", check(p, &err), &err);
+    (void)stage_checks_result(checks, "exclude", take_exclude(p, scratch, &err), &err);
+    (void)stage_checks_result(checks, "mask", take_mask(&scratch->reconstruction, &err), &err);
+    settings_destroy(&scratch);
+}
+
 enum status settings_create(struct stage *stage, struct settings **ret_settings, struct err *err) {
     const struct tilt_reconstructor_options *p = stage_params(stage);
     _cleanup_(settings_destroy) struct settings *settings = calloc(1, sizeof *settings);

@@ -6,6 +6,8 @@
 #include "common/harness/stage.h"
 #include "stages/tilt-reconstructor/reconstruction.h"
 
+struct tilt_reconstructor_options;
+
 struct settings {
     struct reconstruction_settings reconstruction;
     bool excluded[TILTS_MAX + 1];
@@ -15,6 +17,8 @@ struct settings {
     bool separate;          /* series of different sources are different, even if their names are equal */
 };
 
+/* Adds the parameters that do not fit together, or a mask that does not fit them. */
+void settings_check(const struct tilt_reconstructor_options *options, struct stage_checks *checks);
 /* Checks the parameters of a stage and makes settings of them. */
 enum status settings_create(struct stage *stage, struct settings **ret_settings, struct err *err);
 void settings_destroy(struct settings **settings);

@@ -20,6 +20,11 @@ static bool go_on(void *context, int iteration, double residual) {
     return !stage_stopping(stage);
 }
 
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    settings_check(params, checks);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct tilt_reconstructor *reconstructor = state;
     TRY(settings_create(stage, &reconstructor->settings, err));
@@ -146,6 +151,8 @@ const struct stage_descriptor tilt_reconstructor_stage = {
         "a stack (.st, .mrc; several with commas), an .mdoc that names a stack or single images, a folder of stacks,\n"
         "             or with --tilts TS.mdoc one of single images",
     .cumulative = true,
+    .columns = "",
+    .check = check,
     .init = init,
     .fini = fini,
     .lane_fini = lane_fini,

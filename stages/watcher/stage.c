@@ -8,6 +8,7 @@
 #include "common/memory.h"
 #include "stages/watcher/parameters.h"
 #include "stages/watcher/record.h"
+#include "stages/watcher/tilt_names.h"
 #include "stages/watcher/watcher.h"
 
 struct state {
@@ -15,6 +16,14 @@ struct state {
 };
 
 static const double ROUND = 0.1; /* s between looks when nothing happens */
+
+static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct watcher_options *p = params;
+    struct err err = {0};
+    enum status status = p->series != NULL ? tilt_names_check(p->series, &err) : STATUS_OK;
+    (void)stage_checks_result(checks, "series", status, &err);
+}
 
 static enum status init(struct stage *stage, void *state, struct err *err) {
     return watcher_create(stage, &((struct state *)state)->watcher, err);
@@ -73,6 +82,8 @@ const struct stage_descriptor watcher_stage = {
     .revisions = true,
     .lanes = 1,
     .cumulative = true,
+    .columns = "", /* besides those of its table */
+    .check = check,
     .init = init,
     .fini = fini,
     .produce = produce,

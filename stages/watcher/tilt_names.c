@@ -118,15 +118,20 @@ static int count_of(const char *text, const char *word) {
     return count;
 }
 
-enum status tilt_names_create(const char *how, const char *directory, bool recursive, struct tilt_names **ret_names,
-                              struct err *err) {
-    bool mdoc = strcmp(how, "mdoc") == 0;
-    FAIL_IF(!mdoc && (count_of(how, SERIES) != 1 || count_of(how, ANGLE) != 1 || count_of(how, ORDER) > 1 ||
-                      strchr(how, '/') != NULL || strlen(how) > 200),
+enum status tilt_names_check(const char *how, struct err *err) {
+    FAIL_IF(strcmp(how, "mdoc") != 0 && (count_of(how, SERIES) != 1 || count_of(how, ANGLE) != 1 ||
+                                         count_of(how, ORDER) > 1 || strchr(how, '/') != NULL || strlen(how) > 200),
             err, STATUS_BAD_ARGUMENT,
             "watcher.series '%.200s': mdoc is expected, or a pattern of names with {series} and {angle} once each, as "
             "{series}_{order}_{angle}.mrc",
             how);
+    return STATUS_OK;
+}
+
+enum status tilt_names_create(const char *how, const char *directory, bool recursive, struct tilt_names **ret_names,
+                              struct err *err) {
+    bool mdoc = strcmp(how, "mdoc") == 0;
+    TRY(tilt_names_check(how, err));
     _cleanup_(tilt_names_destroy) struct tilt_names *names = calloc(1, sizeof *names);
     FAIL_IF(names == NULL, err, STATUS_NO_MEMORY, "no memory for names of tilts");
     names->recursive = recursive;

@@ -22,6 +22,8 @@ struct tilt_place {
 
 struct tilt_names;
 
+/* Checks that a text says how tilts are found. */
+enum status tilt_names_check(const char *how, struct err *err);
 /* how: "mdoc", or a pattern of names such as "{series}_{order}_{angle}_*.mrc". {series} stands for any text, {angle}
  * for a number, maybe with a sign, {order} for digits, * for any text; all other characters stand for themselves.
  * {series} and {angle} appear once each, {order} at most once. */

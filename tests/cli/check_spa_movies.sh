@@ -1,6 +1,14 @@
 # The graphs for movies need only the values that every session must set. Without one of them they are refused.
 mkdir data
-: >reference.mrc
+# A map of 16 voxels along each side: check reads its header.
+python3 - <<'END'
+import struct
+header = bytearray(1024)
+struct.pack_into("<10i", header, 0, 16, 16, 16, 2, 0, 0, 0, 16, 16, 16)
+struct.pack_into("<3f", header, 40, 24.0, 24.0, 24.0)
+header[208:216] = b"MAP " + bytes([0x44, 0x44, 0, 0])
+open("reference.mrc", "wb").write(bytes(header) + bytes(4 * 16**3))
+END
 pipelines=$(dirname "${BASH_SOURCE[0]}")/../../pipelines
 for graph in spa-movies tomography-movies; do sed '/gpu:/d' "$pipelines/$graph.yaml" >$graph.yaml; done
 check() { echo "--- $*" >&2; icestream check "$@" >/dev/null; }

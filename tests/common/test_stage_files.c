@@ -302,7 +302,7 @@ static void the_template_stage_runs(void **state) {
                                         "--i in --o out --lanes 99"};
     for (size_t i = 0; i < sizeof usage / sizeof *usage; i++)
         assert_int_equal(scratch_shell("cd %s && %s/icestream-brightness %s 2>err", work, bin, usage[i]), 2);
-    assert_int_equal(scratch_shell("cd %s && %s/icestream-brightness --i gone --o out 2>err", work, bin), 1);
+    assert_int_equal(scratch_shell("cd %s && %s/icestream-brightness --i gone --o out 2>err", work, bin), 2);
     assert_int_equal(scratch_shell("%s/icestream-brightness --help | grep -q -- '--darkest NUMBER'", bin), 0);
     assert_int_equal(scratch_shell("%s/icestream-brightness --describe > %s/describe.json", bin, work), 0);
     char *text = NULL;

@@ -30,7 +30,7 @@ def labels(work):
             "--trees",
             5,
             *extra,
-            expect=1,
+            expect=2,
         )
 
     good = ["clear_0001.png,clear", "clear_0002.png,clear", "skin_0001.png,skin", "skin_0002.png,skin"]
@@ -68,7 +68,7 @@ def labels(work):
     with open(f"{work}/drops/wide.csv", "wb") as file:
         file.write("clear_0001.png,clear\n".encode("utf-16"))
     said(
-        scorer("--train", f"{work}/drops/wide.csv", "--o", f"{work}/no", expect=1),
+        scorer("--train", f"{work}/drops/wide.csv", "--o", f"{work}/no", expect=2),
         "wide.csv: a byte 0 at 3",
         "not UTF-16",
     )
@@ -84,7 +84,7 @@ def labels(work):
     said(text, "4 done, 0 rejected, 0 failed")
     shutil.copy(f"{work}/drops/labels.csv", f"{work}/drops/labels.txt")
     said(
-        scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=1),
+        scorer("--train", f"{work}/drops/labels.txt", "--o", f"{work}/no", expect=2),
         "labels.txt: the name of a table of path,label ends in .csv",
     )
     said(
@@ -99,12 +99,12 @@ def labels(work):
             f"{work}/no",
             "--i",
             f"{work}/drops/clear_0001.png",
-            expect=1,
+            expect=2,
         ),
         "ends in .csv",
     )
     shutil.copy(f"{work}/drops/clear_0001.png", f"{work}/drops/picture.csv")
-    said(scorer("--train", f"{work}/drops/picture.csv", "--o", f"{work}/no", expect=1), "picture.csv: a byte 0")
+    said(scorer("--train", f"{work}/drops/picture.csv", "--o", f"{work}/no", expect=2), "picture.csv: a byte 0")
     said(scorer("--train", f"{work}/absent.csv", "--o", f"{work}/no", expect=2), "absent.csv")
     # Images without a label are left out. A broken image with a label does not count, so only one example may remain.
     shutil.copy(f"{work}/drops/skin_0002.png", f"{work}/drops/cut.png")
@@ -140,7 +140,7 @@ def labels(work):
         "skin_0001.tiff would give files of the same name (skin_0001…)",
     )
     said(
-        scorer("--i", f"{work}/drops", "--o", f"{work}/no", "--keep-features", expect=1),
+        scorer("--i", f"{work}/drops", "--o", f"{work}/no", "--keep-features", expect=2),
         "skin_0001.tiff would give files of the same name",
     )
     os.remove(f"{work}/drops/skin_0001.tiff")
@@ -149,22 +149,22 @@ def labels(work):
 
 def usage(work):
     image = f"{work}/drops/clear_0001.png"
-    said(scorer("--i", image, "--o", f"{work}/no", expect=1), "there is nothing to do: give --model")
+    said(scorer("--i", image, "--o", f"{work}/no", expect=2), "there is nothing to do: give --model")
     said(scorer("--o", f"{work}/no", expect=2), "--i is missing")
-    said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--window", 30, expect=1), "window: 30 is even")
+    said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--window", 30, expect=2), "window: 30 is even")
     said(
-        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=1),
+        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--diameter", 40, "--window", 41, expect=2),
         "no window of 41 px has room in a circle of 40 px",
     )
     # The stage refuses these values when it starts, before it reads an image.
     for name, value in (("stride", 2000), ("diameter", 1500)):
         said(
-            scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=1),
+            scorer("--i", image, "--o", f"{work}/no", "--keep-features", f"--{name}", value, expect=2),
             f"{name}: texture is evaluated up to 1024 px, not {value}",
         )
     said(scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--centre", "1", expect=2), "centre")
     said(
-        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--series", "{drop}", expect=1),
+        scorer("--i", image, "--o", f"{work}/no", "--keep-features", "--series", "{drop}", expect=2),
         "series: '{drop}' is no pattern",
     )
     said(
@@ -181,7 +181,7 @@ def models(work):
         with open(f"{work}/{name}.model", "wb") as file:
             file.write(content)
         said(
-            scorer("--i", image, "--o", f"{work}/no", "--model", f"{work}/{name}.model", expect=1),
+            scorer("--i", image, "--o", f"{work}/no", "--model", f"{work}/{name}.model", expect=2),
             f"{name}.model",
             *words,
         )

@@ -158,7 +158,7 @@ def series(work):
         f"{work}/refused",
         "--series",
         "{drop}_t{time}",
-        expect=1,
+        expect=2,
     )
     said(text, "was trained without time series", "train it with --series")
     scorer(
@@ -212,11 +212,11 @@ def texture(work):
     same = open(f"{work}/texture/crystals.model", "rb").read() == open(f"{work}/reused/crystals.model", "rb").read()
     check(same, "features that were kept give the same model")
     said(
-        scorer(*again, "--o", f"{work}/no", "--stride", 8, expect=1),
+        scorer(*again, "--o", f"{work}/no", "--stride", 8, expect=2),
         "features.json: the features that are kept there are of stride 40, and those of stride 8 are needed",
     )
     said(
-        scorer(*again, "--o", f"{work}/no", "--stride", 40, "--centre", "160,150", expect=1),
+        scorer(*again, "--o", f"{work}/no", "--stride", 40, "--centre", "160,150", expect=2),
         "features.json: the features that are kept there are of centre found, and those of centre 160,150 are needed",
     )
     os.truncate(f"{work}/texture/skin_0001_features.npy", 500)
@@ -230,7 +230,7 @@ def texture(work):
     row = rows(f"{work}/one/scores.csv")[0]
     check(row["outcome"] == "clear" and float(row["junk"]) == 0, "three outcomes: the others have the probability 0")
     said(
-        scorer("--i", few, "--model", f"{work}/texture/crystals.model", "--o", f"{work}/no", "--stride", 8, expect=1),
+        scorer("--i", few, "--model", f"{work}/texture/crystals.model", "--o", f"{work}/no", "--stride", 8, expect=2),
         "stride: 8 was asked for, and the model is of stride 40",
     )
     said(
@@ -243,7 +243,7 @@ def texture(work):
             f"{work}/no",
             "--features",
             "simple",
-            expect=1,
+            expect=2,
         ),
         "features: simple was asked for, and the model is of all: leave features out",
     )
@@ -263,7 +263,7 @@ def texture(work):
             36,
             "--centre",
             "140,150",
-            expect=1,
+            expect=2,
         ),
         "of centre 150,140, and those of centre 140,150 are needed",
     )

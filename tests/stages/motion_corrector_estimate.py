@@ -61,7 +61,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-gain-") as folder:
     assert code == 1 and "1 movie: a gain reference is made of 2 movies at least" in text, (code, text)
     assert not os.path.exists(f"{folder}/o3/gain.mrc")
     code, text = run("--estimate-gain", "--i", one, "--o", f"{folder}/o4", "--gain", f"{folder}/o/gain.mrc")
-    assert code == 1 and "give one of the two" in text, (code, text)
+    assert code == 2 and "give one of the two" in text, (code, text)
     write_mrc(f"{folder}/in/z.mrc", frames[:, :200])
     code, text = run("--estimate-gain", "--i", f"{folder}/in", "--o", f"{folder}/o5")
     assert code == 3 and "z.mrc: its frames have 256 × 200 px, those of the movies before 256 × 256" in text, (code, text)

@@ -31,9 +31,9 @@ def alone(work, made):
     said(
         text, "models.pdb (structure 1): none of its 174 atoms is selected by select: ca, chain", "the chains 'A', 'B'"
     )
-    said(superposer("--i", f"{work}/absent.pdb", "--o", out, expect=1), "absent.pdb: there is no such file")
+    said(superposer("--i", f"{work}/absent.pdb", "--o", out, expect=2), "absent.pdb: there is no such file")
     said(
-        superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=1),
+        superposer("--i", f"{work}/models.pdb", "--o", out, "--residues", "9-3", expect=2),
         "residues: '9-3' is not a range",
     )
     said(
@@ -41,7 +41,7 @@ def alone(work, made):
         "select",
         "it must be ca, backbone, heavy or all",
     )
-    said(superposer("--i", f"{pdb},{pdb}", "--o", out, expect=1), "m000.pdb: the file is given twice")
+    said(superposer("--i", f"{pdb},{pdb}", "--o", out, expect=2), "m000.pdb: the file is given twice")
     nan = write(
         f"{work}/nan.pdb",
         f"MODEL 1\n{rows}ENDMDL\nMODEL 2\n"
@@ -71,7 +71,7 @@ def alone(work, made):
         "1",
         "--results",
         "neighbours",
-        expect=1,
+        expect=2,
     )
     said(text, "clustering: average needs the RMSDs of all pairs")
     said(

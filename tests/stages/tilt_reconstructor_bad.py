@@ -187,17 +187,17 @@ def masks(work, stem, st):
     )
     thick = write_stack(f"{work}/thick.mrc", np.ones((DEPTH + 1, SIDE, SIDE)))
     said(
-        reconstruct(*broken, *T, "--mask", thick, expect=1),
+        reconstruct(*broken, *T, "--mask", thick, expect=2),
         f"thick.mrc has {SIDE} × {SIDE} × {DEPTH + 1} voxels: along z it must have "
         f"{DEPTH}, as tomograms have with thickness {DEPTH} and bin 1",
     )
     words = write(f"{work}/words.mrc", "not a mask\n" * 200)
-    said(reconstruct(*broken, *T, "--mask", words, expect=1), "mask", "words.mrc: not an MRC file")
+    said(reconstruct(*broken, *T, "--mask", words, expect=2), "mask", "words.mrc: not an MRC file")
     fits = write_stack(f"{work}/fits.mrc", np.ones((DEPTH, SIDE, SIDE)))
     said(reconstruct(*broken, *T, "--mask", fits, expect=3), "view 1 (-48.00°) holds nan")
     reconstruct(*st, *T, "--mask", fits)
     said(
-        reconstruct(*st, *T, "--mask", fits, "--method", "wbp", expect=1),
+        reconstruct(*st, *T, "--mask", fits, "--method", "wbp", expect=2),
         "fits.mrc: weighted back-projection takes none",
     )
     said(reconstruct("--help"), "INPUT: a stack (.st, .mrc; several with commas), an .mdoc")
@@ -209,14 +209,14 @@ def settings(work, stem, truth):
     said(reconstruct(*st, expect=2), "thickness is not set, and it must be", "px of the images before bin")
     said(reconstruct(*st, *T, "--exclude", "1-8", expect=3), "exclude leaves 1 of 9 tilts: two or more are needed")
     said(reconstruct(*st, *T, "--exclude", "12", expect=3), "exclude names view 12, but the last of the series is 9")
-    said(reconstruct(*st, *T, "--exclude", "0", expect=1), "exclude: '0' is not a list of views: numbers from 1")
+    said(reconstruct(*st, *T, "--exclude", "0", expect=2), "exclude: '0' is not a list of views: numbers from 1")
     said(reconstruct(*st, *T, "--relaxation", "2.5", expect=2), "relaxation")
     said(reconstruct(*st, *T[:2], "--iterations", 10001, expect=2), "iterations", "0 to 10000")
     reconstruct(*st, *T, "--stop", 1)
     said(reconstruct(*st, *T, "--stop", 1.1, expect=2), "stop", "0 to 1")
     said(reconstruct(*st, *T, "--method", "art", expect=2), "method", "it must be sirt or wbp")
     said(reconstruct(*st, *T, "--thicknes", "3", expect=2), "thickness")
-    said(reconstruct(*st, "--thickness", 2, "--bin", 3, expect=1), "a thickness of 2 px leaves nothing after bin 3")
+    said(reconstruct(*st, "--thickness", 2, "--bin", 3, expect=2), "a thickness of 2 px leaves nothing after bin 3")
     xf = open(f"{truth}.xf").read().splitlines()
     far = write(f"{work}/far.xf", "\n".join(xf[:-1] + [f"1 0 0 1 {-2 * SIDE} 3"]) + "\n")
     said(
@@ -237,8 +237,8 @@ def settings(work, stem, truth):
     odd = write(f"{work}/odd.xf", "\n".join(xf[:-1] + ["1 0 0"]) + "\n")
     said(reconstruct(*st, *T, "--transforms", odd, expect=3), "odd.xf: line 9 holds 3 numbers: six are expected")
     said(reconstruct(*st, *T, "--transforms", "beside", expect=3), "there is no ts.xf beside it")
-    said(reconstruct(*st, *T, "--transforms", f"{work}/no.xf", expect=1), "transforms: there is no file")
-    said(reconstruct(*st, *T, "--transforms", short, "--align", "coarse", expect=1), "align must be none")
+    said(reconstruct(*st, *T, "--transforms", f"{work}/no.xf", expect=2), "transforms: there is no file")
+    said(reconstruct(*st, *T, "--transforms", short, "--align", "coarse", expect=2), "align must be none")
     masks(work, stem, st)
     text = reconstruct(*st, "--thickness", 4096, "--memory", 1, expect=3)
     said(

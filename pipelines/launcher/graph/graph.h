@@ -50,6 +50,7 @@ struct graph_stage {
     size_t from_count;
     bool left_out; /* not started, because it lacks an input that is optional */
     bool cumulative;
+    bool wrong; /* some of its values are: the program is not asked about them */
     int replicas, lanes;
     int threads;      /* 0: the plan decides */
     bool gpu_auto;    /* the instances take turns with the GPUs */
@@ -96,6 +97,10 @@ char *graph_value_text(const struct graph_value *value);
 /* Returns the value as JSON: plain texts that are JSON numbers or true/false become those; all others strings. NULL: no
  * memory. */
 json_t *graph_value_json(const struct graph_value *value);
+/* Return the values for an instance file (JSON objects), without the keys that only the launcher reads. NULL: no
+ * memory. */
+json_t *graph_stage_params(const struct graph_stage *stage);
+json_t *graph_session_params(const struct graph *graph);
 bool graph_value_holds(const struct graph_value *value, const char *text); /* whether it is one of the texts */
 /* Returns whether a text can name a stage, and so is never a path: letters, digits, - and _. */
 bool graph_is_stage_name(const char *text);

@@ -365,6 +365,7 @@ static enum status check_stage(struct graph_checks *c, struct graph_stage *stage
         problems_add(c->problems, PROBLEM_NOTE, stage->section.line,
                      "%s: no `reference`, so it is left out: there will be no 3D map", stage->section.name);
     }
+    size_t before = c->problems->errors;
     json_t *lanes = json_object_get(stage->describe, "lanes");
     stage->lanes = json_is_integer(lanes) && json_integer_value(lanes) > 0 ? (int)json_integer_value(lanes) : 3;
     for (size_t i = 0; i < stage->section.count; i++)
@@ -375,6 +376,7 @@ static enum status check_stage(struct graph_checks *c, struct graph_stage *stage
                      "%s%s.replicas: it keeps what it has learnt from all items, so there can be one only; leave "
                      "`replicas` out",
                      graph_set_by(graph_entry(&stage->section, "replicas")), stage->section.name);
+    stage->wrong = c->problems->errors > before;
     return STATUS_OK;
 }
 
@@ -391,13 +393,17 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
         status = check_stage(&c, &graph->stages[i]);
     if (status == STATUS_OK) status = graph_derive(graph, problems, err);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++) {
+        size_t before = problems->errors;
         if (!graph->stages[i].left_out) check_required(&c, &graph->stages[i]);
         note_defaults(&c, &graph->stages[i]);
+        graph->stages[i].wrong |= problems->errors > before;
     }
     if (status == STATUS_OK) status = graph_check_edges(graph, problems, err);
     if (status == STATUS_OK) status = graph_derive_scaled(graph, err);
     if (status == STATUS_OK) status = graph_derive_movies(graph, problems, err);
     if (status == STATUS_OK) graph_check_pixel_size(&c);
+    if (status == STATUS_OK) status = graph_check_ask(&c);
+    if (status == STATUS_OK) graph_check_rules(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);
     FAIL_IF(status == STATUS_NO_MEMORY || problems->no_memory, err, STATUS_NO_MEMORY, "no memory to check the graph");

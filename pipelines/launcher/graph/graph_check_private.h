@@ -36,4 +36,10 @@ void graph_unknown_key(struct graph_checks *c, const json_t *described, bool wit
 enum status graph_check_session(struct graph_checks *c);
 void graph_check_pixel_size(struct graph_checks *c);
 
+/* Asks each program that knows --check whether its values make sense together (graph_check_ask.c). Adds the problems
+ * that the programs find. */
+enum status graph_check_ask(struct graph_checks *c);
+/* Warns of rules (reject_if) on columns that no stage on the way gives an item (graph_check_rules.c). */
+void graph_check_rules(struct graph_checks *c);
+
 #endif

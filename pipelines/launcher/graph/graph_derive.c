@@ -49,6 +49,7 @@ static enum status put_number(struct graph_stage *stage, const char *key, double
     char text[32];
     snprintf(text, sizeof text, "%.0f", number);
     TRY(graph_put(&stage->section, key, text, true, err));
+    graph_entry(&stage->section, key)->line = stage->section.line; /* it is not from --set */
     problems_add(problems, PROBLEM_NOTE, stage->section.line, "%s: no `%s`, so %s %s, after the diameter of %s",
                  stage->section.name, key, text, unit, from->section.name);
     return STATUS_OK;

@@ -8,23 +8,6 @@
 #include "pipelines/launcher/graph/graph_glob.h"
 #include "pipelines/launcher/program.h"
 
-/* Keys that only the launcher needs. */
-static const char *const session_only[] = {"transport", "listen", "inputs"};
-static bool for_launcher_only(const char *key) {
-    static const char *const keys[] = {"from", "replicas", "program", "gpu", "threads", "device"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
-}
-
-static json_t *section_json(const struct graph_section *section, bool all) {
-    json_t *object = json_object();
-    for (size_t i = 0; i < section->count; i++)
-        if (all || !for_launcher_only(section->entries[i].key))
-            json_object_set_new(object, section->entries[i].key, graph_value_json(&section->entries[i].value));
-    return object;
-}
-
 static json_t *edges_json(const struct plan *plan, size_t instance, bool inputs) {
     json_t *list = json_array();
     for (size_t i = 0; i < plan->edge_count; i++) {
@@ -91,16 +74,13 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     for (int i = 0; i < 3; i++)
         if (session_file(session, "log", instance->name, endings[i], paths[i], err) != STATUS_OK) return NULL;
     if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK) return NULL;
-    json_t *session_params = section_json(&plan->graph->session, true);
-    for (size_t i = 0; i < sizeof session_only / sizeof session_only[0]; i++)
-        json_object_del(session_params, session_only[i]);
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s,"
         " s:I, s:s, s:s, s:b, s:i}",
         "v", 1, "session_id", session->id, "name", stage->section.name, "instance", instance->replica, "replicas",
-        stage->replicas, "run", session->run, "session", session->path, "session_params", session_params, "params",
-        section_json(&stage->section, false), "inputs", edges_json(plan, index, true), "outputs",
-        edges_json(plan, index, false), "until_idle",
+        stage->replicas, "run", session->run, "session", session->path, "session_params",
+        graph_session_params(plan->graph), "params", graph_stage_params(stage), "inputs", edges_json(plan, index, true),
+        "outputs", edges_json(plan, index, false), "until_idle",
         orders->until_idle >= 0 ? json_real(orders->until_idle) : json_null(), "device", instance->device, "threads",
         instance->threads, "flush_threads", instance->flush_threads, "curve",
         orders->curve_public ? json_pack("{s:s, s:s}", "public", orders->curve_public, "secret", orders->curve_secret)

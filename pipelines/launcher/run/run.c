@@ -167,7 +167,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
     char reason[256];
     int code = EXIT_OK;
     if (outcome != SUPERVISOR_ENDED || run->failed) {
-        code = EXIT_ERROR;
+        code = outcome == SUPERVISOR_GAVE_UP && run->wrong_value && !run->failed ? EXIT_USAGE : EXIT_ERROR;
     } else if (!tally_reconciles(&tally, reason, sizeof reason)) {
         status_miscount(&run->session, reason, stderr);
         code = EXIT_COUNTS;

@@ -220,6 +220,8 @@ enum status run_died(void *context, size_t child, int wait_status, int64_t *ret_
     struct run *run = context;
     size_t stage = run->plan->instances[child].stage;
     struct ledger *ledger = NULL;
+    bool stopping = run->supervisor != NULL && supervisor_stopping(run->supervisor);
+    if (!stopping && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_USAGE) run->wrong_value = true;
     kill_stuck_writer(run, stage);
     TRY(session_ledger(&run->session, run->graph->stages[stage].section.name, false, &ledger, err));
     if (ledger == NULL) {

@@ -68,6 +68,7 @@ struct run {
     char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
     struct err failure; /* error of a hook */
     bool failed;
+    bool wrong_value; /* a stage has ended for good because one of its values or inputs is wrong */
 };
 
 /* run_warnings.c: shows a warning of the launcher and keeps it. context: the run. */

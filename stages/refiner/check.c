@@ -1,0 +1,55 @@
+#include "stages/refiner/check.h"
+
+#include "common/files.h"
+#include "common/formats/mrc.h"
+#include "kernels/symmetry/symmetry.h"
+#include "stages/refiner/classes.h"
+#include "stages/refiner/refiner.h"
+
+static const double LEAST_MEMORY = 0.25; /* GiB */
+
+/* Checks the header of a map; its voxels are checked when it is read. A file that is away is none of its faults. */
+static void check_map(const char *key, const char *path, struct stage_checks *checks) {
+    struct mrc_header header;
+    struct err err = {0};
+    if (!file_exists(path)) return;
+    enum status status = mrc_read_header(path, &header, &err);
+    if (status != STATUS_OK) status = err_context(&err, status, "%s is no map", key);
+    if (!stage_checks_result(checks, key, status, &err)) return;
+    if (header.nx != header.ny || header.nx != header.nz || header.nx < MAP_LEAST)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, key,
+                         "%s %s is %d × %d × %d: a map is expected, a cube of %d voxels "
+                         "or more along each side",
+                         key, path, header.nx, header.ny, header.nz, MAP_LEAST);
+}
+
+static void check_reference(const struct refiner_options *p, struct stage_checks *checks) {
+    struct err err = {0};
+    int maps = 1;
+    if (p->reference == NULL)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "reference",
+                         "the refiner needs a reference map: set `reference` to a map of the particle; low resolution "
+                         "is enough");
+    else if (!classes_are_listed(p->reference))
+        check_map("reference", p->reference, checks);
+    else if (file_exists(p->reference) &&
+             stage_checks_result(checks, "reference", classes_count_maps(p->reference, &maps, &err), &err) &&
+             p->classes > 1 && maps > 1 && maps != p->classes)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "classes",
+                         "%d classes were asked for, but %s lists %d maps: set `classes` to %d, or leave it out",
+                         p->classes, p->reference, maps, maps);
+}
+
+void refiner_check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
+    (void)session;
+    const struct refiner_options *p = params;
+    struct symmetry symmetry = {0};
+    struct err err = {0};
+    check_reference(p, checks);
+    if (p->mask != NULL) check_map("mask", p->mask, checks);
+    if (stage_checks_result(checks, "symmetry", symmetry_create(p->symmetry, &symmetry, &err), &err))
+        symmetry_destroy(&symmetry);
+    if (p->memory > 0 && p->memory < LEAST_MEMORY)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "memory",
+                         "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
+}
