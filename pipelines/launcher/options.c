@@ -133,9 +133,9 @@ static void print_beginning(FILE *out) {
     manual_print_table(&(struct manual_part){.params = common, .param_count = common_count}, out);
     fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
-    fputs("\n`session:` in a graph also takes `transport` (`ipc`, or `tcp`), `listen` (an address, with `tcp`) and "
-          "`inputs`\n"
-          "(a list of folders that items may name files in).\n",
+    fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
+          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`) and `inputs` (a list of folders that items may name\n"
+          "files in).\n",
           out);
 }
 

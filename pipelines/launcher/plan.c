@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "pipelines/launcher/cores.h"
 
 bool plan_is_source(const struct graph_stage *stage) {
     return stage->from_count == 0;
@@ -26,11 +27,11 @@ void plan_clear(struct plan *plan) {
 }
 
 /* Divides the cores among the instances that compute: all except sources, which only look for new files. */
-static int default_threads(const struct graph *graph, const struct machine *machine) {
+static int default_threads(const struct graph *graph, int cores) {
     int computing = 0;
     for (size_t i = 0; i < graph->stage_count; i++)
         if (!graph->stages[i].left_out && !plan_is_source(&graph->stages[i])) computing += graph->stages[i].replicas;
-    int threads = computing > 0 ? machine->cores / computing : machine->cores;
+    int threads = computing > 0 ? cores / computing : cores;
     return threads > 0 ? threads : 1;
 }
 
@@ -54,7 +55,7 @@ static void give_gpus(const struct graph_stage *stage, const struct machine *mac
 
 static enum status add_instances(struct plan *plan, const struct machine *machine, struct err *err) {
     const struct graph *graph = plan->graph;
-    int threads = default_threads(graph, machine), next_gpu = 0;
+    int threads = default_threads(graph, plan->cores), next_gpu = 0;
     int *place = plan->gpu_list;
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
@@ -62,7 +63,7 @@ static enum status add_instances(struct plan *plan, const struct machine *machin
             struct plan_instance *instance = &plan->instances[plan->instance_count];
             *instance = (struct plan_instance){.stage = i, .replica = replica};
             instance->threads = stage->threads > 0 ? stage->threads : threads;
-            instance->flush_threads = stage->threads > 0 ? stage->threads : machine->cores;
+            instance->flush_threads = stage->threads > 0 ? stage->threads : plan->cores;
             FAIL_IF(asprintf(&instance->name, "%s.%d", stage->section.name, replica) < 0, err, STATUS_NO_MEMORY,
                     "no memory for the plan");
             plan->instance_count++;
@@ -104,7 +105,8 @@ static enum status add_edges(struct plan *plan, struct err *err) {
 
 enum status plan_create(const struct graph *graph, const struct machine *machine, struct plan *ret_plan,
                         struct err *err) {
-    struct plan plan = {.graph = graph};
+    struct plan plan = {
+        .graph = graph, .cores = graph->threads > 0 ? graph->threads : machine->cores, .machine_cores = machine->cores};
     size_t instances = 0, gpus = 0;
     for (size_t i = 0; i < graph->stage_count; i++) {
         instances += (size_t)graph->stages[i].replicas;
@@ -196,6 +198,9 @@ void plan_print(const struct plan *plan, FILE *out) {
         fprintf(out, "%-24s %-7d %-8s %s\n", instance->name, instance->threads, used ? device : instance->device,
                 path_name(plan->graph->stages[instance->stage].program));
     }
+    char shares[160];
+    cores_describe(plan, shares, sizeof shares);
+    fprintf(out, "\ncores: %s\n", shares);
     char unbound[64] = "ipc";
     if (plan->graph->tcp) snprintf(unbound, sizeof unbound, "tcp://%s:PORT (encrypted)", plan_host(plan->graph));
     if (plan->edge_count > 0) fprintf(out, "\n%-40s %-6s %s\n", "edge", "window", "endpoint");

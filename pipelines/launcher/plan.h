@@ -42,6 +42,8 @@ struct plan {
     struct plan_edge *edges;
     size_t edge_count;
     int *gpu_list;
+    int cores;         /* that the session takes: session.threads, or all of the machine */
+    int machine_cores; /* that this process may use */
 };
 
 /* Makes the plan of a checked graph on this machine. */

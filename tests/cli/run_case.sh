@@ -3,7 +3,7 @@
 # CASE.stdout and CASE.stderr. Without CASE.exit the code must be 0; without one of the others, that output is not
 # compared.
 # The programs of the build and the scripts in fake/ are on PATH. Paths are compared as WORK (the
-# folder), BIN and FAKE, the version as VERSION.
+# folder), BIN and FAKE, the version as VERSION, the machine's cores as CORES.
 # With ICESTREAM_ACCEPT=1 the expected files are rewritten.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,7 +21,8 @@ mkdir "$work/in"
 (cd "$work/in" && exec bash "$case.sh") >"$work/stdout" 2>"$work/stderr" </dev/null
 code=$?
 for stream in stdout stderr; do
-  sed -E -i -e "s|$work/in|WORK|g" -e "s|$here/fake|FAKE|g" -e "s|$bin|BIN|g" -e "s#$version#VERSION#g" "$work/$stream"
+  sed -E -i -e "s|$work/in|WORK|g" -e "s|$here/fake|FAKE|g" -e "s|$bin|BIN|g" -e "s#$version#VERSION#g" \
+    -e "s/^(cores: .*) $(nproc) cores/\1 CORES cores/" "$work/$stream"
 done
 
 if [ "${ICESTREAM_ACCEPT:-}" = 1 ]; then

@@ -3,8 +3,10 @@
 
 import os
 
+import json
+
 from alone import logs
-from faults import Run, Work, arrive, check, finish, ledger, names, status, write
+from faults import Run, Work, arrive, check, finish, ledger, names, status, wait_until, write
 
 
 def taken(session):
@@ -33,4 +35,14 @@ with Work("two-sessions") as work:
     check(len(said) == 1 and "/in/one is not searched" in said[0], f"the other session's folder is said: {said}")
     left = [entry["path"] for entry in status(work("in/two"))["left_out"]]
     check(left == [os.path.realpath(work("in/one"))], f"and told as left out: {left}")
+    # Two that run at the same time.
+    text = text.replace("pixel_size: 6", "pixel_size: 6, threads: 1")
+    with Run(write(work("side.yaml"), text.replace("DIR", work("in"))), work("side")) as live:
+        wait_until(lambda: status(work("side"))["stages"]["lowpass-picker"]["done"] > 0, 120, "a session is at work", live)
+        with Run(work("side.yaml"), work("beside"), "--until-idle", "0.5") as beside:
+            beside.finish(0)
+    said = [line for line in logs(work("beside"), "icestream") if " cores " in line]
+    check(len(said) == 1 and "this session takes 1 of" in said[0] and work("side") in said[0], f"cores: {said}")
+    instances = json.load(open(work("beside/log/lowpass-picker.0.instance.json")))
+    check((instances["threads"], instances["flush_threads"]) == (1, 1), "session.threads counts for all stages")
 finish()

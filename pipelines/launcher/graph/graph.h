@@ -67,6 +67,7 @@ struct graph {
     size_t stage_count;
     bool separate;   /* items of several sources come together: products lie below STAGE/SOURCE/; from graph_check */
     bool begun;      /* this is the graph of a session that has begun: all files were there when it was first checked */
+    int threads;     /* session.threads: cores that the session takes; 0: all */
     bool tcp;        /* session.transport */
     char listen[16]; /* session.listen, an IPv4 address; "": loopback */
 };

@@ -1,6 +1,7 @@
 /* Checks the session of a graph: its keys, and the pixel size that every stage needs. */
 #include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/files.h"
@@ -13,6 +14,11 @@
 /* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table:
  * it only validates and describes, so it has no offsets. */
 static const struct param session_table[] = {
+    {.name = "threads",
+     .type = PARAM_INT,
+     .minimum = 1,
+     .maximum = 1024,
+     .help = "Cores that the session takes; by default all. Sessions side by side should have a share each."},
     {.name = "transport",
      .type = PARAM_CHOICE,
      .default_text = "ipc",
@@ -62,9 +68,11 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (graph_find_param(described, entry->key) == NULL)
             graph_unknown_key(c, described, false, section, entry,
                               "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                              "min_free_memory, transport, listen and inputs");
+                              "min_free_memory, threads, transport, listen and inputs");
         else
             graph_check_value(c, described, section, entry, text);
+        /* A value out of range has been reported, and ends the check. */
+        if (strcmp(entry->key, "threads") == 0) c->graph->threads = atoi(text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
     }

@@ -8,6 +8,7 @@
 #include "common/clock.h"
 #include "pipelines/launcher/check.h"
 #include "pipelines/launcher/commands.h"
+#include "pipelines/launcher/cores.h"
 #include "pipelines/launcher/run/run_private.h"
 #include "pipelines/launcher/status.h"
 #include "pipelines/launcher/warnings.h"
@@ -207,6 +208,18 @@ static void run_clear(struct run *run) {
     session_end(&run->session);
 }
 
+/* Beside other sessions the cores are shared, which a person who looks should know. */
+static void say_cores(struct run *run) {
+    char shares[160], others[1024];
+    cores_describe(run->plan, shares, sizeof shares);
+    int count = cores_other_sessions(others, sizeof others);
+    log_write(run->log, LOG_INFO, "cores", "%s; %d other sessions run on this machine%s%s", shares, count,
+              count > 0 ? ": " : "", others);
+    if (count == 0 || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "icestream: cores: %s; %d other session%s on this machine: %s\n", shares, count,
+            count > 1 ? "s run" : " runs", others);
+}
+
 static enum status run_session(struct run *run, enum supervisor_outcome *ret_outcome, struct err *err) {
     char log[PATH_SIZE];
     TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
@@ -219,6 +232,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     /* Whoever read the output may be gone. */
     signal(SIGPIPE, SIG_IGN);
     log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
+    say_cores(run);
     if (run->replay != NULL) {
         char target[PATH_SIZE];
         TRY(session_file(&run->session, "replay", "", "", target, err));
