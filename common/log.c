@@ -23,7 +23,9 @@ struct log {
     char path[PATH_SIZE];
     int64_t size;
     bool is_standard[3]; /* whether standard output and error are this file, too */
-    bool torn;           /* the last line was not written to its end */
+    log_screen *screen;
+    void *context; /* of screen */
+    bool torn;     /* the last line was not written to its end */
     pthread_mutex_t lock;
 };
 
@@ -70,6 +72,14 @@ void log_close(struct log **log) {
     if ((*log)->descriptor >= 0) close((*log)->descriptor);
     pthread_mutex_destroy(&(*log)->lock);
     mem_free(log);
+}
+
+void log_set_screen(struct log *log, log_screen *screen, void *context) {
+    if (log == NULL) return;
+    pthread_mutex_lock(&log->lock);
+    log->screen = screen;
+    log->context = context;
+    pthread_mutex_unlock(&log->lock);
 }
 
 void log_set_size(struct log *log, int64_t bytes) {
@@ -159,7 +169,13 @@ void log_write_list(struct log *log, enum log_level level, const char *id, const
         write_line(log, room, used);
         pthread_mutex_unlock(&log->lock);
     }
-    if (level >= log->stderr_level && write(STDERR_FILENO, line, used) < 0) return;
+    if (level < log->stderr_level) return;
+    line[used] = '\0';
+    pthread_mutex_lock(&log->lock);
+    bool drawn = log->screen != NULL;
+    if (drawn) log->screen(log->context, line);
+    pthread_mutex_unlock(&log->lock);
+    if (!drawn && write(STDERR_FILENO, line, used) < 0) return;
 }
 
 void log_write(struct log *log, enum log_level level, const char *id, const char *format, ...) {

@@ -31,6 +31,10 @@ enum status log_open(const char *path, const char *who, enum log_level stderr_le
 void log_close(struct log **log);
 /* Sets the bytes after which a new file begins, instead of LOG_SIZE. */
 void log_set_size(struct log *log, int64_t bytes);
+/* Hands lines for standard error to a function, which prints them where something else is drawn too; NULL: to standard
+ * error again. The function must not write to the log. log may be NULL. */
+typedef void log_screen(void *context, const char *line);
+void log_set_screen(struct log *log, log_screen *screen, void *context);
 /* Writes one line; log may be NULL: nothing is written. */
 void log_write(struct log *log, enum log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

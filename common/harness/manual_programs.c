@@ -4,6 +4,7 @@
 #include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 
+const char stage_profile_help[] = "On files, prints at the end how long reading, computing and writing took.";
 const char stage_verbose_help[] = "Logs everything to standard error.";
 const char stage_syntax_help[] =
     "A hyphen may stand for the underscore of a parameter, a boolean needs no value, and a list is a,b.";
@@ -34,6 +35,7 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
         {"i", source ? "FOLDER" : "INPUT", input},
         {"o", "DIR", "The folder for the products."},
         {"verbose", NULL, stage_verbose_help},
+        {"profile", NULL, stage_profile_help},
         {"check", "FILE", "Checks the parameters of an instance file, and prints what is wrong with them as JSON."},
         {"describe", NULL, "Prints what the stage takes and gives, and all parameters, as JSON."},
         {"help", NULL, "Prints a short help."},

@@ -54,6 +54,13 @@ void metrics_trouble(struct metrics *metrics, const char *trouble) {
     unlock(metrics);
 }
 
+void metrics_texts(struct metrics *metrics, char doing[METRICS_DOING], char note[METRICS_NOTE]) {
+    lock(metrics);
+    memcpy(doing, metrics->doing, METRICS_DOING);
+    memcpy(note, metrics->note, METRICS_NOTE);
+    unlock(metrics);
+}
+
 void metrics_latency(struct metrics *metrics, double seconds) {
     double before = atomic_load(&metrics->latency);
     atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);

@@ -7,6 +7,7 @@
 #include "common/harness/parts.h"
 #include "common/status.h"
 
+enum { METRICS_DOING = 80, METRICS_NOTE = 160 };
 enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
 
 struct metrics {
@@ -17,7 +18,7 @@ struct metrics {
     _Atomic double latency;    /* s from arrival to the end of store, running mean */
     atomic_int lock;           /* guards the texts */
     _Atomic double resolution; /* Å; 0: not known */
-    char item[256], doing[80], note[160], trouble[512];
+    char item[256], doing[METRICS_DOING], note[METRICS_NOTE], trouble[512];
 };
 
 /* Sets the id of the present item, for the heartbeat. */
@@ -28,6 +29,8 @@ void metrics_note(struct metrics *metrics, const char *note);
 void metrics_doing(struct metrics *metrics, const char *doing);
 /* Sets what keeps the stage from its work. The heartbeat shows it instead of the note until it is "" again. */
 void metrics_trouble(struct metrics *metrics, const char *trouble);
+/* Copies what the stage computes by itself, and its note. */
+void metrics_texts(struct metrics *metrics, char doing[METRICS_DOING], char note[METRICS_NOTE]);
 /* Adds one item's latency to the running mean. */
 void metrics_latency(struct metrics *metrics, double seconds);
 /* change: number of the last change of parameters that the stage works with. Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a

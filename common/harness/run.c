@@ -1,5 +1,4 @@
 /* Passes a list of items through the lanes: for stages on files and in process. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "common/clock.h"
@@ -15,7 +14,7 @@ static bool collect(struct stage *stage, bool until_empty) {
             lanes_free(stage, slot);
         go_on = stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW;
         if (!go_on || (until_empty ? lanes_empty(stage) : lanes_room(stage) > 0)) break;
-        stage_wait_until(stage, INFINITY);
+        files_progress_wait(stage);
     }
     stage_unlock(stage);
     return go_on;
@@ -60,11 +59,11 @@ static enum status finish(struct stage *stage, struct err *err) {
     stage->flush_wanted = true;
     stage_wake_all(stage);
     while (!stage->flushed && stage->fatal == STATUS_OK && atomic_load(&stage->stopping) != STOP_NOW)
-        stage_wait_until(stage, INFINITY);
+        files_progress_wait(stage);
     stage->summary_wanted = stage->flushed;
     stage_wake_all(stage);
     while (stage->summary_wanted && !stage->summarised && stage->fatal == STATUS_OK)
-        stage_wait_until(stage, INFINITY);
+        files_progress_wait(stage);
     parts_end(&stage->parts, clock_monotonic());
     enum status status = stage->fatal;
     if (status != STATUS_OK && err != NULL) *err = stage->fatal_err;

@@ -378,6 +378,7 @@ void stage_destroy(struct stage **stage_pointer) {
     checks_clear(&stage->checks);
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
+    stage_result_clear(stage);
     log_close(&stage->log);
     warnings_destroy(&stage->warnings);
     if (stage->current != NULL) munmap(stage->current, CURRENT_SIZE);

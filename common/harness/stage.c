@@ -16,7 +16,7 @@ enum { INPUT_COLUMN = 13 }; /* where the text begins after "INPUT:" */
 
 struct options {
     const char *input, *output, *instance, *check, *manual;
-    bool describe, help, version, verbose;
+    bool describe, help, version, verbose, profile;
 };
 
 const char *stage_takes(const struct stage_descriptor *descriptor) {
@@ -48,6 +48,7 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     table = stage_common_params(&count);
     params_help(table, count, out);
     params_help_line("verbose", NULL, stage_verbose_help, out);
+    params_help_line("profile", NULL, stage_profile_help, out);
     fputc('\n', out);
     text_wrap(stage_syntax_help, 0, 0, out);
     fputs("\nExit codes\n  ", out);
@@ -92,6 +93,7 @@ static bool *flag_option(struct options *options, const char *name) {
     if (strcmp(name, "describe") == 0) return &options->describe;
     if (strcmp(name, "help") == 0) return &options->help;
     if (strcmp(name, "version") == 0) return &options->version;
+    if (strcmp(name, "profile") == 0) return &options->profile;
     return strcmp(name, "verbose") == 0 ? &options->verbose : NULL;
 }
 
@@ -132,8 +134,6 @@ static enum status parse_option(struct stage *stage, struct options *options, ch
 
 static int count_up(struct stage *stage, enum status status, const struct err *err) {
     struct ledger_counts counts = {0};
-    if (status == STATUS_OK && stage->descriptor->cumulative && stage->metrics.note[0] != '\0')
-        fprintf(stderr, "icestream-%s: %s\n", stage->name, stage->metrics.note);
     bool counted = stage->ledger != NULL && ledger_counts(stage->ledger, &counts, NULL) == STATUS_OK && stage->ready;
     /* Items that are done mean little where the stage could not make its result of them. */
     if (counted && (status == STATUS_OK || status == STATUS_CANCELLED))
@@ -147,6 +147,7 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
         fprintf(stderr, "icestream-%s: error: %s\n", stage->name, err->message);
         return checks_blame_value(stage, status) ? EXIT_USAGE : EXIT_ERROR;
     }
+    stage_print_result(stage, counts.done);
     return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
 }
 
@@ -166,7 +167,11 @@ static enum status run_on_files(struct stage *stage, const struct options *optio
     const char *input = input_of(stage, options);
     if (input != NULL && stage->descriptor->produce == NULL) TRY(stage_files_items(stage, input, &items, &count, err));
     enum status status = stage_begin(stage, err);
-    if (status == STATUS_OK) status = stage_run_items(stage, items, count, err);
+    if (status == STATUS_OK) {
+        files_progress_begin(stage, count);
+        status = stage_run_items(stage, items, count, err);
+        files_progress_end(stage);
+    }
     stage_items_free(items, count);
     return status;
 }
@@ -193,7 +198,7 @@ static int on_files(struct stage *stage, const struct options *options) {
     status = log_open(NULL, stage->name, options->verbose ? LOG_DEBUG : LOG_WARN, &stage->log, &err);
     if (status == STATUS_OK) status = signals_start(stage, &signals, &err);
     if (status == STATUS_OK) status = run_on_files(stage, options, &err);
-    if (stage->ready) stage_report_parts(stage, stderr);
+    if (stage->ready) stage_report_parts(stage, options->profile ? stderr : NULL);
     warnings_print(stage->warnings, stderr);
     int code = count_up(stage, status, &err);
     signals_stop(&signals);

@@ -309,6 +309,11 @@ void stage_note(struct stage *stage, const char *format, ...) __attribute__((for
 /* Says what the stage is computing by itself ("computing iteration 17"), which `run` shows instead of a state. Call it from
  * idle or flush, as often as it changes. It counts until idle has no more work, or flush returns. */
 void stage_doing(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Sets the result of a run on files, which is printed at its end: a line of text (the numbers of picks and particles need
+ * none: "" will do), and the files below the stage's folder that a user opens next, as far as they exist. files: ends
+ * with NULL, and must stay valid; NULL: none. The last call counts. Does nothing in a pipeline. */
+void stage_result(struct stage *stage, const char *const *files, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Sets the resolution (Å) that the stage's result has now, which `run` shows above its table. */
 void stage_resolution(struct stage *stage, double resolution);
 

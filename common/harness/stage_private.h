@@ -20,6 +20,7 @@
 #include "common/harness/stage.h"
 #include "common/harness/warnings.h"
 #include "common/log.h"
+#include "common/screen.h"
 
 enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, ARRIVALS_MAX = 8 };
 /* Items in hand are those in lanes and those whose outcome the ledger has yet to write. One wait for the disk serves
@@ -191,6 +192,11 @@ struct stage {
     struct err trouble; /* the first one */
     enum status fatal;
     struct err fatal_err;
+    struct files_progress *files_progress; /* on files only; may be NULL */
+    struct {
+        char *text;                /* owned, or NULL */
+        const char *const *files;  /* or NULL */
+    } result;                      /* on files only */
     struct stage_results *results; /* in process only */
     struct slot_files own_files;   /* files that belong to no single item */
 
@@ -199,7 +205,7 @@ struct stage {
 };
 
 /* Texts of --help that the manual has too. */
-extern const char stage_verbose_help[], stage_syntax_help[], stage_exit_codes[];
+extern const char stage_verbose_help[], stage_profile_help[], stage_syntax_help[], stage_exit_codes[];
 /* Returns what --i may be, for help texts. */
 const char *stage_takes(const struct stage_descriptor *descriptor);
 /* setup.c: makes a stage from a descriptor, up to the call of init, and destroys it. */
@@ -409,6 +415,23 @@ enum status stage_files_items(const struct stage *stage, const char *input, stru
                               struct err *err);
 /* Destroys the items and frees the array. */
 void stage_items_free(struct item **items, size_t count);
+/* on_files_progress.c: shows how far a run on files is. Begins to show it, for so many items (0: not known). */
+void files_progress_begin(struct stage *stage, size_t total);
+/* Waits, with the lock held, until something changes, and shows the progress when it is time. */
+void files_progress_wait(struct stage *stage);
+/* Removes what is shown; needs no lock. */
+void files_progress_end(struct stage *stage);
+struct files_sums {
+    double elapsed; /* s */
+    size_t total, finished, failed;
+    char doing[METRICS_DOING], note[METRICS_NOTE];
+};
+/* Prints one line without its newline: "45 of 100  12.3 per minute  0:04:28 left". */
+void files_progress_print(const struct files_sums *sums, bool bar, FILE *out);
+/* on_files_result.c: prints the result of a run on files, in which so many items were done. */
+void stage_print_result(struct stage *stage, long long done);
+/* Frees what stage_result has noted. */
+void stage_result_clear(struct stage *stage);
 /* run.c: passes items through lanes, flush and summary, as stages on files and in process do. */
 enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err);
 /* in_process.c: as stage_run_in_process, with the outcome of each item, and a ledger that may be a file. */

@@ -128,7 +128,7 @@ static void print_beginning(FILE *out) {
         "live.\n\n"
         "## Every stage\n\n"
         "Each `icestream-STAGE` below takes these parameters beside its own. On files it takes `--i INPUT`,\n"
-        "`--o DIR`, `--verbose`, `--describe`, `--help` and `--version` as well.\n",
+        "`--o DIR`, `--verbose`, `--profile`, `--describe`, `--help` and `--version` as well.\n",
         out);
     manual_print_table(&(struct manual_part){.params = common, .param_count = common_count}, out);
     fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);

@@ -286,6 +286,10 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
               snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
               final ? "; final" : "");
+    static const char *const files[] = {"latest_selected.star", "latest_classes.mrcs", "latest_classes.png", NULL};
+    stage_result(stage, files, "%d of %d classes kept, with %zu of %zu particles (%.0f %%)", snapshot.kept_classes,
+                 snapshot.classes, snapshot.kept, dataset_count(s->dataset),
+                 100 * (double)snapshot.kept / (double)dataset_count(s->dataset));
     warn_of_particles(stage, s);
     warn_if_poor(stage, s->classifier.model, s->iteration);
     if (final) warn_if_weak(stage, s->classifier.model);

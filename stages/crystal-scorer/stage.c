@@ -163,6 +163,9 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     TRY(path_join(stage_folder(stage), "crystals.model", path, sizeof path, err));
     stage_note(stage, "growing forests of %zu images", scorer->training.count);
     TRY(crystal_scorer_train(scorer, stage_folder(stage), path, &recall, err));
+    static const char *const files[] = {"crystals.model", NULL};
+    stage_result(stage, files, "%d outcomes, %zu images; held out, the macro recall is %.3f", scorer->model.classes,
+                 scorer->training.count, recall);
     stage_log(stage, LOG_INFO, "model", "%s: %d outcomes, %zu images; held out, the macro recall is %.3f", path,
               scorer->model.classes, scorer->training.count, recall);
     return STATUS_OK;
@@ -205,6 +208,8 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
     const struct crystal_scorer_options *p = stage_params(stage);
     struct walk walk = {.stage = stage};
     if (p->model == NULL) return STATUS_OK;
+    static const char *const files[] = {"scores.csv", NULL};
+    stage_result(stage, files, "%s", "");
     enum status status = make_tables(stage, state, &walk, err);
     scores_clear(&walk.scores);
     return status;

@@ -186,7 +186,9 @@ static enum status add(const struct item *item, void *context, struct err *err) 
 
 /* Goes over the items twice: first for columns and optics groups, then for the rows. */
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    static const char *const files[] = {"micrographs_ctf.star", NULL};
     (void)state;
+    stage_result(stage, files, "%s", "");
     _cleanup_(micrograph_table_destroy) struct micrograph_table *table = NULL;
     char path[PATH_MAX];
     TRY(path_join(stage_folder(stage), "micrographs_ctf.star", path, sizeof path, err));

@@ -261,6 +261,8 @@ static enum status join_into(struct stage *stage, struct extractor *extractor, s
 }
 
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    static const char *const files[] = {"particles.star", NULL};
+    stage_result(stage, files, "%s", "");
     struct extractor_join *join = NULL;
     char path[PATH_MAX];
     TRY(path_join(stage_folder(stage), "particles.star", path, sizeof path, err));

@@ -360,7 +360,9 @@ static enum status add_row(const struct item *item, void *context, struct err *e
 
 /* Writes autopick.star. */
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    static const char *const files[] = {"autopick.star", NULL};
     (void)state;
+    stage_result(stage, files, "%s", "");
     _cleanup_(pick_summary_destroy) struct pick_summary *summary = NULL;
     char path[PATH_SIZE];
     TRY(path_join(stage_folder(stage), "autopick.star", path, sizeof path, err));

@@ -268,6 +268,8 @@ static enum status summarise(struct stage *stage, void *state, struct err *err) 
     char path[PATH_MAX];
     const struct motion_corrector_options *o = stage_params(stage);
     if (o->estimate_gain) return STATUS_OK;
+    static const char *const files[] = {"corrected_micrographs.star", NULL};
+    stage_result(stage, files, "%s", "");
     TRY(products_write_gains(stage, &s->references, err));
     TRY(path_join(stage_folder(stage), "corrected_micrographs.star", path, sizeof path, err));
     TRY(micrograph_table_create(&table, err));

@@ -195,7 +195,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
 /* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
-    stage_doing(stage, "computing iteration %d", refiner_state(state->refiner).iteration + 1);
+    stage_doing(stage, "computing iteration %d", refiner_state(state->refiner).iteration);
     TRY(refiner_work(state->refiner, ret_complete, err));
     state->unwritten = *ret_complete;
     return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
@@ -251,6 +251,19 @@ static enum status finish_iteration(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
+/* masked: resolution (Å) inside the mask of the final map; NaN: there is none. */
+static void set_result(struct stage *stage, const struct state *state, double masked) {
+    static const char *const files[] = {"postprocess.mrc", "postprocess.star", "latest_map.mrc", "latest_map.png",
+                                        NULL};
+    const struct refiner_state s = refiner_state(state->refiner);
+    char quality[96];
+    if (!isnan(masked))
+        snprintf(quality, sizeof quality, "%.1f Å masked, %.1f Å unmasked", masked, s.resolution);
+    else
+        snprintf(quality, sizeof quality, "%d classes, %.1f Å", s.classes, s.resolution);
+    stage_result(stage, files, "%s, %zu particles, iteration %d", quality, s.particles, s.iteration);
+}
+
 static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
     struct refiner_maps maps = refiner_maps(state->refiner);
     char half1[PATH_SIZE], half2[PATH_SIZE];
@@ -276,6 +289,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);
+    if (status == STATUS_OK) set_result(stage, state, result.resolution);
     postprocess_result_destroy(&result);
     return status;
 }
@@ -302,7 +316,10 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
         step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);
-        if (step == SCHEDULE_DONE) return writer_wait(state->writer, err);
+        if (step == SCHEDULE_DONE) {
+            set_result(stage, state, NAN);
+            return writer_wait(state->writer, err);
+        }
         const struct refiner_iteration next = {.max_order = -1, .final = step == SCHEDULE_FINAL};
         TRY(refiner_begin(state->refiner, &next, err));
         TRY(finish_iteration(stage, state, err));

@@ -157,6 +157,9 @@ static enum status write_results(struct stage *stage, struct state *s, bool fina
     TRY(superposer_solve(&s->superposer, final, err));
     TRY(results_write(all, stage_folder(stage), err));
     s->written = all->count;
+    static const char *const files[] = {"clusters.csv", NULL};
+    stage_result(stage, files, "%d structures, %d clusters, the largest of %d", all->count, all->clusters.count,
+                 all->clusters.size[0]);
     stage_note(stage, "%d structures, %d clusters, the largest of %d", all->count, all->clusters.count,
                all->clusters.size[0]);
     stage_log(stage, LOG_INFO, "clusters", "%d structures in %d clusters below %g Å, the largest of %d around %s%s",

@@ -122,6 +122,8 @@ static enum status add_row(const struct item *item, void *context, struct err *e
 }
 
 static enum status summarise(struct stage *stage, void *state, struct err *err) {
+    static const char *const files[] = {"tomograms.star", NULL};
+    stage_result(stage, files, "%s", "");
     _cleanup_(tomogram_table_destroy) struct tomogram_table *table = NULL;
     char path[PATH_SIZE];
     TRY(tomogram_table_create(&table, err));
