@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "common/files.h"
 #include "common/harness/params_private.h"
 #include "common/memory.h"
 
@@ -176,7 +177,11 @@ enum status params_parse(const struct param *param, const char *text, const char
     FAIL(err, STATUS_BAD_STATE, "%s: %s has no known type", where, param->name);
 }
 
-enum status params_path_check(const char *name, const char *path, const char *where, struct err *err) {
+enum status params_path_check(const char *name, const char *path, bool may_come, const char *where, struct err *err) {
+    char folder[PATH_SIZE];
+    bool will_come = may_come && access(path, F_OK) != 0 && errno == ENOENT &&
+                     path_folder(path, folder, sizeof folder, NULL) == STATUS_OK && file_is_folder(folder);
+    if (will_come) return STATUS_OK;
     FAIL_IF(access(path, R_OK) != 0, err, STATUS_NOT_FOUND, "%s: %s is '%s', which %s", where, name, path,
             errno == ENOENT    ? "is not there"
             : errno == ENOTDIR ? "leads through something that is not a folder"
@@ -312,7 +317,8 @@ enum status params_check(const struct param *table, size_t count, const void *ta
         }
         FAIL_IF(param->required && !set, err, STATUS_BAD_ARGUMENT, "%s: %s is not set, and it must be: %s", where,
                 param->name, param->help);
-        if (param->type == PARAM_PATH && set) TRY(params_path_check(param->name, *(char *const *)place, where, err));
+        if (param->type == PARAM_PATH && set)
+            TRY(params_path_check(param->name, *(char *const *)place, param->may_come, where, err));
     }
     return STATUS_OK;
 }

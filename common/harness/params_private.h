@@ -15,7 +15,7 @@ union param_value {
 /* Parses a text, and checks it against type, limits and choices. */
 enum status params_parse(const struct param *param, const char *text, const char *where, union param_value *ret_value,
                          struct err *err);
-enum status params_path_check(const char *name, const char *path, const char *where, struct err *err);
+enum status params_path_check(const char *name, const char *path, bool may_come, const char *where, struct err *err);
 /* Returns the error for a key that is none of names. */
 enum status params_unknown(const char *key, const char *const *names, size_t count, const char *where, struct err *err);
 /* Returns an error when no parameter has that name. */

@@ -62,6 +62,7 @@ json_t *params_describe(const struct param *table, size_t count) {
         json_object_set_new(entry, "required", json_boolean(param->required));
         json_object_set_new(entry, "changes", json_string(changes_names[param->changes]));
         if (param->gives != NULL) json_object_set_new(entry, "gives", json_string(param->gives));
+        if (param->may_come) json_object_set_new(entry, "may_come", json_true());
         if (param->begins != NULL) json_object_set_new(entry, "begins", json_string(param->begins));
         json_object_set_new(entry, "help", json_string(param->help != NULL ? param->help : ""));
         json_array_append_new(list, entry);
@@ -165,7 +166,8 @@ enum status params_check_json(const json_t *described_params, const char *key, c
     param.choices = choices;
     union param_value value;
     TRY(params_parse(&param, text, where, &value, err));
-    if (param.type == PARAM_PATH && *text != '\0') TRY(params_path_check(param.name, text, where, err));
+    param.may_come = json_is_true(json_object_get(entry, "may_come"));
+    if (param.type == PARAM_PATH && *text != '\0') TRY(params_path_check(param.name, text, param.may_come, where, err));
     return STATUS_OK;
 }
 

@@ -129,6 +129,14 @@ bool ctf_rows_may_grow(const struct ctf_rows *rows) {
     return rows->may_grow;
 }
 
+size_t ctf_rows_count(const struct ctf_rows *rows) {
+    return rows->table != NULL ? star_row_count(rows->table) - (rows->may_grow && star_row_count(rows->table) > 0) : 0;
+}
+
+double ctf_rows_time(const struct ctf_rows *rows) {
+    return (double)rows->seen.st_mtim.tv_sec + 1e-9 * (double)rows->seen.st_mtim.tv_nsec;
+}
+
 void ctf_rows_close(struct ctf_rows **rows) {
     if (rows == NULL || *rows == NULL) return;
     unload(*rows);

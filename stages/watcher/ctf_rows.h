@@ -19,6 +19,10 @@ enum status ctf_rows_await(const char *path, struct ctf_rows **ret_rows, struct 
 bool ctf_rows_are_read(const struct ctf_rows *rows);
 /* Returns whether the last row is left out for now (see ctf_rows_refresh). */
 bool ctf_rows_may_grow(const struct ctf_rows *rows);
+/* Returns the number of rows, 0 while the file has not been read. */
+size_t ctf_rows_count(const struct ctf_rows *rows);
+/* Returns when the file last changed, s since 1970, as it was last read; 0: it was not there. */
+double ctf_rows_time(const struct ctf_rows *rows);
 void ctf_rows_close(struct ctf_rows **rows);
 /* Reads the file again when it has changed on disk. When the file cannot be read (it is just being written), the former
  * rows stay and the status says why, once for each change. A last row without a line break in a file younger than 10 s

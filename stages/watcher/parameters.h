@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { WATCHER_PARAMETERS = 19 };
+enum { WATCHER_PARAMETERS = 20 };
 
 extern const struct param watcher_parameters[WATCHER_PARAMETERS];
 

@@ -1,6 +1,7 @@
 /* The watcher's rounds: notices, sweeps, CTF file, .mdoc files and disk space. */
 #include "stages/watcher/watcher_private.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -106,14 +107,17 @@ static void warn_of_optics(struct watcher *watcher) {
                   watcher->options->ctf, broken);
 }
 
-/* Opens the CTF file. In a new session an unreadable file is a wrong setting and an error. Once micrographs have gone
- * through, it is a file that is just being written or broken for a while: micrographs wait for it as for their rows. */
+/* Opens the CTF file. In a new session a file that is no table is a wrong setting and an error; one that is empty or not
+ * there will come. Once micrographs have gone through, it is a file that is just being written or broken for a while:
+ * micrographs wait for it as for their rows. */
 static enum status open_rows(struct watcher *watcher, struct err *err) {
     const char *path = watcher->options->ctf;
     struct err own = {0};
     bool resumed = false;
+    struct stat there;
+    bool to_come = stat(path, &there) != 0 ? errno == ENOENT : there.st_size == 0;
     enum status status = stage_each_done(watcher->stage, stop_at_first, &resumed, &own);
-    if (!resumed) {
+    if (!resumed && !to_come) {
         FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
         TRY(ctf_rows_open(path, &watcher->rows, err));
         warn_of_optics(watcher);
@@ -186,6 +190,7 @@ enum status watcher_create(struct stage *stage, struct watcher **ret_watcher, st
         .replaced = note_replaced,
     };
     watcher->held_until = INFINITY;
+    watcher->ctf_grown = NAN;
     TRY(refuse_session_itself(stage, set->directory, err));
     TRY(folder_create(&options, &watcher->folder, err));
     TRY(open_left_out(watcher, err));
@@ -250,8 +255,10 @@ static enum status refresh_ctf(struct watcher *watcher, double now, struct err *
     if (changed && !was_read) warn_of_optics(watcher);
     if (changed && !was_read)
         stage_log(watcher->stage, LOG_INFO, "ctf-file", "%s can be read now", watcher->options->ctf);
-    bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;
-    return due && watcher->held_count > 0 ? watcher_release_held(watcher, now, err) : STATUS_OK;
+    if (changed) held_note_growth(watcher, now);
+    bool asked = watcher->failed_count > 0 && now >= watcher->next_failed;
+    bool due = (changed || asked || now >= watcher->held_until) && !watcher->is_paused;
+    return due && watcher->held_count > 0 ? held_release(watcher, now, false, err) : STATUS_OK;
 }
 
 /* Reads new and changed .mdoc files as often as the folder is swept: the files are few and small, the folder may be
@@ -266,7 +273,7 @@ static enum status refresh_tilts(struct watcher *watcher, double now, struct err
         watcher->next_mdoc = now + watcher->options->poll;
     }
     bool due = (changed || now >= watcher->held_until) && !watcher->is_paused;
-    return due && watcher->held_count > 0 ? watcher_release_held(watcher, now, err) : STATUS_OK;
+    return due && watcher->held_count > 0 ? held_release(watcher, now, false, err) : STATUS_OK;
 }
 
 /* Looks once a second whether the notes of movies that wait have come. */
@@ -274,7 +281,7 @@ static enum status refresh_notes(struct watcher *watcher, double now, struct err
     bool due = watcher->notes_seen && now >= watcher->next_notes && watcher->held_count > 0 && !watcher->is_paused;
     if (!due) return STATUS_OK;
     watcher->next_notes = now + 1;
-    return watcher_release_held(watcher, now, err);
+    return held_release(watcher, now, false, err);
 }
 
 static enum status hear_notices(struct watcher *watcher, double now, struct err *err) {
@@ -328,7 +335,7 @@ static void warn_of_pattern(struct watcher *watcher, bool at_end) {
 static void note_counts(struct watcher *watcher) {
     if (watcher->is_paused) return;
     stage_note(watcher->stage, "%" PRId64 " files, %zu pending", watcher->passed,
-               folder_pending(watcher->folder) + watcher->held_count);
+               folder_pending(watcher->folder) + held_waiting(watcher));
 }
 
 /* Does what need not be done for every file, at most once a ROUND. */
@@ -351,7 +358,10 @@ static enum status refresh(struct watcher *watcher, double now, struct err *err)
 enum status watcher_step(struct watcher *watcher, double now, bool *ret_more, struct err *err) {
     struct folder_find find;
     bool found = false;
-    if (!watcher->is_started) watcher->started = now;
+    if (!watcher->is_started) {
+        watcher->started = now;
+        held_note_growth(watcher, now);
+    }
     TRY(hear_notices(watcher, now, err));
     if (!watcher->is_started || now >= watcher->next_sweep || folder_wants_sweep(watcher->folder))
         TRY(sweep(watcher, now, err));
@@ -378,19 +388,11 @@ enum status watcher_idle(struct watcher *watcher, double now, double seconds, bo
         TRY(sweep(watcher, now, err));
     while (folder_wants_sweep(watcher->folder) && !stage_stopping(watcher->stage));
     if (folder_wants_sweep(watcher->folder)) return STATUS_OK;
-    if (folder_pending(watcher->folder) > 0 || (watcher->held_count > 0 && watcher->is_paused)) return STATUS_OK;
-    if (watcher->held_count > 0 && watcher->rows != NULL && ctf_rows_may_grow(watcher->rows)) return STATUS_OK;
-    for (size_t i = 0; i < watcher->held_count; i++)
-        watcher->held[i].until = now;
-    if (watcher->held_count > 0) TRY(watcher_release_held(watcher, now, err));
-    FAIL_IF(
-        watcher->held_count > 0 && !watcher_may_go_without_ctf(watcher) && !stage_stopping(watcher->stage), err,
-        STATUS_BAD_FORMAT,
-        "%zu micrographs wait for watcher.ctf %s, which alone tells their pixel size and cannot be read: mend it, or "
-        "set session.pixel_size",
-        watcher->held_count, watcher->options->ctf);
+    if (folder_pending(watcher->folder) > 0 || (held_waiting(watcher) > 0 && watcher->is_paused)) return STATUS_OK;
+    if (held_waiting(watcher) > 0 && watcher->rows != NULL && ctf_rows_may_grow(watcher->rows)) return STATUS_OK;
+    if (held_waiting(watcher) > 0) TRY(held_release(watcher, now, true, err));
     warn_of_pattern(watcher, true);
     note_counts(watcher);
-    *ret_idle = watcher->held_count == 0;
+    *ret_idle = held_waiting(watcher) == 0;
     return STATUS_OK;
 }

@@ -9,12 +9,16 @@
 struct stage;
 struct stage_descriptor;
 
+/* What becomes of a micrograph without a row in the CTF file. */
+enum ctf_missing { CTF_MISSING_FAILS, CTF_MISSING_GOES_ON };
+
 /* Options that a user sets (parameters.c). */
 struct watcher_options {
     char *directory, *pattern, *ctf, *series; /* pattern, ctf, series: NULL: not set */
     bool recursive, notices, scaled, movies;
     int frames;                                                  /* of a whole movie; 0: not known */
     int order;                                                   /* enum folder_order */
+    int ctf_missing;                                             /* enum ctf_missing */
     double settle, stall, poll, ctf_wait, mdoc_wait, notes_wait; /* s; stall: NaN: not set */
     double until_idle;                                           /* s; NaN: not set */
     double shift_radius;                                         /* in EPU's unit */
@@ -34,8 +38,8 @@ void watcher_destroy(struct watcher **watcher);
  * room, so the caller reads the clock anew for each round. Below min_free of disk space no file is sent on. */
 enum status watcher_step(struct watcher *watcher, double now, bool *ret_more, struct err *err);
 
-/* Tells whether nothing is pending and nothing has happened for `seconds`. When only micrographs that wait for their
- * CTF values are left, sends them on without these values. */
+/* Tells whether nothing is pending and nothing has happened for `seconds`. Micrographs that wait for their CTF values are
+ * pending until their time is over; tilts and movies that wait for notes are not. */
 enum status watcher_idle(struct watcher *watcher, double now, double seconds, bool *ret_idle, struct err *err);
 
 #endif

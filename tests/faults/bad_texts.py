@@ -42,12 +42,15 @@ def on_files(stage, *arguments):
     return command
 
 
+NO_WAIT = ', ctf_wait: 0, ctf_missing: without'
+
+
 def ctf(path, folder, more=''):
     """Runs a session of one micrograph whose CTF values are in the file."""
     graph = folder / 'graph.yaml'
     (folder / 'in').mkdir()
     (folder / 'in' / 'good.mrc').write_bytes(broken_images.mrc())
-    graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: in, ctf: {path}}}\n{more}')
+    graph.write_text(f'session: {{pixel_size: 2.5}}\nstages:\n  watcher: {{directory: in, ctf: {path}{NO_WAIT}}}\n{more}')
     return [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2', '--restarts', '2']
 
 
@@ -61,7 +64,7 @@ def ctf_again(path, folder):
     images.mkdir()
     (images / 'good.mrc').write_bytes(broken_images.mrc())
     table.write_text(broken_texts.optics() + broken_texts.star(['rlnMicrographName', 'rlnOpticsGroup'], 'good.mrc 1'))
-    graph.write_text(f'stages:\n  watcher: {{directory: {images}, ctf: {table}}}\n')
+    graph.write_text(f'stages:\n  watcher: {{directory: {images}, ctf: {table}{NO_WAIT}}}\n')
     run = [BIN / 'icestream', 'run', graph, '--session', folder / 'session', '--until-idle', '0.2', '--restarts', '1']
     subprocess.run(run, check=True, capture_output=True, timeout=60)
     shutil.copy(path, table)

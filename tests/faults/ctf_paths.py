@@ -6,7 +6,7 @@ import os
 import time
 
 from alone import logs, put
-from faults import Run, Work, check, finish, ledger, star, wait_until, write
+from faults import Run, Work, check, counts, finish, ledger, run, star, status, wait_until, write
 
 COLUMNS = "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\n_rlnDefocusV\n_rlnDefocusAngle\n"
 
@@ -66,12 +66,50 @@ def never():
         add(table, ("g1/mic_1.mrc", 11000))
         put(work("in/g1"), "mic_1.mrc")
         put(work("in/g2"), "mic_1.mrc")
-        with Run(graph(work, table, ", ctf_wait: 0.5"), session, "--until-idle", "1") as live:
+        with Run(graph(work, table, ", ctf_wait: 0.5, ctf_missing: without"), session, "--until-idle", "1") as live:
             live.finish(0)
         found = defocus(session, work("in"))
         check(float(found["g1/mic_1.mrc"]) == 11000 and found["g2/mic_1.mrc"] == "nan", f"one has a row: {found}")
         said = [line for line in logs(session, "watcher.0") if " no-ctf " in line]
         check(len(said) == 1 and "g2/mic_1" in said[0] and "fits the folder" in said[0], f"said why: {said}")
+
+
+def note(session):
+    return status(session)["stages"]["watcher"]["note"]
+
+
+def failed_since(rows, before):
+    return len(rows) == 1 and rows[0][0] == 3 and rows != before
+
+
+def late():
+    """The table comes after the session has begun. A micrograph whose row does not come fails, is asked for again while the
+    session runs, fails again, and goes on when the row has come."""
+    with Work("ctf-late") as work:
+        table, session = work("ctf.star"), work("session")
+        for name in ("a.mrc", "b.mrc"):
+            put(work("in"), name)
+        state = "SELECT state, time_seen FROM items WHERE id = 'b'"
+        with Run(graph(work, table, ", ctf_wait: 0.7"), session) as live:
+            wait_until(lambda: os.path.exists(f"{session}/log/plan.json"), 120, "the session begins", live)
+            wait_until(lambda: note(session) == "0 files, 2 pending", 120, "both wait for the table", live)
+            write(table, COLUMNS)
+            add(table, ("a.mrc", 11000))
+            wait_until(lambda: "a" in sent(session), 120, "one has its row", live)
+            wait_until(lambda: [row[0] for row in ledger(session, "watcher", state)] == [3], 120, "one fails", live)
+            before = ledger(session, "watcher", state)
+            reason = status(session)["items"]
+            reason = [item["reason"] for item in reason if item["id"] == "b" and item["state"] == "failed"]
+            check(len(reason) == 1 and "ctf_wait" in reason[0], f"the reason names the remedy: {reason}")
+            run("retry", "--session", session, "b")
+            wait_until(lambda: failed_since(ledger(session, "watcher", state), before), 120, "it waits and fails anew", live)
+            add(table, ("b.mrc", 12000))
+            wait_until(lambda: sent(session) == {"a", "b"}, 120, "it goes on when its row has come", live)
+            live.drain()
+        totals = counts(session)["watcher"]
+        check((totals["seen"], totals["failed"]) == (2, 0), f"nothing failed in the end: {totals}")
+        found = {name: float(value) for name, value in defocus(session, work("in")).items()}
+        check(found == {"a.mrc": 11000, "b.mrc": 12000}, f"each has its own row: {found}")
 
 
 def copies():
@@ -96,5 +134,6 @@ def copies():
 
 grids()
 never()
+late()
 copies()
 finish()

@@ -73,7 +73,7 @@ static void items_carry_what_is_known(void **state) {
                      "'x/a b.mrc' 1 12000\n");
     char star[PATH_SIZE];
     scratch_path("s1/ctf.star", star);
-    const char *more[] = {"ctf", star, "pixel_size", "1.5", NULL};
+    const char *more[] = {"ctf", star, "pixel_size", "1.5", "ctf_wait", "0", "ctf_missing", "without", NULL};
     struct stage_results results = run("s1", more);
     assert_int_equal(results.emitted_count, 2);
     const struct item *a = emitted(&results, "g/a b"), *c = emitted(&results, "g/c");
@@ -161,7 +161,8 @@ static void a_broken_ctf_table_does_not_keep_a_session_from_going_on(void **stat
     struct stage_results results = {0};
     char star[PATH_SIZE];
     scratch_path("s5/ctf.star", star);
-    const char *alone[] = {"ctf", star, NULL}, *with_size[] = {"ctf", star, "pixel_size", "1.5", NULL};
+    const char *alone[] = {"ctf", star, "ctf_wait", "0", "ctf_missing", "without", NULL};
+    const char *with_size[] = {"ctf", star, "ctf_wait", "0", "ctf_missing", "without", "pixel_size", "1.5", NULL};
     watched_put("s5/raw/a.mrc", 8, 6, WATCHED_WHOLE);
     watched_put_text("s5/ctf.star", "data_optics\nloop_\n_rlnOpticsGr");
     assert_int_not_equal(try_run("s5", with_size, &results, &err), STATUS_OK);
@@ -184,6 +185,46 @@ static void a_broken_ctf_table_does_not_keep_a_session_from_going_on(void **stat
     assert_int_equal(results.emitted_count, 1);
     assert_true(item_number(emitted(&results, "c"), "columns.rlnDefocusU", 0) == 14000);
     assert_true(item_number(emitted(&results, "c"), "optics.pixel_size", 0) == 1.5);
+    stage_results_clear(&results);
+}
+
+/* Counts the items that failed, each for want of its row. */
+static int failed_for_row(const struct stage_results *results) {
+    int failed = 0;
+    for (size_t i = 0; i < results->outcome_count; i++)
+        if (results->outcomes[i].state == LEDGER_FAILED) {
+            failed++;
+            assert_non_null(strstr(results->outcomes[i].reason, "ctf_wait"));
+        }
+    return failed;
+}
+
+/* A micrograph without a row fails, and goes on in a later run when the row has come. The table need not be there when
+ * the session begins. */
+static void a_micrograph_without_a_row_fails_until_the_row_comes(void **state) {
+    (void)state;
+    char star[PATH_SIZE];
+    scratch_path("s6/ctf.star", star);
+    const char *more[] = {"ctf", star, "ctf_wait", "0", "pixel_size", "1.5", NULL};
+    watched_put("s6/raw/a.mrc", 8, 6, WATCHED_WHOLE);
+    watched_put("s6/raw/b.mrc", 8, 6, WATCHED_WHOLE);
+    struct stage_results results = run("s6", more);
+    assert_int_equal(results.emitted_count, 0);
+    assert_int_equal(failed_for_row(&results), 2);
+    stage_results_clear(&results);
+    watched_put_text("s6/ctf.star", "");
+    results = run("s6", more);
+    assert_int_equal(results.emitted_count, 0);
+    stage_results_clear(&results);
+    watched_put_text("s6/ctf.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\nb.mrc 13000\n");
+    results = run("s6", more);
+    assert_int_equal(results.emitted_count, 1);
+    assert_true(item_number(emitted(&results, "b"), "columns.rlnDefocusU", 0) == 13000);
+    stage_results_clear(&results);
+    watched_put_text("s6/ctf.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\nb.mrc 13000\na.mrc 12000\n");
+    results = run("s6", more);
+    assert_int_equal(results.emitted_count, 1);
+    assert_true(item_number(emitted(&results, "a"), "columns.rlnDefocusU", 0) == 12000);
     stage_results_clear(&results);
 }
 
@@ -380,6 +421,7 @@ int main(void) {
         cmocka_unit_test(nothing_goes_twice_and_what_failed_may_go_later),
         cmocka_unit_test(rules_reject_by_ctf_column),
         cmocka_unit_test(a_broken_ctf_table_does_not_keep_a_session_from_going_on),
+        cmocka_unit_test(a_micrograph_without_a_row_fails_until_the_row_comes),
         cmocka_unit_test(unknown_pixel_size_fails_its_file_alone),
         cmocka_unit_test(the_system_tells_of_files_and_folders),
         cmocka_unit_test(a_picture_of_an_earlier_run_makes_way),

@@ -164,6 +164,21 @@ static void refuse_path(struct graph_checks *c, const struct graph_stage *stage,
                  graph_set_by(entry), stage->section.name, entry->key, shown);
 }
 
+/* Finds where a file that need not be there yet will come: its folder exists beside the graph or in the working
+ * directory. */
+static bool will_come(const struct graph_checks *c, const struct graph_stage *stage, const struct graph_entry *entry,
+                      char path[PATH_SIZE]) {
+    const json_t *param = graph_find_param(program_params(stage->describe), entry->key);
+    const char *text = entry->value.texts[0];
+    char folder[PATH_SIZE];
+    if (!json_is_true(json_object_get(param, "may_come"))) return false;
+    for (int i = 0; i < 2; i++)
+        if (path_join(i == 0 ? c->graph->folder : "", text, path, PATH_SIZE, NULL) == STATUS_OK &&
+            path_folder(path, folder, sizeof folder, NULL) == STATUS_OK && file_is_folder(folder))
+            return true;
+    return false;
+}
+
 /* Checks a path that must exist, and makes it absolute, as found beside the graph or in the working directory. */
 static enum status check_path(struct graph_checks *c, struct graph_stage *stage, struct graph_entry *entry) {
     const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
@@ -174,6 +189,11 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
         found = file_exists(text);
         snprintf(path, sizeof path, "%s", text);
     }
+    bool coming = !found && text[0] != '\0' && will_come(c, stage, entry, path);
+    if (coming)
+        problems_add(c->problems, PROBLEM_WARNING, entry->line, "%s%s.%s: \"%s\" is not there yet; items wait for it",
+                     graph_set_by(entry), stage->section.name, entry->key, text);
+    found = found || coming;
     if (!found && c->graph->begun && text[0] == '/') {
         problems_add(c->problems, PROBLEM_WARNING, entry->line,
                      "%s%s.%s: \"%s\" is not there now (a disk that is not mounted?); its stage waits for it",
@@ -187,11 +207,11 @@ static enum status check_path(struct graph_checks *c, struct graph_stage *stage,
                      graph_set_by(entry), stage->section.name, entry->key, text);
         return STATUS_OK;
     }
-    check_beginning(c, stage, entry, path);
+    if (!coming) check_beginning(c, stage, entry, path);
     char here[PATH_SIZE] = "";
     FAIL_IF(path[0] != '/' && realpath(".", here) == NULL, c->err, STATUS_IO, "the working directory is gone");
     TRY(path_join(here, strncmp(path, "./", 2) == 0 ? path + 2 : path, absolute, sizeof absolute, c->err));
-    if (!is_readable(absolute)) {
+    if (!coming && !is_readable(absolute)) {
         refuse_path(c, stage, entry, absolute);
         return STATUS_OK;
     }

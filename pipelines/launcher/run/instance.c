@@ -38,7 +38,8 @@ static void add_inputs(json_t *list, const struct graph_stage *stage) {
         const char *path = entry->value.texts[0];
         if (strcmp(type, "glob") == 0 && graph_glob_folder(path, folder, NULL) == STATUS_OK) add_folder(list, folder);
         if (strcmp(type, "path") != 0) continue;
-        bool beside = plan_is_source(stage) && file_exists(path) && !file_is_folder(path) &&
+        bool is_file = json_is_true(json_object_get(param, "may_come")) || file_exists(path);
+        bool beside = plan_is_source(stage) && is_file && !file_is_folder(path) &&
                       path_folder(path, folder, sizeof folder, NULL) == STATUS_OK;
         add_folder(list, beside ? folder : path);
     }
