@@ -49,7 +49,7 @@ struct param {
                            them */
     enum param_changes changes;
     const char *gives; /* a member of `in` that items need not have when this is set, or NULL */
-    bool may_come; /* PARAM_PATH: the file need not be there yet, but its folder must */
+    bool may_come;     /* PARAM_PATH: the file need not be there yet, but its folder must */
 };
 
 /* Sets every parameter to its default. */
