@@ -30,7 +30,7 @@ with Work("away") as work:
             put(work("raw"), f"b{i}.mrc")
         wait_until(lambda: done(session, "relay") == 2 * COUNT, 100, "the later micrographs are done", live)
         said = live.drain()
-    check(said.count("cannot go on") == 1, "the launcher reports this once")
+    check(said.count("icestream: watcher.0 cannot go on") == 1, "the launcher reports this once")
     os.rename(work("disk"), work("elsewhere"))
     with Run(os.path.join(session, "graph.yaml"), session, env=environment(work)) as live:
         wait_until(

@@ -53,7 +53,8 @@ class Session:
             raise
         if process.returncode != expected:
             raise AssertionError(f"exit {process.returncode}, expected {expected}:\n{output}")
-        return output
+        # The list of warnings at the end repeats the last death.
+        return "".join(line for line in output.splitlines(True) if ": warning: " not in line)
 
     def run(self, expected=0, *options):
         return self.finish(self.start(*options), expected)
