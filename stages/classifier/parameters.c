@@ -141,5 +141,12 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .default_text = "1",
      .maximum = INT_MAX,
      .help = "Seed of the first random averages and of the order of batches."},
+    {.name = "ignore_optics",
+     .type = PARAM_BOOL,
+     .changes = PARAM_RESTART,
+     .offset = AT(ignore_optics),
+     .default_text = "false",
+     .help = "Read particles whose optics have a beam tilt, a magnification matrix or Zernike coefficients, and do not "
+             "correct for them; otherwise they fail."},
 };
 #undef AT

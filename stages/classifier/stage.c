@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "common/formats/optics_unapplied.h"
 #include "common/formats/particle_table.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/stage.h"
@@ -101,7 +102,15 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     if (item_number(item, "particles.count", 1) == 0) return STATUS_OK;
     TRY(item_need_string(item, "particles.star", &star, err));
     TRY(stage_resolve(stage, star, path, err));
-    return dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, ret_batch, err);
+    struct dataset_batch *batch = NULL;
+    TRY(dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, &batch, err));
+    const struct classifier_options *o = stage_params(stage);
+    enum status status = o->ignore_optics ? STATUS_OK : optics_need_applied(batch->file, batch->table, path, err);
+    if (status == STATUS_OK)
+        *ret_batch = batch;
+    else
+        dataset_batch_destroy(&batch);
+    return status;
 }
 
 static enum status resume(struct stage *stage, void *state, const struct item *item, struct err *err) {

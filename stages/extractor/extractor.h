@@ -22,7 +22,8 @@ struct extractor_options {
     int box, downscale_to, background_radius; /* px; INT_MIN: not set */
     double minimum_pick_fom;                  /* NaN: not set */
     bool invert, normalise;
-    char *coordinates; /* a pattern of files; NULL: the item's picks */
+    bool ignore_optics; /* aberrations that are not applied may be lost */
+    char *coordinates;  /* a pattern of files; NULL: the item's picks */
     double coordinates_scale;
 };
 

@@ -60,5 +60,12 @@ const struct param extractor_parameters[EXTRACTOR_PARAMETERS] = {
      .minimum = 1e-3,
      .maximum = 1e3,
      .help = "Factor of these coordinates: 4 if they were picked on micrographs that were binned by 4."},
+    {.name = "ignore_optics",
+     .type = PARAM_BOOL,
+     .changes = PARAM_RESTART,
+     .offset = AT(ignore_optics),
+     .default_text = "false",
+     .help = "Extract particles also where the micrograph's optics have a beam tilt, a magnification matrix or Zernike "
+             "coefficients, which the table of particles then lacks; otherwise the micrograph fails."},
 };
 #undef AT

@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { EXTRACTOR_PARAMETERS = 8 };
+enum { EXTRACTOR_PARAMETERS = 9 };
 
 extern const struct param extractor_parameters[EXTRACTOR_PARAMETERS];
 

@@ -97,7 +97,19 @@ static void release(struct stage *stage, void *state, struct stage_lane *stage_l
     if (stage_lane != NULL) lane_fini(stage, state, stage_lane);
 }
 
+/* The particles get an optics table of their own, in which these aberrations would be lost. */
+static enum status check_optics(const struct stage *stage, const struct item *item, struct err *err) {
+    const struct extractor_options *p = stage_params(stage);
+    const char *unapplied = item_string(item, "optics.unapplied");
+    FAIL_IF(unapplied != NULL && !p->ignore_optics, err, STATUS_UNSUPPORTED,
+            "the optics of its table have %s, which icestream reads and does not correct for: set ignore_optics to go "
+            "on without",
+            unapplied);
+    return STATUS_OK;
+}
+
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
+    TRY(check_optics(stage, stage_lane->item, err));
     struct extractor_lane *lane = stage_lane->state;
     const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;

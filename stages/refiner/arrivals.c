@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/optics_unapplied.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 
@@ -78,6 +79,8 @@ enum status arrival_read(struct stage *stage, const struct refiner *refiner, con
     arrival->path = strdup(path);
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     TRY(star_read(path, &arrival->file, err));
+    const struct refiner_options *options = stage_params(stage);
+    if (!options->ignore_optics) TRY(optics_need_applied(arrival->file, particle_table_find(arrival->file), path, err));
     TRY(check_stacks(stage, path, arrival->file, err));
     return refiner_try(refiner, &arrival->file, path, &arrival->grid, err);
 }

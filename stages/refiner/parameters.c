@@ -183,5 +183,12 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .offset = AT(memory_trace),
      .default_text = "false",
      .help = "Write what each iteration takes of a CUDA device's memory, step by step (run_itNNN_memory.csv)."},
+    {.name = "ignore_optics",
+     .type = PARAM_BOOL,
+     .changes = PARAM_RESTART,
+     .offset = AT(ignore_optics),
+     .default_text = "false",
+     .help = "Read particles whose optics have a beam tilt, a magnification matrix or Zernike coefficients, and do not "
+             "correct for them; otherwise they fail."},
 };
 #undef AT

@@ -44,6 +44,7 @@ struct refiner_options {
                                    the device when the first iteration begins (kernels/alignment) */
     bool memory_trace; /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
+    bool ignore_optics;  /* aberrations that are not corrected are no error */
     int live_order;      /* bounds the grid while particles arrive (schedule_live_max_order) */
     int min_particles;   /* that the first map waits for */
     int max_iterations;  /* at the end of the stream, before the final one */

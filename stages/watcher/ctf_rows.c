@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/optics.h"
+#include "common/formats/optics_unapplied.h"
 #include "common/formats/star.h"
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
@@ -259,7 +260,7 @@ static void read_optics(const struct star_table *table, size_t row, struct ctf_o
 }
 
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics) {
-    struct ctf_optics optics = {"", NAN, NAN, NAN, NAN, NAN};
+    struct ctf_optics optics = {"", NAN, NAN, NAN, NAN, NAN, ""};
     if (rows->optics == NULL) {
         if (row >= 0) read_optics(rows->table, (size_t)row, &optics);
         *ret_optics = optics;
@@ -274,6 +275,7 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
             strcmp(star_get(rows->table, (size_t)row, rows->group_column), star_get(rows->optics, i, id_column)) == 0;
         if (!ours) continue;
         read_optics(rows->optics, i, &optics);
+        (void)optics_find_unapplied(rows->optics, i, optics.unapplied, sizeof optics.unapplied);
         if (name_column >= 0) snprintf(optics.group, sizeof optics.group, "%s", star_get(rows->optics, i, name_column));
         break;
     }

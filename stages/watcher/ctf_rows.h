@@ -53,6 +53,7 @@ void ctf_rows_broken_optics(const struct ctf_rows *rows, char *ret_text, size_t 
 struct ctf_optics {
     char group[128]; /* "" when unnamed */
     double pixel_size, original_pixel_size, voltage, spherical_aberration, amplitude_contrast;
+    char unapplied[160]; /* an aberration that icestream does not correct (optics_find_unapplied); "": none */
 };
 /* Reads the optics of a row. */
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics);

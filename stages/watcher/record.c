@@ -25,7 +25,7 @@ static void name_group(const struct record_source *source, char *out, size_t siz
 }
 
 static enum status set_optics(const struct record_source *source, struct item *item, struct err *err) {
-    struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN};
+    struct ctf_optics given = {"", NAN, NAN, NAN, NAN, NAN, ""};
     if (source->rows != NULL) ctf_rows_optics(source->rows, source->row, &given);
     const struct optics session = session_optics(source->session);
     const struct movie_notes *notes = &source->notes;
@@ -46,6 +46,8 @@ static enum status set_optics(const struct record_source *source, struct item *i
     bool named = given.group[0] != '\0' && item_text_fits(given.group);
     name_group(source, group, sizeof group);
     TRY(item_set_string(item, "optics.group", named ? given.group : group, err));
+    if (given.unapplied[0] != '\0' && item_text_fits(given.unapplied))
+        TRY(item_set_string(item, "optics.unapplied", given.unapplied, err));
     double original = isnan(given.original_pixel_size) ? optics.pixel_size : given.original_pixel_size;
     return item_set_optics(item, &optics, original, err);
 }
