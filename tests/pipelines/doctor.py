@@ -72,6 +72,22 @@ with tempfile.TemporaryDirectory(prefix="icestream-doctor-", dir=SHARED if roomy
     library = found["libraries"]
     check(library["level"] == "error" and "libtiff.so.0" in library["message"], f"a library is missing: {library}")
     check(library["remedy"] == "sudo apt-get install libtiff6", f"which command installs it: {library}")
+    # A folder of LD_LIBRARY_PATH has it.
+    extra = os.path.join(work, "lib")
+    os.mkdir(extra)
+    traced = subprocess.run(["ldd", os.path.join(BIN, "icestream-watcher")], capture_output=True, text=True, check=True)
+    real = [line.split()[2] for line in traced.stdout.splitlines() if line.split()[:1] == ["libtiff.so.6"]]
+    check(len(real) == 1, f"ldd finds libtiff: {real}")
+    shutil.copy(real[0], os.path.join(extra, "libtiff.so.0"))
+    os.environ["LD_LIBRARY_PATH"] = extra
+    levels, found = findings(os.path.join(alone, "icestream"), work)
+    check(levels["libraries"] == "ok", f"LD_LIBRARY_PATH counts: {found['libraries']}")
+    del os.environ["LD_LIBRARY_PATH"]
+    with open(os.path.join(alone, "icestream-watcher"), "wb") as file:
+        file.write(code[:100])
+    levels, found = findings(os.path.join(alone, "icestream"), work)
+    told = found["libraries"]["message"]
+    check(levels["libraries"] == "error" and "icestream-watcher" in told and "whole" in told, f"a cut program: {told}")
     os.remove(os.path.join(alone, "icestream-watcher"))
     levels, found = findings(os.path.join(alone, "icestream"), work)
     check(levels["libraries"] == "error" and alone in found["libraries"]["message"], f"without stages: {found}")

@@ -54,6 +54,7 @@ struct doctor_missing {
         size_t programs;
     } rows[32];
     size_t count;
+    char unstarted[96]; /* a program that could not be started at all; empty: none */
 };
 /* Takes in what the system's loader says of a program with LD_TRACE_LOADED_OBJECTS. */
 void doctor_take_trace(struct doctor_missing *missing, const char *program, const char *text);

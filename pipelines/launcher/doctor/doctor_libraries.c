@@ -91,11 +91,17 @@ void doctor_judge_libraries(struct doctor *doctor, const struct doctor_missing *
         if (strstr(remedy, package) == NULL) snprintf(remedy + used, sizeof remedy - used, " %s", package);
         known++;
     }
-    if (missing->count == 0) {
+    if (missing->unstarted[0] != '\0')
+        doctor_add(doctor, DOCTOR_ERROR, "libraries", NULL,
+                   "%s in %s cannot be started: see whether the folder is mounted with noexec, and whether the file is "
+                   "whole",
+                   missing->unstarted, folder);
+    if (missing->count == 0 && missing->unstarted[0] == '\0') {
         doctor_add(doctor, DOCTOR_OK, "libraries", NULL, "%zu programs in %s find all that they need", programs,
                    folder);
         return;
     }
+    if (missing->count == 0) return;
     doctor_add(doctor, DOCTOR_ERROR, "libraries", known ? remedy : NULL,
                "%s%s not found, which %s needs, and %zu of %zu programs in all%s", names,
                missing->count > REPORTED_MAX ? " and others are"
@@ -108,12 +114,31 @@ void doctor_judge_libraries(struct doctor *doctor, const struct doctor_missing *
                      "icestream here");
 }
 
+/* Makes the environment of a traced program: ours, since LD_LIBRARY_PATH belongs to it, and the two words before it. The
+ * caller frees the list, and not its words. NULL: no memory. */
+static char **make_environment(void) {
+    size_t count = 0, used = 0;
+    while (environ[count] != NULL)
+        count++;
+    char **words = calloc(count + 3, sizeof *words);
+    if (words == NULL) return NULL;
+    words[used++] = (char *)"LD_TRACE_LOADED_OBJECTS=1";
+    words[used++] = (char *)"LC_ALL=C"; /* the loader translates what it says */
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], "LC_ALL=", 7) != 0 && strncmp(environ[i], "LD_TRACE_", 9) != 0)
+            words[used++] = environ[i];
+    return words;
+}
+
 /* Runs a program that the loader only traces. Returns the length of what it prints; -1: it could not be started, or did
  * not end in time. */
 static ssize_t trace(const char *path, char *text) {
     int pipes[2];
-    if (pipe2(pipes, O_CLOEXEC) != 0) return -1;
-    char *argv[] = {(char *)path, NULL}, *environment[] = {"LD_TRACE_LOADED_OBJECTS=1", "LC_ALL=C", NULL};
+    char *argv[] = {(char *)path, NULL}, **environment = make_environment();
+    if (environment == NULL || pipe2(pipes, O_CLOEXEC) != 0) {
+        free(environment);
+        return -1;
+    }
     posix_spawn_file_actions_t actions;
     pid_t child;
     bool started = posix_spawn_file_actions_init(&actions) == 0;
@@ -123,6 +148,7 @@ static ssize_t trace(const char *path, char *text) {
                   posix_spawn(&child, path, &actions, NULL, argv, environment) == 0;
         posix_spawn_file_actions_destroy(&actions);
     }
+    free(environment);
     close(pipes[1]);
     ssize_t length = 0, got = 1;
     const double deadline = clock_monotonic() + WAIT_MAX;
@@ -163,7 +189,10 @@ void doctor_libraries(struct doctor *doctor, const char *folder) {
             path_join(folder, entry->d_name, path, sizeof path, NULL) != STATUS_OK || !is_elf(path))
             continue;
         programs++;
-        if (trace(path, text) > 0) doctor_take_trace(&missing, entry->d_name, text);
+        if (trace(path, text) > 0)
+            doctor_take_trace(&missing, entry->d_name, text);
+        else
+            snprintf(missing.unstarted, sizeof missing.unstarted, "%s", entry->d_name);
     }
     if (directory != NULL) closedir(directory);
     free(text);
