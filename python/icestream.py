@@ -23,8 +23,11 @@ self.params                 the parameters, as self.params.least or self.params[
 self.session_params         those of the session: {"pixel_size": 1.06, …}
 self.product(item, suffix)  the path of a product, to be written in process and named in the item
 self.resolve(path)          checks that a file which an item names lies where this stage may read; returns its path
-self.warn(id, text)         writes a warning; self.log(id, text) a line; self.note(text) one line for `icestream status`
+self.warn(id, text)         a warning, which `run` and `status` show once for each id; self.log(id, text) a line of the log;
+                            self.note(text) one line for `icestream status`
 setup()                     may be defined: called once, before the first item
+A parameter with "changes": "live" takes another value between two items (`icestream set`); with "restart", when the launcher
+has started the stage again; without, never in a session.
 
 The working directory is the session's folder: paths of items open as they are. process runs on the main thread, one item
 after the other. `replicas` in the graph starts several processes.
@@ -69,7 +72,9 @@ CREATE TABLE IF NOT EXISTS outbox (seq INTEGER PRIMARY KEY AUTOINCREMENT, edge T
   source TEXT NOT NULL DEFAULT '', id TEXT NOT NULL, item TEXT NOT NULL, time_sent REAL NOT NULL, acknowledged REAL,
   verdict TEXT);
 CREATE TABLE IF NOT EXISTS ends (edge TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY (edge, run));
-CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT);"""
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS warnings (stage TEXT, id TEXT, message TEXT, count INTEGER, first REAL, last REAL,
+  PRIMARY KEY (stage, id));"""
 
 
 class Reject(Exception):
@@ -92,7 +97,7 @@ class Stage:
     name = None  # as --describe says it; by default the name of the class in small letters
     version = "1"
     takes = gives = "micrograph"
-    parameters = {}  # name: default, or a dict with members of --describe (type, default, unit, minimum, …, help)
+    parameters = {}  # name: default, or a dict with members of --describe (type, default, unit, minimum, changes, help …)
 
     def process(self, item):
         raise NotImplementedError(f"{type(self).__name__} has no process(self, item)")
@@ -128,14 +133,15 @@ class Stage:
         elif len(words) == 2 and words[0] == "--instance":
             if zmq is None:
                 sys.exit(_say(f"{sys.executable} has no pyzmq, which stages need: apt install python3-zmq", 2))
+            orders = os.path.abspath(words[1])
             try:
-                with open(words[1]) as file:
+                with open(orders) as file:
                     me = json.load(file)
                 stage = cls()
                 stage._begin(me)
             except (OSError, ValueError, KeyError, TypeError) as error:
                 sys.exit(_say(f"{words[1]}: {_last_line(error)}", 2))
-            _run(stage, me)
+            _run(stage, me, orders)
         else:
             usage = f"Usage: {os.path.basename(sys.argv[0])} --instance FILE | --describe | --version"
             for row in cls.describe()["params"]:
@@ -175,6 +181,7 @@ class Stage:
 
     def warn(self, id, text):
         self._write("WARN", id, text)
+        self._warnings.append((id, " ".join(str(text).split()), time.time()))
 
     def note(self, text):
         self._note = str(text)
@@ -185,17 +192,29 @@ class Stage:
         if me["v"] != 1:
             raise ValueError(f"the instance file has version {me['v']}, and this module reads version 1")
         self._me, self._name, self._products, self._note = me, me["name"], [], ""
+        self._warnings, self._change = collections.deque(), me.get("change", 0)
         os.chdir(me["session"])
         os.makedirs(self._name, exist_ok=True)
         # Without folders in the instance file, any file may be named.
         places = [me["session"], *me["folders"]] if "folders" in me else []
         self._places = [os.path.realpath(place) for place in places]
         self.session_params = Params(me.get("session_params") or {})
-        self.params, given = Params(), dict(me.get("params") or {})
+        self.params = self._read_params(me)
+
+    def _read_params(self, me):
+        params, given = Params(), dict(me.get("params") or {})
         for row in self.describe()["params"]:
-            self.params[row["name"]] = _value(row, given.pop(row["name"], row.get("default")))
+            params[row["name"]] = _value(row, given.pop(row["name"], row.get("default")))
         if given:
             raise ValueError(f"{self._name} has no parameter {', '.join(given)}")
+        return params
+
+    def _take_change(self, me):
+        """Takes other parameters over if all that has changed is live; else the launcher starts the stage again."""
+        params, live = self._read_params(me), {row["name"] for row in self.describe()["params"] if row.get("changes") == "live"}
+        if all(name in live or params[name] == self.params[name] for name in params):
+            self.params, self._change = params, me.get("change", 0)
+            self.log("change", f"works with change {self._change} of its parameters")
 
     def _write_trace(self):
         for line in traceback.format_exc().splitlines():
@@ -327,6 +346,9 @@ class _Work:
     def loop(self):
         """Works until the service gives None."""
         while (item := self.todo.get()) is not None:
+            if isinstance(item, _Orders):
+                self.stage._take_change(item.me)
+                continue
             # The launcher reads here which item killed a stage.
             mark = f"{item['source']}\t{item['id']}" if item["source"] else item["id"]
             os.pwrite(self.current, mark.encode() + b"\0", 0)
@@ -350,7 +372,7 @@ class _Work:
                 reason = _last_line(error)
                 if not (isinstance(error, OSError) and error.errno in WAITED_OUT):
                     self.stage._write_trace()
-                    self.stage.warn("failed", f"{item['id']}: {reason}")
+                    self.stage._write("WARN", "failed", f"{item['id']}: {reason}")  # failures have a list of their own
                     return FAILED, reason, None
             self.stage.note(f"waiting: {reason}")
             if pause == 1:
@@ -363,6 +385,8 @@ class _Work:
         if not isinstance(result, dict):
             raise TypeError(f"process returned {type(result).__name__}: it must return the item, or raise Reject")
         result.setdefault("source", item["source"])
+        if self.stage._change > 0:
+            result.setdefault("change", {})[self.stage._name] = self.stage._change
         if _key(result) != _key(item) or result.get("revision", 0) != item.get("revision", 0):
             raise ValueError("process changed the item's id, source or revision: they say which item it is")
         for path in self.stage._products:
@@ -375,6 +399,13 @@ class _Work:
         if len(text.encode()) > ITEM_MAX:
             raise ValueError(f"the item has {len(text.encode())} bytes: {ITEM_MAX} are the most; write a product")
         return text
+
+
+class _Orders:
+    """An instance file that was written anew."""
+
+    def __init__(self, me):
+        self.me = me
 
 
 def _key(item):
@@ -394,8 +425,9 @@ class _Parcel:
 
 
 class _Service:
-    def __init__(self, stage, work):
+    def __init__(self, stage, work, orders):
         self.stage, self.me, self.work = stage, stage._me, work
+        self.orders, self.orders_time, self.told = orders, None, self.me.get("change", 0)
         self.token, self.seq = secrets.token_hex(16), time.time_ns() // 1000  # above all numbers of an earlier process
         self.held = {}  # key: [edge and number of the item, revision, edges behind that have not acknowledged, verdict]
         self.parcels = {}  # (edge, number): _Parcel
@@ -658,7 +690,8 @@ class _Service:
         state = "processing" if busy else "blocked" if self.held else "waiting"
         beat = {"time": time.time(), "pid": os.getpid(), "state": state, "queue": len(self.held)}
         beat.update({"in": counts["in"], "out": counts["done"], "note": self.stage._note})
-        beat.update({name: counts[name] for name in ("rejected", "failed", "dropped")})
+        beat.update({name: counts[name] for name in ("rejected", "failed", "dropped", "warnings")})
+        beat["change"] = self.stage._change
         if busy:
             beat["item"] = self.in_work[0]
         try:
@@ -667,6 +700,31 @@ class _Service:
             os.replace(self.me["heartbeat"] + ".tmp", self.me["heartbeat"])
         except OSError:  # a full disk: the next beat comes in a second
             pass
+
+    def keep_warnings(self):
+        while self.stage._warnings:
+            id, text, now = self.stage._warnings.popleft()
+            self.ledger.execute(
+                "INSERT INTO warnings (stage, id, message, count, first, last) VALUES (?, ?, ?, 1, ?, ?) ON CONFLICT (stage, id)"
+                " DO UPDATE SET message = excluded.message, count = count + 1, last = excluded.last",
+                (self.me["name"], id, text, now, now),
+            )
+            self.counts["warnings"] += 1
+
+    def read_orders(self):
+        """Gives a change of parameters to the main thread, which takes it over between two items."""
+        try:
+            found = os.stat(self.orders).st_mtime_ns
+            if found == self.orders_time:
+                return
+            with open(self.orders) as file:
+                me = json.load(file)
+        except (OSError, ValueError):  # it is being replaced: the next look is in a second
+            return
+        self.orders_time = found
+        if me.get("change", 0) != self.told:
+            self.told = me["change"]
+            self.work.todo.put(_Orders(me))
 
     def turn(self, milliseconds):
         self.listen(len(self.held) < self.room)
@@ -683,6 +741,8 @@ class _Service:
             self.send(parcel)
         if now - self.beat >= 1:
             self.beat = now
+            self.keep_warnings()
+            self.read_orders()
             self.heartbeat()
             self.bind_again()
 
@@ -697,6 +757,7 @@ class _Service:
             self.turn(200)
         if self.guard:
             self.guard.stop()
+        self.keep_warnings()
         self.ledger.close()
         self.context.destroy(linger=1000)
         self.work.todo.put(None)
@@ -720,7 +781,7 @@ def _fail(stage, error):
     return code
 
 
-def _run(stage, me):
+def _run(stage, me, orders):
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a source would end its stream; others go on until `end` comes
     try:
         work = _Work(stage)
@@ -728,7 +789,7 @@ def _run(stage, me):
         signal.set_wakeup_fd(work.wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, lambda number, frame: None)
         stage._write("INFO", "start", f"{stage.describe()['name']} {stage.version}")
-        service = _Service(stage, work)
+        service = _Service(stage, work, orders)
         service.heartbeat()
         thread = threading.Thread(target=_serve, args=(service,), daemon=True)
         thread.start()  # before setup, which may take long: the heart beats meanwhile

@@ -32,7 +32,11 @@ static enum status read_all(const struct session *session, const json_t *plan, j
     json_t *planned;
     json_array_foreach(json_object_get(plan, "stages"), i, planned) {
         const char *name = json_string_value(json_object_get(planned, "name"));
-        if (name != NULL && session_keeps_ledger(planned)) TRY(read_stage(session, name, warnings, err));
+        if (name == NULL) continue;
+        if (session_keeps_ledger(planned))
+            TRY(read_stage(session, name, warnings, err));
+        else /* a program of others may keep such a table, and another kind of ledger */
+            (void)read_stage(session, name, warnings, NULL);
     }
     return read_stage(session, WARNINGS_LAUNCHER, warnings, err);
 }

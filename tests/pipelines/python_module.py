@@ -5,11 +5,14 @@ outcomes: one run in which items are rejected, fail by exceptions of every kind,
           retry takes what failed.
 killed:   the stage is killed with -9 again and again; every item comes through once, and one that kills the process is
           set aside.
+changes:  a live parameter gets another value.
 tcp:      sockets with keys.
 wrong:    a wrong parameter is exit 2 and names what was expected."""
 
+import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 
@@ -30,7 +33,7 @@ class Trial(Stage):
     \"\"\"Does what the name of a micrograph says\"\"\"
 
     parameters = {{
-        "factor": {{"default": 1.5, "minimum": 0, "help": "A number."}},
+        "factor": {{"default": 1.5, "minimum": 0, "changes": "live", "help": "A number."}},
         "pause": 0.0,
         "loud": False,
         "word": {{"type": "string"}},
@@ -44,6 +47,8 @@ class Trial(Stage):
         time.sleep(self.params.pause)
         with open("calls.txt", "a") as calls:
             calls.write(item["id"] + "\\n")
+        if word == "good":
+            self.warn("odd", f"{{item['id']}} is odd")
         if not os.path.exists("mended"):
             if word == "reject":
                 raise Reject("too dark")
@@ -94,8 +99,6 @@ def prepare(work, names, params="factor: 3", more=""):
 
 def ledger(session, stage, columns):
     """Returns {id: (column, …)} of a stage's ledger."""
-    import sqlite3
-
     with sqlite3.connect(f"file:{session}/ledger/{stage}.sqlite?mode=ro", uri=True) as db:
         return {row[0]: row[1:] for row in db.execute(f"SELECT id, {columns} FROM items")}
 
@@ -124,6 +127,8 @@ def outcomes(work):
     there = ledger(session, "brightness", "state, item")
     check(sorted(there) == sorted(good) and all(row[0] == 1 for row in there.values()), f"behind it: {list(there)}")
     check('"trial":6.0' in there["good_2"][1].replace(" ", ""), "the column is 3 × 2.0 Å")
+    told = [(w["stage"], w["id"], w["count"]) for w in status(session)["warnings"] if w["stage"] == "trial"]
+    check(told == [("trial", "odd", 2)], f"warnings: {told}")
     product = f"{session}/trial/grid/good_1_trial.txt"
     check(os.path.exists(product) and "trial/grid/good_1_trial.txt" in there["grid/good_1"][1], "the product is named")
     write(f"{session}/mended", "")
@@ -150,10 +155,38 @@ def killed(work):
     check(len(there) == 12 and all(row[0] == 1 for row in there.values()), "each item came through, and the crash did not")
 
 
+def changes(work):
+    """A live parameter gets another value while the stage runs."""
+    graph, session = prepare(work, ["good_1"]), work("session")
+    live = launch("run", graph, "--session", session)
+
+    def seen(name):
+        try:
+            found = ledger(session, "brightness", "state, item")
+        except sqlite3.OperationalError:  # there is no ledger yet, or no table in it
+            return False
+        return name in found and found[name][0] == 1
+
+    try:
+        wait_until(lambda: seen("good_1"), 120, "the first item is done", live)
+        run("set", "--session", session, "trial.factor=5")
+        beat = f"{session}/log/trial.0.heartbeat.json"
+        wait_until(lambda: json.load(open(beat))["change"] == 1, 120, "the stage works with the change", live)
+        prepare(work, ["good_2"])
+        wait_until(lambda: seen("good_2"), 120, "the second item is done", live)
+    finally:
+        stop(live)
+    items = {name: json.loads(row[0]) for name, row in ledger(session, "brightness", "item").items()}
+    check(items["good_1"]["columns"]["trial"] == 6, f"before: {items['good_1']['columns']['trial']}")
+    check(items["good_2"]["columns"]["trial"] == 10, f"after: {items['good_2']['columns']['trial']}")
+    check("change" not in items["good_1"] or items["good_1"]["change"].get("trial", 0) == 0, "no change at first")
+    check(items["good_2"]["change"]["trial"] == 1, "the item carries the change that it was made with")
+    log = open(f"{session}/log/trial.0.log").read()
+    check(log.count(" INFO start ") == 1, "the stage was not started again")
+
+
 def heart(session):
     """Returns the process of the stage."""
-    import json
-
     holder = {}
 
     def beats():
@@ -184,7 +217,7 @@ def wrong(work):
     check(result.returncode == 2 and "factor is much: expected float" in result.stderr, f"instance: {result}")
 
 
-cases = {"outcomes": outcomes, "killed": killed, "tcp": tcp, "wrong": wrong}
+cases = {"outcomes": outcomes, "changes": changes, "killed": killed, "tcp": tcp, "wrong": wrong}
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: python_module.py {'|'.join(cases)}")
 if subprocess.run(["/usr/bin/python3", "-c", "import zmq"], capture_output=True).returncode != 0:
