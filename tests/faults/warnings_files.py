@@ -66,7 +66,7 @@ with Work("warnings-files") as work:
     said, found = listed("refiner", "--i", particles, "--o", work("maps"), "--diameter", "500", *words)
     check({"refine-ctf", "refine-mask"} <= set(found), f"the same at the refiner: {said}")
     reference(work("ball.mrc"), 8, 3)
-    said, _ = listed("refiner", "--i", particles, "--o", work("no-maps"), "--diameter", "20", *words, code=1)
+    said, _ = listed("refiner", "--i", particles, "--o", work("no-maps"), "--diameter", "20", *words, code=2)
     check("error: " in said and " done, " not in said, f"no counts stand beside an error: {said}")
 
 finish()
