@@ -133,17 +133,18 @@ static json_t *status_json(const struct session *session, const json_t *plan, co
 }
 
 void status_table(const struct session *session, const struct tally *tally, FILE *out) {
-    fprintf(out, "%-20s %8s %8s %8s %8s %9s  %s\n", "stage", "seen", "done", "rejected", "failed", "in flight",
-            "products");
+    fprintf(out, "%-20s %8s %8s %8s %8s %9s\n", "stage", "seen", "done", "rejected", "failed", "in flight");
     for (size_t i = 0; i < tally->count; i++) {
         const struct tally_stage *stage = &tally->stages[i];
         if (stage->left_out)
             fprintf(out, "%-20s left out\n", stage->name);
         else
-            fprintf(out, "%-20s %8lld %8lld %8lld %8lld %9lld  %s/%s\n", stage->name, (long long)stage->seen,
+            fprintf(out, "%-20s %8lld %8lld %8lld %8lld %9lld\n", stage->name, (long long)stage->seen,
                     (long long)stage->done, (long long)stage->rejected, (long long)stage->failed,
-                    (long long)stage->in_flight, session->path, stage->name);
+                    (long long)stage->in_flight);
     }
+    /* A path of any length would make the rows wider than the terminal. */
+    fprintf(out, "products: %s/STAGE\n", session->path);
 }
 
 void status_inputs(const struct tally *tally, FILE *out) {
