@@ -174,6 +174,29 @@ enum status ctf_rows_refresh(struct ctf_rows *rows, bool *ret_changed, struct er
     return STATUS_OK;
 }
 
+/* Copies a path without its empty parts, its "." and each ".." that follows a name: "raw/./x/../a.mrc" → "raw/a.mrc". Tables
+ * hold paths of other folders, which cannot be asked for links. */
+static void copy_plain(const char *path, char out[PATH_SIZE]) {
+    size_t used = 0, floor = 0; /* floor: ".." goes no farther back */
+    bool absolute = path[0] == '/';
+    for (const char *part = path; *part != '\0';) {
+        size_t length = strcspn(part, "/");
+        bool up = length == 2 && part[0] == '.' && part[1] == '.';
+        if (up && used > floor) {
+            while (used > floor && out[--used] != '/') {
+            }
+        } else if (length > 0 && !(length == 1 && part[0] == '.') && used + length + 2 < PATH_SIZE) {
+            if (used > 0 || absolute) out[used++] = '/';
+            memcpy(out + used, part, length);
+            used += length;
+            if (up) floor = used;
+        }
+        part += length;
+        part += strspn(part, "/");
+    }
+    out[used] = '\0';
+}
+
 /* Returns how many parts of two paths agree from the end, without the ending of the last part. *ret_whole: all parts of
  * one path agree. */
 static int common_parts(const char *a, const char *b, bool *ret_whole) {
@@ -202,7 +225,10 @@ static int common_parts(const char *a, const char *b, bool *ret_whole) {
 
 int ctf_rows_fit(const struct ctf_rows *rows, long row, const char *path) {
     bool whole;
-    int parts = common_parts(path, ctf_rows_name(rows, row), &whole);
+    char own[PATH_SIZE], name[PATH_SIZE];
+    copy_plain(path, own);
+    copy_plain(ctf_rows_name(rows, row), name);
+    int parts = common_parts(own, name, &whole);
     return parts == 0 ? 0 : 2 * parts + whole;
 }
 

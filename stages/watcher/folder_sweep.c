@@ -173,9 +173,12 @@ static void skip(struct folder *folder, const char *path, const char *reason) {
 
 /* Returns whether a folder is that of a session of icestream: its products are no images of the microscope. */
 static bool is_session(const char *path) {
-    char graph[PATH_SIZE], ledgers[PATH_SIZE];
-    return path_join(path, "graph.yaml", graph, sizeof graph, NULL) == STATUS_OK && file_exists(graph) &&
-           path_join(path, "ledger", ledgers, sizeof ledgers, NULL) == STATUS_OK && file_is_folder(ledgers);
+    static const char *const NAMES[] = {"graph.yaml", "ledger", "log/plan.json"};
+    char mark[PATH_SIZE];
+    int found = 0;
+    for (int i = 0; i < 3; i++)
+        found += path_join(path, NAMES[i], mark, sizeof mark, NULL) == STATUS_OK && file_exists(mark);
+    return found >= 2; /* one of them may be lost, or not be there yet */
 }
 
 /* Returns whether a place is a folder above the watched one. */
@@ -201,7 +204,7 @@ static enum status may_enter(struct folder *folder, const struct sweep_folder *h
     TRY(visit(&folder->sweep, place->st_dev, place->st_ino, ret_may, err));
     if (!*ret_may) return STATUS_OK;
     const char *reason = is_above(folder, place) ? "it leads to a folder above the watched one"
-                         : is_session(path)      ? "it is the folder of a session (graph.yaml and ledger)"
+                         : is_session(path)      ? "it is the folder of a session (graph.yaml, ledger, log/plan.json)"
                                                  : NULL;
     if (reason != NULL) skip(folder, path, reason);
     *ret_may = reason == NULL;

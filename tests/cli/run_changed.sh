@@ -4,7 +4,7 @@ chmod +x stage.sh
 cat >graph.yaml <<END
 programs: [$PWD/stage.sh]
 stages:
-  mine: {program: $PWD/stage.sh, box: 64}
+  mine: {program: $PWD/stage.sh, box: 64, data: $PWD}
 END
 run() {
   icestream run graph.yaml --session session "$@" 2>message >/dev/null
@@ -13,6 +13,7 @@ run() {
 }
 run
 run --until-idle 3 --set mine.threads=2
+run --set mine.data=$PWD/../in/.
 run --set mine.box=65
 run --set mine.other=1
 grep '"run"' session/log/plan.json

@@ -70,6 +70,20 @@ static struct record_source source_of(const struct ctf_rows *rows, long row, con
     };
 }
 
+/* One place has many names. */
+static void parts_that_lead_nowhere_do_not_count(void **state) {
+    (void)state;
+    struct ctf_rows *rows =
+        open_rows("plain.star", "data_\nloop_\n_rlnMicrographName\n_rlnDefocusU\n./raw//x/../g1/mic.mrc 1\n"
+                                "../y/../g2/./mic.mrc 2\n");
+    bool several;
+    long first = ctf_rows_find(rows, "/data/raw/g1/mic.mrc", &several);
+    assert_int_equal(first, 0);
+    assert_true(ctf_rows_fits_whole(ctf_rows_fit(rows, first, "/data/raw/g1/mic.mrc")));
+    assert_int_equal(ctf_rows_find(rows, "/data/raw/g2/mic.mrc", &several), 1);
+    ctf_rows_close(&rows);
+}
+
 static void session_stands_before_optics_before_header(void **state) {
     (void)state;
     struct err err = {0};
@@ -314,6 +328,7 @@ static void table_of_micrographs_reads_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_match_by_path_else_by_name),
+        cmocka_unit_test(parts_that_lead_nowhere_do_not_count),
         cmocka_unit_test(session_stands_before_optics_before_header),
         cmocka_unit_test(older_files_carry_optics_in_each_row),
         cmocka_unit_test(file_that_grows_is_read_again),

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/memory.h"
 
@@ -85,6 +86,14 @@ static bool is_program(const struct graph_entry *entry, const char *program) {
            strcmp(entry->value.texts[0], program) == 0;
 }
 
+/* Returns whether two values are paths, perhaps written differently, of one file or folder. */
+static bool is_same_place(const struct graph_value *a, const struct graph_value *b) {
+    struct stat one, two;
+    return a->count == 1 && b->count == 1 && a->texts[0][0] == '/' && b->texts[0][0] == '/' &&
+           stat(a->texts[0], &one) == 0 && stat(b->texts[0], &two) == 0 && one.st_dev == two.st_dev &&
+           one.st_ino == two.st_ino;
+}
+
 /* Visits what differs between two sections. An entry that names the resolved path of the stage's program does not
  * differ. */
 static bool visit_section(const struct graph_section *old, const struct graph_section *new,
@@ -92,6 +101,7 @@ static bool visit_section(const struct graph_section *old, const struct graph_se
     for (size_t i = 0; i < old->count; i++) {
         const struct graph_entry *before = &old->entries[i], *after = graph_entry(new, before->key);
         if (!matters(before->key) || (after != NULL && graph_value_equal(&before->value, &after->value)) ||
+            (after != NULL && is_same_place(&before->value, &after->value)) ||
             (after != NULL && stage != NULL && is_program(before, stage->program)))
             continue;
         if (visit(&(struct graph_difference){old->name, before->key, stage, before, after}, context)) return true;
