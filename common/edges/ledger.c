@@ -76,6 +76,16 @@ static const char *const sql[SQL_COUNT] = {
     [SQL_POST_AGAIN] = "INSERT INTO outbox (edge, source, id, item, time_sent) SELECT edge, source, id, item, ?4"
                        " FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
     [SQL_WITHDRAW] = "DELETE FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND seq <= ?4",
+    /* The last parcel, if it is acknowledged. */
+    [SQL_POST_REVISED] = "INSERT INTO outbox (edge, source, id, item, time_sent)"
+                         " SELECT edge, source, id, json_set(item, '$.revision', ?5), ?4 FROM outbox WHERE " THE_ITEM
+                         " AND substr(edge, -length(?3)) = ?3 AND json_valid(item) AND NOT EXISTS (SELECT 1 FROM"
+                         " outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND acknowledged IS NULL)"
+                         " ORDER BY seq DESC LIMIT 1",
+    [SQL_LATEST_REVISION] = "SELECT MAX(COALESCE((SELECT MAX(revision) FROM items WHERE " THE_ITEM "), 0),"
+                            " COALESCE((SELECT MAX(json_extract(item, '$.revision')) FROM outbox WHERE " THE_ITEM
+                            " AND json_valid(item)), 0))",
+    [SQL_WAITING_FOR] = "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL AND substr(edge, -length(?1)) = ?1",
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",

@@ -257,6 +257,16 @@ enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, 
  * numbers: an answer to a former one may still be on its way, and must not count for them. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 
+/* Posts an item anew in a later revision on the edge that ends in edge_suffix, and forgets its former parcels. ret_sent:
+ * false when it was never sent there, or its last parcel is not acknowledged. */
+enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
+                                bool *ret_sent, struct err *err);
+/* Finds the latest revision of an item in the ledger, received or sent; 0: none. */
+enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key, int64_t *ret_revision,
+                                   struct err *err);
+/* Counts the unacknowledged parcels of the edges that end in edge_suffix. */
+enum status ledger_waiting_for(struct ledger *ledger, const char *edge_suffix, int64_t *ret_count, struct err *err);
+
 /* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for
  * their paths. */
 enum status ledger_add_files(struct ledger *ledger, const struct ledger_file *files, size_t count, struct err *err);

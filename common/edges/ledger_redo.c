@@ -34,6 +34,69 @@ enum status ledger_redo(struct ledger *ledger, struct ledger_key key, bool *ret_
     return status;
 }
 
+static enum status send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
+                                bool *sent, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare_once(ledger, SQL_POST_REVISED, "used", &statement, err));
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, edge_suffix);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    sqlite3_bind_int64(statement, 5, revision);
+    enum status status = ledger_run(ledger, statement, err);
+    sqlite3_finalize(statement);
+    TRY(status);
+    *sent = sqlite3_changes(ledger->db) > 0;
+    if (!*sent) return STATUS_OK;
+    int64_t posted = sqlite3_last_insert_rowid(ledger->db);
+    TRY(ledger_prepare_once(ledger, SQL_WITHDRAW, "used", &statement, err));
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, edge_suffix);
+    sqlite3_bind_int64(statement, 4, posted - 1);
+    status = ledger_run(ledger, statement, err);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
+                                bool *ret_sent, struct err *err) {
+    bool sent = false;
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, send_revised(ledger, edge_suffix, key, revision, &sent, err), err);
+    ledger_let_go(ledger);
+    if (status == STATUS_OK) *ret_sent = sent;
+    return status;
+}
+
+static enum status ask(struct ledger *ledger, enum ledger_statement which, const struct ledger_key *key,
+                       const char *suffix, int64_t *ret_number, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    bool row = false;
+    ledger_hold(ledger);
+    enum status status = ledger_prepare_once(ledger, which, "read", &statement, err);
+    if (status == STATUS_OK) {
+        if (key != NULL)
+            ledger_bind_key(statement, *key);
+        else
+            ledger_bind_text(statement, 1, suffix);
+        status = ledger_step(ledger, statement, &row, err);
+        if (row) *ret_number = sqlite3_column_int64(statement, 0);
+        sqlite3_finalize(statement);
+    }
+    ledger_let_go(ledger);
+    return status;
+}
+
+enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key, int64_t *ret_revision,
+                                   struct err *err) {
+    return ask(ledger, SQL_LATEST_REVISION, &key, NULL, ret_revision, err);
+}
+
+enum status ledger_waiting_for(struct ledger *ledger, const char *edge_suffix, int64_t *ret_count, struct err *err) {
+    return ask(ledger, SQL_WAITING_FOR, NULL, edge_suffix, ret_count, err);
+}
+
 enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const char *reason, struct err *err) {
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);

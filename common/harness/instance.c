@@ -57,6 +57,7 @@ static enum status read_edges(const json_t *root, const char *key, struct stage_
         TRY(copy_text(entry, "data", &edge->data, err));
         TRY(copy_text(entry, "ack", &edge->ack, err));
         TRY(read_count(entry, "window", 1, WINDOW_MAX, 8, &edge->window, err));
+        edge->revisions = !json_is_false(json_object_get(entry, "revisions"));
         const json_t *resend = json_object_get(entry, "resend");
         edge->resend = json_is_number(resend) ? json_number_value(resend) : 0;
         FAIL_IF(resend != NULL && !(edge->resend >= 0.01 && edge->resend <= 3600), err, STATUS_BAD_ARGUMENT,

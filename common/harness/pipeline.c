@@ -190,6 +190,7 @@ static enum status set_outputs(struct pipeline *pipeline, struct err *err) {
         struct stage_output *output = &stage->outputs[i];
         memcpy(output->edge, edge->edge, sizeof output->edge);
         output->window = edge->window;
+        output->revisions = edge->revisions;
         TRY(ledger_unacknowledged(stage->ledger, edge->edge, &output->unacknowledged, err));
     }
     stage->output_count = pipeline->instance.output_count;

@@ -89,10 +89,28 @@ static void collect_outcome(struct stage *stage, struct ledger_key key, enum led
     stage_unlock(stage);
 }
 
-static size_t fill_sends(const struct stage *stage, const struct item *item, struct ledger_send *sends) {
-    for (int i = 0; i < stage->output_count; i++)
-        sends[i] = (struct ledger_send){stage->outputs[i].edge, item};
-    return (size_t)stage->output_count;
+/* A receiver that takes no revisions is sent each item once. */
+static enum status fill_sends(const struct stage *stage, const struct item *item, struct ledger_send *sends,
+                              size_t *ret_count, struct err *err) {
+    size_t count = 0;
+    for (int i = 0; i < stage->output_count; i++) {
+        const struct stage_output *output = &stage->outputs[i];
+        const char *suffix = strchr(output->edge, '>');
+        bool sent = false;
+        if (!output->revisions && item_revision(item) > 0 && suffix != NULL)
+            TRY(ledger_was_sent(stage->ledger, suffix, item_key(item), &sent, err));
+        if (!sent) sends[count++] = (struct ledger_send){output->edge, item};
+    }
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+/* The stages behind this one hold an earlier revision of an item that this stage now rejects: they are to take it out
+ * again. */
+static enum status withdraw(const struct stage *stage, struct item *item, struct err *err) {
+    char text[128];
+    snprintf(text, sizeof text, "%.64s rejected a later revision of it", stage->name);
+    return item_has(item, "withdrawn") ? STATUS_OK : item_set_string(item, "withdrawn", text, err);
 }
 
 /* Adds to what each output has to send. The caller holds the ledger, so that nobody counts in between. */
@@ -200,7 +218,12 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         bool forward = slot->status == STATUS_OK && !stage->descriptor->cumulative;
         if (forward) slot->status = check_size(slot->item, &slot->err);
         forward = forward && slot->status == STATUS_OK;
-        size_t send_count = forward ? fill_sends(stage, slot->item, sends) : 0;
+        size_t send_count = 0;
+        if (slot->status == STATUS_REJECTED && slot->replaces && !stage->descriptor->cumulative) {
+            TRY(withdraw(stage, slot->item, err));
+            forward = true;
+        }
+        if (forward) TRY(fill_sends(stage, slot->item, sends, &send_count, err));
         TRY(files_rows(stage, slot, slot->status == STATUS_OK, err));
         settling->finishes[settled] = outcome(stage, slot, sends, send_count);
         settling->slots[settled++] = slot;
@@ -230,7 +253,7 @@ enum status stage_settle_emissions(struct stage *stage, struct item *const *item
     for (int i = 0; i < count; i++) {
         struct ledger_send *sends = settling->sends + (size_t)i * (size_t)stage->output_count;
         settling->origins[i] = (struct ledger_origin){.item = items[i], .state = LEDGER_DONE, .sends = sends};
-        settling->origins[i].send_count = fill_sends(stage, items[i], sends);
+        TRY(fill_sends(stage, items[i], sends, &settling->origins[i].send_count, err));
     }
     TRY(ledger_originate_items(stage->ledger, settling->origins, (size_t)count, settling->flags, err));
     int sent = 0;
@@ -340,7 +363,8 @@ static enum status emit_from_source(struct stage *stage, const struct item *item
 static enum status emit_once(struct stage *stage, const struct item *item, bool *ret_new, struct err *err) {
     if (stage->descriptor->produce != NULL) return emit_from_source(stage, item, ret_new, err);
     struct ledger_send sends[EDGES_MAX];
-    size_t count = fill_sends(stage, item, sends);
+    size_t count = 0;
+    TRY(fill_sends(stage, item, sends, &count, err));
     bool is_new = false;
     ledger_hold(stage->ledger);
     enum status status = ledger_send_only(stage->ledger, item_key(item), sends, count, &is_new, err);

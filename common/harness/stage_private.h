@@ -81,6 +81,7 @@ struct slot {
 
 struct stage_output {
     char edge[EDGE_NAME_SIZE];
+    bool revisions; /* the receiver takes later revisions */
     int window;
     int64_t unacknowledged; /* guarded by the lock; includes what is still to be sent */
 };
@@ -445,6 +446,7 @@ void stage_results_clear(struct stage_results *results);
 struct stage_edge {
     char edge[EDGE_NAME_SIZE];
     char *data, *ack; /* endpoints */
+    bool revisions;
     int window;
     double resend; /* s; 0: not set */
 };

@@ -56,7 +56,9 @@ static const double reading_limit = 300;
 
 static void load_slot(struct stage *stage, struct slot *slot) {
     const struct stage_descriptor *descriptor = stage->descriptor;
-    enum status status = stage_check_input(stage, slot->lane->item, &slot->err);
+    const char *withdrawn = item_string(slot->lane->item, "withdrawn");
+    enum status status = withdrawn != NULL ? err_set(&slot->err, STATUS_REJECTED, __FILE__, __LINE__, "%s", withdrawn)
+                                           : stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
     if (status == STATUS_OK && descriptor->need != NULL)
         STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,

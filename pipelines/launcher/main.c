@@ -21,6 +21,8 @@ static int run_command(const struct options *options) {
         return command_status(options);
     case COMMAND_SET:
         return command_set(options);
+    case COMMAND_REDO:
+        return command_redo(options);
     case COMMAND_RETRY:
         return command_retry(options);
     case COMMAND_BACKUP:

@@ -24,7 +24,8 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
-     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR | COMMAND_BACKUP,
+     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR |
+         COMMAND_BACKUP,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -51,7 +52,7 @@ static const struct option_row rows[] = {
      AT(follow), 0},
     {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
      0},
-    {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY, OPTION_TEXT, AT(stage), 0},
+    {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY | COMMAND_REDO, OPTION_TEXT, AT(stage), 0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
     {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
@@ -70,6 +71,8 @@ static const struct {
      SIZE_MAX},
     {"set", "STAGE.KEY=VALUE…", "Gives stages of a session other values, while it runs or before its next run.",
      COMMAND_SET, 1, SIZE_MAX},
+    {"redo", "[ITEM]…", "Makes items again with the present parameters, while their stage is idle.", COMMAND_REDO, 0,
+     SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},

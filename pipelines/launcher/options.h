@@ -21,6 +21,7 @@ enum command {
     COMMAND_BACKUP = 1 << 8,
     COMMAND_DOCTOR = 1 << 20,
     COMMAND_SET = 1 << 9,
+    COMMAND_REDO = 1 << 10,
 };
 
 struct options {

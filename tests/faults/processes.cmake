@@ -30,6 +30,8 @@ endforeach()
 
 # Items that come again in a later revision.
 icestream_add_fault_test(changes changes.py)
+icestream_add_fault_test(redo redo.py calm)
+icestream_add_fault_test(redo_kills redo.py kills)
 icestream_add_fault_test(revisions revisions.py calm)
 icestream_add_fault_test(revisions_kills revisions.py kills)
 

@@ -14,7 +14,10 @@ static json_t *edges_json(const struct plan *plan, size_t instance, bool inputs)
         const struct plan_edge *edge = &plan->edges[i];
         if (inputs ? edge->to != plan->instances[instance].stage : edge->instance != instance) continue;
         json_t *object = json_pack("{s:s, s:s, s:s}", "edge", edge->name, "data", edge->data, "ack", edge->ack);
+        const json_t *describe = plan->graph->stages[edge->to].describe;
         if (!inputs) json_object_set_new(object, "window", json_integer(edge->window));
+        if (!inputs && !json_is_true(json_object_get(describe, "revisions")))
+            json_object_set_new(object, "revisions", json_false());
         json_array_append_new(list, object);
     }
     return list;

@@ -1,0 +1,214 @@
+/* `icestream redo`: makes items again with the present parameters. Their sender sends them in a later revision, which
+ * replaces the earlier one in the stage and in all stages behind it. In a session that runs, new items go first: redo
+ * waits until nothing is on its way to the stage, and then sends a few. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/clock.h"
+#include "pipelines/launcher/commands.h"
+#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/tally.h"
+
+enum { AT_ONCE = 16 };
+static const double look_pause = 0.2;
+
+struct redo {
+    struct session session;
+    json_t *plan;
+    int64_t total, on_their_way;
+};
+
+static json_t *planned_of(const json_t *plan, const char *name) {
+    size_t i;
+    json_t *stage;
+    json_array_foreach(json_object_get(plan, "stages"), i, stage) {
+        if (strcmp(json_string_value(json_object_get(stage, "name")), name) == 0) return stage;
+    }
+    return NULL;
+}
+
+static bool takes_revisions(const json_t *planned) {
+    return json_is_true(json_object_get(planned, "revisions"));
+}
+
+/* Later than any revision of the item that some stage has seen, or will see. */
+static enum status next_revision(const struct redo *redo, struct ledger_key key, int64_t *ret_revision,
+                                 struct err *err) {
+    size_t i;
+    json_t *stage;
+    int64_t latest = 0;
+    json_array_foreach(json_object_get(redo->plan, "stages"), i, stage) {
+        struct ledger *ledger = NULL;
+        int64_t revision = 0;
+        TRY(session_ledger(&redo->session, json_string_value(json_object_get(stage, "name")), true, &ledger, err));
+        if (ledger == NULL) continue;
+        enum status status = ledger_latest_revision(ledger, key, &revision, err);
+        ledger_close(&ledger);
+        TRY(status);
+        if (revision > latest) latest = revision;
+    }
+    *ret_revision = latest + 1;
+    return STATUS_OK;
+}
+
+/* Counts what the senders of a stage have not had an answer to. */
+static enum status count_waiting(const struct redo *redo, const json_t *planned, const char *suffix, int64_t *ret_count,
+                                 struct err *err) {
+    size_t i;
+    json_t *from;
+    *ret_count = 0;
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        struct ledger *ledger = NULL;
+        int64_t count = 0;
+        TRY(session_ledger(&redo->session, json_string_value(from), true, &ledger, err));
+        if (ledger == NULL) continue;
+        enum status status = ledger_waiting_for(ledger, suffix, &count, err);
+        ledger_close(&ledger);
+        TRY(status);
+        *ret_count += count;
+    }
+    return STATUS_OK;
+}
+
+static enum status await_idle(const struct redo *redo, const json_t *planned, const char *suffix, struct err *err) {
+    for (;;) {
+        int64_t waiting = 0;
+        if (!session_is_running(&redo->session)) return STATUS_OK;
+        TRY(count_waiting(redo, planned, suffix, &waiting, err));
+        if (waiting == 0) return STATUS_OK;
+        clock_pause(look_pause);
+    }
+}
+
+static enum status send_again(struct redo *redo, const json_t *planned, const char *suffix, struct ledger_key key,
+                              bool *sent, struct err *err) {
+    size_t i;
+    json_t *from;
+    int64_t revision = 0;
+    TRY(next_revision(redo, key, &revision, err));
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        struct ledger *ledger = NULL;
+        bool own = false;
+        TRY(session_ledger(&redo->session, json_string_value(from), false, &ledger, err));
+        if (ledger == NULL) continue;
+        enum status status = ledger_send_revised(ledger, suffix, key, revision, &own, err);
+        ledger_close(&ledger);
+        TRY(status);
+        *sent = *sent || own;
+    }
+    return STATUS_OK;
+}
+
+/* Returns why the items of a stage cannot be made again, or NULL. */
+static const char *obstacle(const struct redo *redo, const json_t *planned) {
+    size_t i;
+    json_t *from;
+    if (json_array_size(json_object_get(planned, "from")) == 0)
+        return "is a source: it takes a file that changes again by itself; name a stage behind it";
+    if (json_is_true(json_object_get(planned, "left_out"))) return "is left out of this session";
+    if (!takes_revisions(planned))
+        return "does not take later revisions of items (its --describe does not say \"revisions\": true), so they "
+               "cannot be made again";
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        if (!session_keeps_ledger(planned_of(redo->plan, json_string_value(from))))
+            return "is fed by a program that keeps no ledger of icestream's, which cannot send items again";
+    }
+    return NULL;
+}
+
+/* Says which stages behind this one keep what they have. */
+static void say_kept(const struct redo *redo, const char *name) {
+    size_t i, k;
+    json_t *stage, *from;
+    json_array_foreach(json_object_get(redo->plan, "stages"), i, stage) {
+        const char *behind = json_string_value(json_object_get(stage, "name"));
+        json_array_foreach(json_object_get(stage, "from"), k, from) {
+            if (strcmp(json_string_value(from), name) != 0) continue;
+            if (!takes_revisions(stage))
+                fprintf(stderr,
+                        "icestream: warning: %s does not take later revisions of items: it keeps what it has made of "
+                        "the earlier ones\n",
+                        behind);
+            else
+                say_kept(redo, behind);
+        }
+    }
+}
+
+static enum status redo_stage(struct redo *redo, const struct tally_stage *stage, const struct tally_choice *chosen,
+                              struct err *err) {
+    const json_t *planned = planned_of(redo->plan, stage->name);
+    const char *why = obstacle(redo, planned);
+    char suffix[128];
+    int64_t total = 0;
+    FAIL_IF(why != NULL, err, STATUS_BAD_ARGUMENT, "%s %s", stage->name, why);
+    say_kept(redo, stage->name);
+    snprintf(suffix, sizeof suffix, ">%s", stage->name);
+    for (size_t i = 0; i < stage->item_count; i++) {
+        const struct tally_item *item = &stage->items[i];
+        bool sent = false;
+        if (!tally_is_chosen(chosen, tally_key(item)) || item->state == LEDGER_FAILED) continue;
+        if (total % AT_ONCE == 0) TRY(await_idle(redo, planned, suffix, err));
+        TRY(send_again(redo, planned, suffix, tally_key(item), &sent, err));
+        total += sent;
+        redo->on_their_way += !sent;
+    }
+    printf("%s: %lld item%s go%s through again\n", stage->name, (long long)total, total == 1 ? "" : "s",
+           total == 1 ? "es" : "");
+    redo->total += total;
+    return STATUS_OK;
+}
+
+/* Returns whether a stage receives from sources alone. */
+static bool is_first(const struct redo *redo, const char *name) {
+    const json_t *planned = planned_of(redo->plan, name);
+    size_t i;
+    json_t *from;
+    bool first =
+        json_array_size(json_object_get(planned, "from")) > 0 && !json_is_true(json_object_get(planned, "left_out"));
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        const json_t *up = planned_of(redo->plan, json_string_value(from));
+        first = first && json_array_size(json_object_get(up, "from")) == 0;
+    }
+    return first;
+}
+
+static enum status redo_all(const struct options *options, struct redo *redo, struct err *err) {
+    struct tally tally = {0};
+    struct tally_choice chosen = {0};
+    TRY(session_find(options->session, &redo->session, err));
+    TRY(session_read_plan(&redo->session, &redo->plan, err));
+    enum status status = tally_take(&redo->session, redo->plan, TALLY_ITEMS, &tally, err);
+    if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
+        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", redo->session.path,
+                         options->stage);
+    if (status == STATUS_OK) status = tally_choose(&tally, options->words, options->word_count, &chosen, err);
+    for (size_t i = 0; status == STATUS_OK && i < chosen.count; i++)
+        if (chosen.items[i] == NULL)
+            status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s: no stage of %s has seen such an item",
+                             options->words[i], redo->session.path);
+    for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
+        if (options->stage != NULL ? strcmp(options->stage, tally.stages[i].name) == 0
+                                   : is_first(redo, tally.stages[i].name))
+            status = redo_stage(redo, &tally.stages[i], &chosen, err);
+    tally_choice_clear(&chosen);
+    tally_clear(&tally);
+    return status;
+}
+
+int command_redo(const struct options *options) {
+    struct err err = {0};
+    struct redo redo = {0};
+    enum status status = redo_all(options, &redo, &err);
+    if (status == STATUS_OK && redo.on_their_way > 0)
+        printf("%lld more are still on their way, and are made with the present parameters anyway or can be named "
+               "again\n",
+               (long long)redo.on_their_way);
+    if (status == STATUS_OK && redo.total > 0 && !session_is_running(&redo.session))
+        puts("run the session again to make them");
+    json_decref(redo.plan);
+    if (status == STATUS_OK) return EXIT_OK;
+    fprintf(stderr, "icestream: %s\n", err.message);
+    return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;
+}
