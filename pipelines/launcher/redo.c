@@ -202,8 +202,7 @@ int command_redo(const struct options *options) {
     struct redo redo = {0};
     enum status status = redo_all(options, &redo, &err);
     if (status == STATUS_OK && redo.on_their_way > 0)
-        printf("%lld more are still on their way, and are made with the present parameters anyway or can be named "
-               "again\n",
+        printf("%lld more are still on their way to the stage: name them again once they are done\n",
                (long long)redo.on_their_way);
     if (status == STATUS_OK && redo.total > 0 && !session_is_running(&redo.session))
         puts("run the session again to make them");
