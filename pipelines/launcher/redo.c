@@ -8,10 +8,11 @@
 #include "common/clock.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
+#include "pipelines/launcher/status.h"
 #include "pipelines/launcher/tally.h"
 
 enum { AT_ONCE = 16 };
-static const double look_pause = 0.2;
+static const double look_pause = 0.2, CHANGE_PATIENCE = 120; /* s */
 
 struct redo {
     struct session session;
@@ -100,6 +101,26 @@ static enum status send_again(struct redo *redo, const json_t *planned, const ch
     return STATUS_OK;
 }
 
+/* What was set a moment ago may still be on its way to the stages. */
+static enum status await_changes(const struct redo *redo, struct err *err) {
+    double until = clock_monotonic() + CHANGE_PATIENCE;
+    for (;;) {
+        json_t *changes = status_changes_json(&redo->session, redo->plan), *change;
+        int late = 0;
+        size_t i;
+        json_array_foreach(changes, i, change) {
+            if (json_is_false(json_object_get(change, "in_force"))) late = (int)i + 1;
+        }
+        json_decref(changes);
+        if (late == 0 || !session_is_running(&redo->session)) return STATUS_OK;
+        FAIL_IF(clock_monotonic() > until, err, STATUS_BAD_STATE,
+                "change %d is not in force yet (`icestream status --session %s` shows it); end the run, or try again "
+                "later",
+                late, redo->session.path);
+        clock_pause(look_pause);
+    }
+}
+
 /* Returns why the items of a stage cannot be made again, or NULL. */
 static const char *obstacle(const struct redo *redo, const json_t *planned) {
     size_t i;
@@ -143,6 +164,7 @@ static enum status redo_stage(struct redo *redo, const struct tally_stage *stage
     char suffix[128];
     int64_t total = 0;
     FAIL_IF(why != NULL, err, STATUS_BAD_ARGUMENT, "%s %s", stage->name, why);
+    TRY(await_changes(redo, err));
     say_kept(redo, stage->name);
     snprintf(suffix, sizeof suffix, ">%s", stage->name);
     for (size_t i = 0; i < stage->item_count; i++) {

@@ -6,11 +6,11 @@
 #include "pipelines/launcher/status.h"
 
 /* Returns whether an instance works with a change: 1 yes, 0 no, −1 unknown. The heartbeat of another's program need not
- * say. */
+ * say. An instance that starts again has none. */
 static int works_with(const struct session *session, const char *instance, json_int_t number) {
     json_t *beat = status_heartbeat(session, instance);
     const json_t *change = json_object_get(beat, "change");
-    int works = !json_is_integer(change) ? -1 : json_integer_value(change) >= number;
+    int works = beat == NULL ? 0 : !json_is_integer(change) ? -1 : json_integer_value(change) >= number;
     json_decref(beat);
     return works;
 }
