@@ -103,6 +103,9 @@ int file_last_number(const char *folder, const char *prefix, const char *suffix,
 /* Returns whether `path` is `folder` or lies below it, by their texts alone. ret_rest: the part after the folder, ""
  * when they are equal; points into path; may be NULL. */
 bool path_is_below(const char *path, const char *folder, const char **ret_rest);
+/* Takes "./", "//" and "x/.." out of an absolute path, and leaves links. Returns false, with the path as it was, if it
+ * would then lead to another file (".." behind a link) or leads to none. */
+bool path_plain(char path[PATH_SIZE]);
 /* Returns "folder/name"; returns name alone when it is absolute or folder is "". */
 enum status path_join(const char *folder, const char *name, char *ret_path, size_t size, struct err *err);
 /* Returns the last part of a path, and its length without the last ending. A name without an ending, or whose only dot

@@ -6,33 +6,6 @@
 
 #include "common/harness/stage_private.h"
 
-static bool leads_to(const char *folder, const char *name, const char *real) {
-    char path[PATH_SIZE], found[PATH_MAX];
-    return path_join(folder, name, path, sizeof path, NULL) == STATUS_OK && realpath(path, found) != NULL &&
-           strcmp(found, real) == 0;
-}
-
-/* Takes "./" and "//" away, and "..", if the path still leads to the same file: a ".." behind a link may not be taken
- * away. Else the path stays. */
-static void simplify(char path[PATH_SIZE], const char *real) {
-    char parts[PATH_SIZE], plain[PATH_SIZE] = "";
-    size_t length = 0;
-    memcpy(parts, path, strlen(path) + 1);
-    for (char *rest = NULL, *part = strtok_r(parts, "/", &rest); part != NULL; part = strtok_r(NULL, "/", &rest)) {
-        if (strcmp(part, ".") == 0) continue;
-        if (strcmp(part, "..") == 0) {
-            while (length > 0 && plain[--length] != '/') {
-            }
-            plain[length] = '\0';
-            continue;
-        }
-        plain[length++] = '/';
-        memcpy(plain + length, part, strlen(part) + 1);
-        length += strlen(part);
-    }
-    if (leads_to("", plain, real)) memcpy(path, plain, length + 1);
-}
-
 /* Returns whether the path lies below the working directory, and its name there does not mean another file in the
  * root. */
 static bool is_below_here(const struct stage *stage, const char *path, const char *here, const char **ret_rest) {
@@ -51,7 +24,7 @@ enum status stage_files_path(const struct stage *stage, const char *path, const 
     if (!file_exists(joined)) TRY(path_join("", path, joined, sizeof joined, err));
     if (realpath(joined, real) != NULL && getcwd(here, sizeof here) != NULL &&
         path_join(here, joined, given, sizeof given, NULL) == STATUS_OK) {
-        simplify(given, real);
+        path_plain(given);
         text = given;
         if ((path_is_below(given, stage->root, &rest) && *rest != '\0') || is_below_here(stage, given, here, &rest) ||
             (path_is_below(real, stage->root, &rest) && *rest != '\0') || is_below_here(stage, real, here, &rest))

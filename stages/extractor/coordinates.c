@@ -262,7 +262,7 @@ static enum status read_named(const struct coordinates *c, const char *name, coo
 
 static enum status read_joint(struct coordinates *c, const char *path, const char *micrograph,
                               coordinates_may_read *may_read, const void *context, struct star_file **ret_file,
-                              char *ret_path, struct err *err) {
+                              char *ret_path, bool *ret_absent, struct err *err) {
     const struct row *rows;
     size_t count;
     enum status status = read_all(c, path, err);
@@ -278,12 +278,13 @@ static enum status read_joint(struct coordinates *c, const char *path, const cha
             micrograph);
     if (named >= 0)
         return read_named(c, star_get(c->table, rows[0].row, named), may_read, context, ret_file, ret_path, err);
+    *ret_absent = count == 0;
     return take_rows(c->table, rows, count, path, c->scale, ret_file, err);
 }
 
 static enum status read_fitting(struct coordinates *c, const glob_t *files, const char *micrograph,
                                 coordinates_may_read *may_read, const void *context, struct star_file **ret_file,
-                                char *ret_path, struct err *err) {
+                                char *ret_path, bool *ret_absent, struct err *err) {
     char stem[NAME];
     const char *file = NULL;
     stem_of(micrograph, stem);
@@ -298,15 +299,17 @@ static enum status read_fitting(struct coordinates *c, const glob_t *files, cons
         micrograph, (size_t)files->gl_pathc, c->pattern);
     snprintf(ret_path, PATH_MAX, "%s", file);
     TRY(may_read(context, file, err));
+    *ret_absent = false;
     if (!joint) return read_own(c, file, ret_file, err);
     FAIL_IF(pthread_mutex_lock(&c->lock) != 0, err, STATUS_BAD_STATE, "no lock could be taken");
-    enum status status = read_joint(c, file, micrograph, may_read, context, ret_file, ret_path, err);
+    enum status status = read_joint(c, file, micrograph, may_read, context, ret_file, ret_path, ret_absent, err);
     (void)pthread_mutex_unlock(&c->lock);
     return status;
 }
 
 enum status coordinates_read(struct coordinates *c, const char *micrograph, coordinates_may_read *may_read,
-                             const void *context, struct star_file **ret_file, char *ret_path, struct err *err) {
+                             const void *context, struct star_file **ret_file, char *ret_path, bool *ret_absent,
+                             struct err *err) {
     glob_t files = {0};
     int failed = glob(c->pattern, GLOB_NOSORT | GLOB_ERR, NULL, &files);
     enum status status;
@@ -316,7 +319,7 @@ enum status coordinates_read(struct coordinates *c, const char *micrograph, coor
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__,
                          "a folder of \"%s\" cannot be read: does it exist, and may it be read?", c->pattern);
     else
-        status = read_fitting(c, &files, micrograph, may_read, context, ret_file, ret_path, err);
+        status = read_fitting(c, &files, micrograph, may_read, context, ret_file, ret_path, ret_absent, err);
     globfree(&files);
     return status;
 }

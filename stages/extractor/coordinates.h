@@ -12,6 +12,8 @@
 #ifndef ICESTREAM_STAGES_EXTRACTOR_COORDINATES_H
 #define ICESTREAM_STAGES_EXTRACTOR_COORDINATES_H
 
+#include <stdbool.h>
+
 #include "common/formats/star.h"
 
 struct coordinates; /* a pattern, and the index of a table of all micrographs */
@@ -28,8 +30,9 @@ typedef enum status coordinates_may_read(const void *context, const char *path, 
  * (px, the centre of the particle), where there is a score or confidence rlnAutopickFigureOfMerit, and of RELION's
  * tables class, angle and helix. The table may have no rows. ret_path: PATH_MAX, the file that was read.
  * STATUS_NOT_FOUND: no file is of this micrograph. STATUS_BAD_FORMAT: the file is broken, or several files fit. May be
- * called from several threads at once. */
+ * called from several threads at once. ret_absent: a table of all micrographs has no row of this one. */
 enum status coordinates_read(struct coordinates *coordinates, const char *micrograph, coordinates_may_read *may_read,
-                             const void *context, struct star_file **ret_file, char *ret_path, struct err *err);
+                             const void *context, struct star_file **ret_file, char *ret_path, bool *ret_absent,
+                             struct err *err);
 
 #endif

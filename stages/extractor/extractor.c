@@ -151,7 +151,7 @@ enum status extractor_read_coordinates(const struct stage *stage, const struct e
     star_destroy(&picks->file);
     picks->table = NULL;
     picks->count = picks->outside = 0;
-    TRY(coordinates_read(extractor->coordinates, micrograph, may_read, stage, &picks->file, path, err));
+    TRY(coordinates_read(extractor->coordinates, micrograph, may_read, stage, &picks->file, path, &picks->absent, err));
     struct star_table *table = table_of_coordinates(picks->file);
     return table != NULL ? choose_picks(table, path, NULL, minimum_fom, nx, ny, picks, err) : STATUS_OK;
 }

@@ -41,6 +41,7 @@ struct extractor_picks {
     size_t *rows;             /* [count] */
     double *x, *y;            /* [count], px */
     size_t count, capacity;
+    bool absent;    /* the table of coordinates has no row of the micrograph */
     size_t outside; /* number of picks left out because their centre is not in the micrograph */
 };
 

@@ -133,6 +133,9 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
         TRY(extractor_read_picks(path, micrograph, p->minimum_pick_fom, nx, ny, &lane->picks, err));
     } else
         TRY(extractor_read_coordinates(stage, extractor, micrograph, p->minimum_pick_fom, nx, ny, &lane->picks, err));
+    if (picks == NULL && lane->picks.absent)
+        stage_log(stage, LOG_WARN, "no-coordinates", "%s: the table of `coordinates` has no row of this micrograph",
+                  item_id(item));
     if (local != NULL) {
         TRY(stage_resolve(stage, local, path, err));
         TRY(local_ctf_read(path, &lane->local, err));

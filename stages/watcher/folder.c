@@ -28,6 +28,9 @@ enum status folder_create(const struct folder_options *options, struct folder **
     folder->directory = realpath(options->directory, NULL);
     FAIL_IF(folder->directory == NULL, err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "watcher.directory %s: %s",
             options->directory, strerror(errno));
+    bool plain = options->directory[0] == '/' && strlen(options->directory) < sizeof folder->given;
+    snprintf(folder->given, sizeof folder->given, "%s", plain ? options->directory : folder->directory);
+    if (!path_plain(folder->given)) snprintf(folder->given, sizeof folder->given, "%s", folder->directory);
     struct stat information;
     for (int i = 0; i < 2; i++)
         if (options->skip[i] != NULL && stat(options->skip[i], &information) == 0) {
@@ -358,6 +361,13 @@ size_t folder_pending(const struct folder *folder) {
 int64_t folder_revision(const struct folder *folder, const char *id) {
     long index = known_find_id(&folder->known, id);
     return index == KNOWN_NONE ? 0 : folder->known.files[index].revision;
+}
+
+void folder_as_given(const struct folder *folder, const char *path, char ret_path[PATH_SIZE]) {
+    const char *rest;
+    bool below = path_is_below(path, folder->directory, &rest) && rest[0] != '\0';
+    if (!below || path_join(folder->given, rest, ret_path, PATH_SIZE, NULL) != STATUS_OK)
+        snprintf(ret_path, PATH_SIZE, "%s", path);
 }
 
 enum status folder_path(const struct folder *folder, const char *relative, char ret_path[PATH_SIZE], struct err *err) {

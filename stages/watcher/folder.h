@@ -119,6 +119,9 @@ size_t folder_pending(const struct folder *folder);
 /* Returns the revision of the file that was handed out with this id: 0, or a number that grows each time the file is
  * replaced. */
 int64_t folder_revision(const struct folder *folder, const char *id);
+/* Writes an absolute path (PATH_SIZE) as the user would: below options.directory as it is written, links not resolved.
+ * Paths elsewhere stay. */
+void folder_as_given(const struct folder *folder, const char *path, char ret_path[PATH_SIZE]);
 /* Makes a path below the directory absolute. */
 enum status folder_path(const struct folder *folder, const char *relative, char ret_path[PATH_SIZE], struct err *err);
 /* Returns when a file last appeared, grew or was handed out. */

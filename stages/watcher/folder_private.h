@@ -46,9 +46,10 @@ struct sweep {
 struct folder {
     struct folder_options options;
     struct pattern pattern;
-    char *directory;      /* absolute */
-    dev_t skip_device[2]; /* device and inode of each folder in options.skip */
-    ino_t skip_inode[2];  /* 0: no folder */
+    char *directory;       /* absolute, without links */
+    char given[PATH_SIZE]; /* the same as the user wrote it, absolute, with its links */
+    dev_t skip_device[2];  /* device and inode of each folder in options.skip */
+    ino_t skip_inode[2];   /* 0: no folder */
     struct known known;
     struct queue waiting;    /* files that are new or due for another look */
     size_t waiting_reported; /* files in `waiting` that were reported as failed */

@@ -54,9 +54,15 @@ static enum status ask_origin(const struct folder *folder, char path[PATH_SIZE],
                               struct err *err) {
     path[0] = '\0';
     *ret_revision = 0;
-    return folder->options.made_of == NULL
-               ? STATUS_OK
-               : folder->options.made_of(folder->options.context, folder->id, path, ret_revision, err);
+    if (folder->options.made_of == NULL) return STATUS_OK;
+    char given[PATH_SIZE] = "";
+    const char *rest;
+    TRY(folder->options.made_of(folder->options.context, folder->id, given, ret_revision, err));
+    /* Items name files below the directory as it is written, with its links. */
+    if (path_is_below(given, folder->given, &rest) && rest[0] != '\0')
+        return path_join(folder->directory, rest, path, PATH_SIZE, err);
+    memcpy(path, given, strlen(given) + 1);
+    return STATUS_OK;
 }
 
 enum status folder_follows_settled(struct folder *folder, struct known_file *file, struct err *err) {

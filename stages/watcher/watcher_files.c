@@ -33,10 +33,20 @@ void watcher_write_left_out(struct watcher *watcher) {
         stage_log(watcher->stage, LOG_INFO, "left-out", "%s", err.message);
 }
 
+/* Writes a path as the item gets it: in the session by its real name, which becomes relative, else as the user gave the
+ * watched folder. */
+static const char *for_item(const struct watcher *watcher, const char *path, char given[PATH_SIZE]) {
+    if (path_is_below(path, stage_root(watcher->stage), NULL)) return path;
+    folder_as_given(watcher->folder, path, given);
+    return given;
+}
+
 enum status watcher_set_aside(struct watcher *watcher, const char *id, const char *path, const char *reason,
                               struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
-    TRY(record_failed(id, path, stage_root(watcher->stage), watcher->options->movies, &item, err));
+    char given[PATH_SIZE];
+    TRY(record_failed(id, for_item(watcher, path, given), stage_root(watcher->stage), watcher->options->movies, &item,
+                      err));
     int64_t revision = folder_revision(watcher->folder, id);
     if (revision > 0) TRY(item_set_revision(item, revision, err));
     return stage_set_aside(watcher->stage, item, LEDGER_FAILED, reason, err);
@@ -63,7 +73,9 @@ static enum status emit(struct watcher *watcher, const char *id, const char *pat
 static enum status send_structure(struct watcher *watcher, const struct folder_find *find, struct err *err) {
     _cleanup_(item_destroy) struct item *item = NULL;
     struct err own = {0};
-    enum status status = record_structure(find->id, find->path, stage_root(watcher->stage), &item, &own);
+    char given[PATH_SIZE];
+    const char *path = for_item(watcher, find->path, given);
+    enum status status = record_structure(find->id, path, stage_root(watcher->stage), &item, &own);
     if (is_of_one(status)) return watcher_set_aside(watcher, find->id, find->path, own.message, err);
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
     return emit(watcher, find->id, find->path, item, err);
@@ -91,8 +103,9 @@ enum status watcher_send_image(struct watcher *watcher, const char *id, const ch
     _cleanup_(item_destroy) struct item *item = NULL;
     const struct movie_notes *notes = &metadata->notes;
     bool shifted = watcher->shifts != NULL && !isnan(notes->shift_x) && !isnan(notes->shift_y);
+    char given[PATH_SIZE];
     struct record_source record = {
-        path,
+        for_item(watcher, path, given),
         id,
         stage_root(watcher->stage),
         *image,

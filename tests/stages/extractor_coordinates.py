@@ -168,6 +168,15 @@ def refused():
     extract("empty_out", "empty/*.box", inputs="mics/mic_1.mrc")
 
 
+def absent():
+    """A table of all micrographs may lack one of them; that is said."""
+    rows = [("mic_1.mrc", x, y) for x, y in TRUTH["mic_1"]]
+    write("lacks/all.star", star(["rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY"], rows))
+    text = extract("lacks_out", "lacks/all.star")
+    check("no-coordinates" in text and "mic_1_2" in text, text)
+    check(len(coordinates("lacks_out/particles.star")["mic_1"]) == len(rows), "rows of the other")
+
+
 def links():
     """The folder of micrographs is a link into an archive."""
     os.makedirs("project")
@@ -187,17 +196,20 @@ def links():
 
 
 def pipeline():
-    """A graph without a picker. The pattern counts from the graph's folder."""
+    """A graph without a picker. The pattern counts from the graph's folder. The watched folder is a link."""
+    os.symlink("mics", "grid")
     write(
         "graph/graph.yaml",
         "session: {pixel_size: 2, voltage: 300, spherical_aberration: 2.7, amplitude_contrast: 0.1}\n"
-        "stages:\n  watcher: {directory: ../mics}\n"
+        "stages:\n  watcher: {directory: ../grid}\n"
         f"  extractor: {{from: watcher, box: {BOX}, coordinates: '../eman/*.box'}}\n",
     )
     command = [f"{BIN}/icestream", "run", "graph/graph.yaml", "--session", "session", "--until-idle", "1"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     check(ran.returncode == 0, ran.stdout, ran.stderr)
     check_truth("a pipeline", "session/extractor/particles.star")
+    for row in table("session/extractor/particles.star", "particles"):
+        check(os.path.basename(os.path.dirname(row["rlnMicrographName"])) == "grid", row)
     told = subprocess.run([f"{BIN}/icestream-extractor", "--describe"], capture_output=True, text=True, timeout=60)
     given = {p["name"]: (p["type"], p.get("gives")) for p in json.loads(told.stdout)["params"]}
     check(given["coordinates"] == ("glob", "picks"), given)
@@ -220,6 +232,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-coordinates-") as work:
     formats(pictures)
     scaled()
     refused()
+    absent()
     links()
     pipeline()
     os.chdir("/")
