@@ -13,7 +13,7 @@ run() {
 }
 run
 run --until-idle 3 --set mine.threads=2
-run --set mine.data=$PWD/../in/.
+run --set mine.data="$PWD/../in/."
 run --set mine.box=65
 run --set mine.other=1
 grep '"run"' session/log/plan.json
