@@ -29,8 +29,10 @@ static json_t *planned_of(const json_t *plan, const char *name) {
     return NULL;
 }
 
+/* The plan of an earlier version says nothing of revisions. icestream's own stages take them. */
 static bool takes_revisions(const json_t *planned) {
-    return json_is_true(json_object_get(planned, "revisions"));
+    const json_t *said = json_object_get(planned, "revisions");
+    return said != NULL ? json_is_true(said) : session_keeps_ledger(planned);
 }
 
 /* Later than any revision of the item that some stage has seen, or will see. */

@@ -8,7 +8,7 @@
 
 #include "common/memory.h"
 
-enum { PLAN_TEXT_MAX = 1 << 22 };
+enum { PLAN_TEXT_MAX = 1 << 22, PLAN_VERSION = 1 };
 
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err) {
@@ -96,6 +96,14 @@ enum status session_read_plan(const struct session *session, json_t **ret_plan, 
         json_decref(plan);
         FAIL(err, STATUS_BAD_FORMAT, "%s: not the plan of a session", path);
     }
+    json_int_t version = json_integer_value(json_object_get(plan, "v"));
+    if (version > PLAN_VERSION) {
+        json_decref(plan);
+        FAIL(err, STATUS_UNSUPPORTED,
+             "%s: the plan has version %" JSON_INTEGER_FORMAT ", and this program reads up to %d: a later icestream "
+             "wrote it; use that one, or begin a new session in another folder",
+             path, version, PLAN_VERSION);
+    }
     *ret_plan = plan;
     return STATUS_OK;
 }
@@ -140,8 +148,8 @@ static enum status write_plan(const struct session *session, const struct plan *
     json_t *stages = json_array();
     for (size_t i = 0; i < plan->graph->stage_count; i++)
         json_array_append_new(stages, stage_plan(plan, i));
-    json_t *root = json_pack("{s:i, s:s, s:i, s:i, s:b, s:o}", "v", 1, "id", session->id, "run", session->run, "pid",
-                             (int)getpid(), "separate", session->separate, "stages", stages);
+    json_t *root = json_pack("{s:i, s:s, s:i, s:i, s:b, s:o}", "v", PLAN_VERSION, "id", session->id, "run",
+                             session->run, "pid", (int)getpid(), "separate", session->separate, "stages", stages);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");

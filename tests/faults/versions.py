@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A session whose ledgers are of version 1, which knew items by their id alone, is killed in the middle of its work and
-run again. It must end like an undisturbed one, each item once."""
+"""A session whose ledgers are of version 1, which knew items by their id alone, and whose plan says nothing of revisions,
+is killed in the middle of its work and run again. It must end like an undisturbed one, each item once. A session of a
+later version is refused with both versions."""
 
 import contextlib
 import glob
+import json
 import os
 import sqlite3
 
@@ -56,6 +58,17 @@ def versions(session):
     return {ledger(session, stage, "PRAGMA user_version")[0][0] for stage in CHAIN}
 
 
+def change_plan(session, **members):
+    """Writes the plan without what it says of revisions, and with other members."""
+    path = f"{session}/log/plan.json"
+    with open(path) as file:
+        plan = {**json.load(file), **members}
+    for stage in plan["stages"]:
+        stage.pop("revisions", None)
+    with open(path, "w") as file:
+        json.dump(plan, file)
+
+
 with Work("versions") as work:
     session = work("session")
     path = graph(work.path, more=CLASSIFIER)
@@ -66,6 +79,7 @@ with Work("versions") as work:
     for stage in CHAIN:
         with contextlib.closing(sqlite3.connect(f"{session}/ledger/{stage}.sqlite", isolation_level=None)) as old:
             old.executescript(BACK)
+    change_plan(session)
     check(versions(session) == {1}, "the ledgers are of version 1")
     told = run("status", "--session", session, "--json").stdout
     check('"adds_up": true' in told or '"adds_up":true' in told or '"miscount"' not in told, "status reads version 1")
@@ -98,4 +112,12 @@ with Work("versions") as work:
     for stage in CHAIN:
         rows = ledger(session, stage, "SELECT COUNT(*), COUNT(DISTINCT id) FROM items")
         check(rows == [(COUNT, COUNT)], f"{stage}: repair brings back nothing twice {rows}")
+    change_plan(session)
+    told = run("redo", "--session", session, "mic_00001").stdout
+    check("1 item goes" in told, f"items of an earlier version can be made again: {told}")
+    change_plan(session, v=2)
+    for command in (("run", path), ("status",)):
+        told = run(*command, "--session", session, expect=1)
+        words = "the plan has version 2, and this program reads up to 1"
+        check(words in told.stderr, f"{command}: a later version is refused: {told.stderr}")
     finish()
