@@ -101,7 +101,7 @@ const struct param watcher_parameters[WATCHER_PARAMETERS] = {
      .choices = "fail|without",
      .help =
          "What becomes of a micrograph that has no row in the CTF file after ctf_wait: it fails until the row comes, "
-         "or goes on without CTF values."},
+         "or goes on without CTF values. In a graph with a stage that estimates the CTF the default is without."},
     {.name = "series",
      .type = PARAM_STRING,
      .offset = AT(series),

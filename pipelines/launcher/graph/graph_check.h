@@ -23,6 +23,10 @@ enum status graph_derive_scaled(struct graph *graph, struct err *err);
  * feeds stages of both kinds, or whose own `movies` does not fit. */
 enum status graph_derive_movies(struct graph *graph, struct problems *problems, struct err *err);
 
+/* Call this once the edges are known: where a stage behind a watcher estimates the CTF, a micrograph without a row in the
+ * watcher's table goes on to that stage (`ctf_missing: without`), unless the graph says otherwise. */
+enum status graph_derive_ctf(struct graph *graph, struct err *err);
+
 /* Checks the edges (graph_edges.c): which stage feeds which, cycles, and whether each stage finds in its items what it
  * needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);

@@ -90,11 +90,12 @@ enum status graph_derive_scaled(struct graph *graph, struct err *err) {
     return STATUS_OK;
 }
 
-/* Returns whether a stage asks for a member of its items, as "movie" or "movie|micrograph". */
-static bool asks_for(const struct graph_stage *stage, const char *member) {
-    const char *in = json_string_value(json_object_get(stage->describe, "in"));
+/* Returns whether a stage lists a member of its items under `side`: "in" (what it asks for, as "movie" or
+ * "movie|micrograph") or "out" (what it adds). */
+static bool lists(const struct graph_stage *stage, const char *side, const char *member) {
+    const char *members = json_string_value(json_object_get(stage->describe, side));
     size_t length = strlen(member);
-    for (const char *at = in; at != NULL && *at != '\0';) {
+    for (const char *at = members; at != NULL && *at != '\0';) {
         size_t word = strcspn(at, " |");
         if (word == length && memcmp(at, member, word) == 0) return true;
         at += word;
@@ -110,7 +111,7 @@ static void find_takers(const struct graph *graph, size_t watcher, const struct 
     *ret_movies = *ret_micrographs = NULL;
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
-        bool movies = asks_for(stage, "movie"), micrographs = asks_for(stage, "micrograph");
+        bool movies = lists(stage, "in", "movie"), micrographs = lists(stage, "in", "micrograph");
         for (size_t k = 0; k < stage->from_count; k++) {
             if (stage->from[k] != watcher || movies == micrographs) continue;
             *(movies ? ret_movies : ret_micrographs) = stage;
@@ -150,6 +151,26 @@ static enum status derive_movies(const struct graph *graph, size_t index, struct
 enum status graph_derive_movies(struct graph *graph, struct problems *problems, struct err *err) {
     for (size_t i = 0; i < graph->stage_count; i++)
         if (is_kind(&graph->stages[i], "watcher")) TRY(derive_movies(graph, i, problems, err));
+    return STATUS_OK;
+}
+
+/* Returns whether a stage behind this one, at most `steps` edges away, estimates the CTF. */
+static bool estimates_ctf(const struct graph *graph, size_t index, size_t steps) {
+    for (size_t i = 0; steps > 0 && i < graph->stage_count; i++)
+        for (size_t k = 0; k < graph->stages[i].from_count; k++)
+            if (graph->stages[i].from[k] == index &&
+                (lists(&graph->stages[i], "out", "ctf") || estimates_ctf(graph, i, steps - 1)))
+                return true;
+    return false;
+}
+
+enum status graph_derive_ctf(struct graph *graph, struct err *err) {
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        struct graph_section *section = &graph->stages[i].section;
+        if (is_kind(&graph->stages[i], "watcher") && graph_entry(section, "ctf") != NULL &&
+            graph_entry(section, "ctf_missing") == NULL && estimates_ctf(graph, i, graph->stage_count))
+            TRY(graph_put(section, "ctf_missing", "without", true, err));
+    }
     return STATUS_OK;
 }
 
