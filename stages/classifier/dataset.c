@@ -278,6 +278,10 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     FAIL_IF(header->nx != d->box || header->ny != d->box, err, STATUS_BAD_FORMAT,
             "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
             d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, d->box);
+    /* A micrograph that is made again has other particles; the item that says so comes a moment later. */
+    FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT,
+            "%s has %d images, image %d was asked for: another file has taken its place",
+            d->batches[p->batch]->stacks[p->stack].path, header->nz, p->slice + 1);
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);

@@ -125,8 +125,9 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
             "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place", path,
             header->nx, header->ny, set->box);
-    FAIL_IF(job->slice >= header->nz, err, STATUS_BAD_FORMAT, "%s has %d images, image %d was asked for", path,
-            header->nz, job->slice + 1);
+    FAIL_IF(job->slice >= header->nz, err, STATUS_BAD_FORMAT,
+            "%s has %d images, image %d was asked for: another file has taken its place", path, header->nz,
+            job->slice + 1);
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
     /* One NaN or huge value would spread over the whole map. */

@@ -341,6 +341,43 @@ static void broken_images_spoil_nothing(void **state) {
 }
 
 /* A stream that ends early, even with one particle, is still classified. */
+static void write_stack(const char *path, int count) {
+    struct image image = {0};
+    OK(image_resize(&image, BOX, BOX, count, &err));
+    image.pixel_size = 4;
+    for (size_t i = 0; i < image_count(&image); i++)
+        image.data[i] = (float)(i % 7) - 3;
+    OK(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&image);
+}
+
+/* A micrograph that is made again has another stack under the same name before its item comes: the stage's value is not
+ * to blame, so that it may start again. */
+static void another_stack_is_no_wrong_value(void **state) {
+    (void)state;
+    char stack[PATH_MAX], path[PATH_MAX];
+    const char text[] = "data_particles\n\nloop_\n_rlnImageName #1\n_rlnImagePixelSize #2\n000001@again.mrcs 4\n"
+                        "000002@again.mrcs 4\n000003@again.mrcs 4\n\n";
+    static float scratch[BOX * BOX];
+    struct err refusal = {0};
+    const float *image = NULL;
+    struct dataset *dataset = NULL;
+    struct dataset_batch *batch = NULL;
+    snprintf(stack, sizeof stack, "%.200s/again.mrcs", folder);
+    snprintf(path, sizeof path, "%.200s/again.star", folder);
+    write_stack(stack, 3);
+    OK(file_write_whole(path, text, strlen(text), &err));
+    OK(dataset_create(1, &dataset, &err));
+    OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
+    OK(dataset_submit(dataset, &batch, &err));
+    OK(dataset_merge(dataset, NULL, &err));
+    write_stack(stack, 1);
+    OK(dataset_image(dataset, 0, scratch, &image, &err));
+    assert_int_equal(dataset_image(dataset, 2, scratch, &image, &refusal), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(refusal.message, "has 1 images, image 3 was asked for: another file has taken its place"));
+    dataset_destroy(&dataset);
+}
+
 static void few_particles_are_enough(void **state) {
     (void)state;
     static const int counts[] = {1, 2, 23};
@@ -547,6 +584,7 @@ int main(void) {
         cmocka_unit_test(rules_are_read),
         cmocka_unit_test(images_leave_room_for_classes),
         cmocka_unit_test(broken_images_spoil_nothing),
+        cmocka_unit_test(another_stack_is_no_wrong_value),
         cmocka_unit_test(few_particles_are_enough),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(pixel_sizes_are_found),
