@@ -18,6 +18,21 @@ static enum status path_of(const struct session *session, int number, char path[
     return session_file(session, "changes", name, ".json", path, err);
 }
 
+/* Returns whether a file holds what changes_add has written: somebody may have edited or cut it. */
+static bool is_change(const json_t *change, int number) {
+    size_t i;
+    json_t *entry;
+    const json_t *entries = json_object_get(change, "changes");
+    if (!json_is_array(entries) || json_integer_value(json_object_get(change, "number")) != number) return false;
+    json_array_foreach(entries, i, entry) {
+        const json_t *value = json_object_get(entry, "new");
+        if (!json_is_string(json_object_get(entry, "stage")) || !json_is_string(json_object_get(entry, "key")) ||
+            value == NULL || json_is_object(value))
+            return false;
+    }
+    return true;
+}
+
 enum status changes_one(const struct session *session, int number, json_t **ret_change, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *text = NULL;
@@ -27,7 +42,7 @@ enum status changes_one(const struct session *session, int number, json_t **ret_
     if (!file_exists(path)) return STATUS_OK;
     TRY(file_read_whole(path, CHANGE_TEXT_MAX, &text, &length, err));
     json_t *change = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
-    if (!json_is_array(json_object_get(change, "changes"))) {
+    if (!is_change(change, number)) {
         json_decref(change);
         FAIL(err, STATUS_BAD_FORMAT, "%s: not a change of a session; a copy of the session may have a whole one", path);
     }

@@ -17,7 +17,7 @@ static const double look_pause = 0.2, CHANGE_PATIENCE = 120; /* s */
 struct redo {
     struct session session;
     json_t *plan;
-    int64_t total, on_their_way;
+    int64_t total, on_their_way, failed;
 };
 
 static json_t *planned_of(const json_t *plan, const char *name) {
@@ -172,7 +172,11 @@ static enum status redo_stage(struct redo *redo, const struct tally_stage *stage
     for (size_t i = 0; i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
         bool sent = false;
-        if (!tally_is_chosen(chosen, tally_key(item)) || item->state == LEDGER_FAILED) continue;
+        if (!tally_is_chosen(chosen, tally_key(item))) continue;
+        if (item->state == LEDGER_FAILED) {
+            redo->failed++;
+            continue;
+        }
         if (total % AT_ONCE == 0) TRY(await_idle(redo, planned, suffix, err));
         TRY(send_again(redo, planned, suffix, tally_key(item), &sent, err));
         total += sent;
@@ -221,15 +225,26 @@ static enum status redo_all(const struct options *options, struct redo *redo, st
     return status;
 }
 
+/* In a session that does not run, what is on its way is made with the present parameters by the next run. */
+static void report(const struct redo *redo) {
+    bool running = session_is_running(&redo->session), one = redo->on_their_way == 1;
+    if (redo->on_their_way > 0)
+        printf("%lld %s on %s way to the stage already%s\n", (long long)redo->on_their_way, one ? "is" : "are",
+               one ? "its" : "their",
+               !running ? ""
+               : one    ? ": name it again once it is done"
+                        : ": name them again once they are done");
+    if (redo->failed > 0)
+        printf("%lld failed, and `icestream retry --session %s` sends %s through again\n", (long long)redo->failed,
+               redo->session.path, redo->failed == 1 ? "it" : "them");
+    if (redo->total + redo->on_their_way > 0 && !running) puts("run the session again to make them");
+}
+
 int command_redo(const struct options *options) {
     struct err err = {0};
     struct redo redo = {0};
     enum status status = redo_all(options, &redo, &err);
-    if (status == STATUS_OK && redo.on_their_way > 0)
-        printf("%lld more are still on their way to the stage: name them again once they are done\n",
-               (long long)redo.on_their_way);
-    if (status == STATUS_OK && redo.total > 0 && !session_is_running(&redo.session))
-        puts("run the session again to make them");
+    if (status == STATUS_OK) report(&redo);
     json_decref(redo.plan);
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);

@@ -33,6 +33,7 @@ static json_t *in_force(const struct session *session, const json_t *plan, const
     bool unknown = false;
     json_array_foreach(json_object_get(plan, "stages"), i, stage) {
         if (!names_stage(change, json_string_value(json_object_get(stage, "name")))) continue;
+        if (json_is_true(json_object_get(stage, "left_out"))) continue;
         json_array_foreach(json_object_get(stage, "instances"), k, instance) {
             int works = works_with(session, json_string_value(instance), number);
             if (works == 0) return json_false();
@@ -55,6 +56,11 @@ json_t *status_changes_json(const struct session *session, const json_t *plan) {
 void status_changes(const struct session *session, const json_t *plan, FILE *out) {
     json_t *changes = status_changes_json(session, plan), *change, *entry;
     size_t i, k;
+    struct err err = {0};
+    json_t *readable = NULL;
+    /* The next run would refuse the session for it. */
+    if (changes_read(session, &readable, &err) != STATUS_OK) fprintf(out, "%s\n", err.message);
+    json_decref(readable);
     json_array_foreach(changes, i, change) {
         time_t at = (time_t)json_number_value(json_object_get(change, "time"));
         struct tm local;

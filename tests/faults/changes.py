@@ -117,4 +117,9 @@ with Work("changes") as work:
     check("takes the graph as it is now" in live.output(), "the run says that it takes the graph whole")
     check(done(session, EXTRACTOR) == len(pictures), "all items are done with the corrected graph")
     check(status(session)["changes"][0]["whole"], "the history tells of the new graph")
+
+    # A change that somebody edited is named, and nothing counts of it.
+    path = write(f"{session}/changes/0001.json", '{"number": 1, "changes": [{"stage": 3, "key": "box"}]}')
+    refused(session, f"{PICKER}.threshold=0.3", f"{path}: not a change of a session")
+    check(f"{path}: not a change" in run("status", "--session", session).stdout, "status names it, too")
     finish()

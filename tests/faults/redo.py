@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -134,6 +135,16 @@ with Work(f"redo-{CASE}") as work:
         stay = [name for name in extracted if os.path.basename(name)[: -len(".mrcs")] not in left]
         check(once(session, "after a rejection") == sorted(stay), "their particles are in no class")
         check(rows(session, "lowpass-picker") != rows(session, "extractor"), "the picker's items stay as they were")
+
+        # What is on its way already, and what failed, is told.
+        item = sorted(left)[0]
+        with contextlib.closing(sqlite3.connect(f"{session}/ledger/extractor.sqlite")) as connection, connection:
+            connection.execute("UPDATE items SET state = 3, reason = 'made to fail' WHERE id = ?", (item,))
+        out = run("redo", "--session", session, "--stage", "extractor", item).stdout
+        check("1 failed, and `icestream retry" in out, f"redo says what takes a failed item: {out.strip()}")
+        for expected in ("1 item goes through again", "1 is on its way to the stage already"):
+            out = run("redo", "--session", session, stay[0].split("/")[-1][: -len(".mrcs")]).stdout
+            check(expected in out and "run the session again" in out, f"redo of an item: {out.strip()}")
 
         # What cannot be made again is refused by name.
         result = run("redo", "--session", session, "--stage", "watcher", expect=2)
