@@ -181,10 +181,10 @@ class Stage:
 
     def warn(self, id, text):
         self._write("WARN", id, text)
-        self._warnings.append((id, " ".join(str(text).split()), time.time()))
+        self._warnings.append((id, _utf8(" ".join(str(text).split())), time.time()))
 
     def note(self, text):
-        self._note = str(text)
+        self._note = _utf8(str(text))
 
     # ---- What main and the service need ----
 
@@ -223,7 +223,7 @@ class Stage:
     def _write(self, level, id, text):
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
-        line = f"{stamp} {self._name}.{self._me['instance']} {level} {id} {' '.join(str(text).split())}\n"
+        line = f"{stamp} {self._name}.{self._me['instance']} {level} {id} {_utf8(' '.join(str(text).split()))}\n"
         try:
             with open(self._me["log"], "a") as file:
                 file.write(line)
@@ -288,7 +288,12 @@ def _say(text, code):
 def _last_line(error):
     """Returns the last line of an exception as Python prints it: "ValueError: no such column"."""
     lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
-    return lines[-1].strip() if lines else type(error).__name__
+    return _utf8(lines[-1].strip() if lines else type(error).__name__)
+
+
+def _utf8(text):
+    """Replaces what UTF-8 cannot hold: Python names a file of another encoding with such characters."""
+    return text.encode(errors="replace").decode()
 
 
 def _is_below(path, folder):
@@ -367,7 +372,7 @@ class _Work:
                 return DONE, None, self.check(item, result)
             except Reject as rejected:
                 self.stage.log("rejected", f"{item['id']}: {rejected}")
-                return REJECTED, str(rejected) or "rejected", None
+                return REJECTED, _utf8(str(rejected)) or "rejected", None
             except (Exception, SystemExit) as error:
                 reason = _last_line(error)
                 if not (isinstance(error, OSError) and error.errno in WAITED_OUT):

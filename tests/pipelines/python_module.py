@@ -51,9 +51,9 @@ class Trial(Stage):
             self.warn("odd", f"{{item['id']}} is odd")
         if not os.path.exists("mended"):
             if word == "reject":
-                raise Reject("too dark")
+                raise Reject("too dark \\udcff")
             if word == "raise":
-                raise ValueError("first\\nno such column")
+                raise ValueError("first\\nno such column \\udcff")
             if word == "leave":
                 sys.exit("left")
             if word == "none":
@@ -112,8 +112,8 @@ def outcomes(work):
     check((counts["done"], counts["rejected"], counts["failed"]) == (3, 1, 5), f"counts: {counts}")
     rows = ledger(session, "trial", "state, reason, item")
     expected = {
-        "reject_1": (2, "too dark"),
-        "raise_1": (3, "no such column"),
+        "reject_1": (2, "too dark ?"),
+        "raise_1": (3, "no such column ?"),
         "leave_1": (3, "SystemExit: left"),
         "none_1": (3, "TypeError: process returned NoneType: it must return the item, or raise Reject"),
         "other_1": (3, "ValueError: process changed the item's id, source or revision: they say which item it is"),
