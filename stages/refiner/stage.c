@@ -159,14 +159,14 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
         stage_log(stage, LOG_WARN, "refine-ctf",
                   "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
                   doubts.without_ctf, particles);
-    const struct refiner_maps maps = refiner_maps(state->refiner);
+    const struct refiner_grid grid = refiner_grid(state->refiner);
     double diameter = ((const struct refiner_options *)stage_params(stage))->diameter,
-           side = maps.box * maps.pixel_size;
+           side = grid.box * grid.pixel_size;
     if (diameter > side && !state->warned_of_mask)
         stage_log(stage, LOG_WARN, "refine-mask",
                   "diameter is %g Å, and the particles' box of %d px has %.0f Å: the mask is cut to the box; set a "
                   "smaller diameter, or extract with a larger box",
-                  diameter, maps.box, side);
+                  diameter, grid.box, side);
     state->warned_of_mask = true;
     state->spoiled = doubts.spoiled;
     state->warned_of_ctf = doubts.without_ctf > 0;
