@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/memory.h"
 #include "pipelines/launcher/graph/graph_check.h"
 
 /* A mask leaves a little room around the particle, and a box leaves more. */
@@ -154,21 +155,25 @@ enum status graph_derive_movies(struct graph *graph, struct problems *problems, 
     return STATUS_OK;
 }
 
-/* Returns whether a stage behind this one, at most `steps` edges away, estimates the CTF. */
-static bool estimates_ctf(const struct graph *graph, size_t index, size_t steps) {
-    for (size_t i = 0; steps > 0 && i < graph->stage_count; i++)
-        for (size_t k = 0; k < graph->stages[i].from_count; k++)
+/* Returns whether a stage behind this one estimates the CTF. seen: each stage is visited once. */
+static bool estimates_ctf(const struct graph *graph, size_t index, bool *seen) {
+    seen[index] = true;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        for (size_t k = 0; !seen[i] && k < graph->stages[i].from_count; k++)
             if (graph->stages[i].from[k] == index &&
-                (lists(&graph->stages[i], "out", "ctf") || estimates_ctf(graph, i, steps - 1)))
+                (lists(&graph->stages[i], "out", "ctf") || estimates_ctf(graph, i, seen)))
                 return true;
     return false;
 }
 
 enum status graph_derive_ctf(struct graph *graph, struct err *err) {
+    _cleanup_(mem_free) bool *seen = calloc(graph->stage_count + 1, sizeof *seen);
+    FAIL_IF(seen == NULL, err, STATUS_NO_MEMORY, "no memory for the graph");
     for (size_t i = 0; i < graph->stage_count; i++) {
         struct graph_section *section = &graph->stages[i].section;
+        memset(seen, 0, graph->stage_count * sizeof *seen);
         if (is_kind(&graph->stages[i], "watcher") && graph_entry(section, "ctf") != NULL &&
-            graph_entry(section, "ctf_missing") == NULL && estimates_ctf(graph, i, graph->stage_count))
+            graph_entry(section, "ctf_missing") == NULL && estimates_ctf(graph, i, seen))
             TRY(graph_put(section, "ctf_missing", "without", true, err));
     }
     return STATUS_OK;
