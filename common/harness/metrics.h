@@ -33,9 +33,9 @@ void metrics_trouble(struct metrics *metrics, const char *trouble);
 void metrics_texts(struct metrics *metrics, char doing[METRICS_DOING], char note[METRICS_NOTE]);
 /* Adds one item's latency to the running mean. */
 void metrics_latency(struct metrics *metrics, double seconds);
-/* change: number of the last change of parameters that the stage works with. Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
+/* Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
  * heartbeat is worthless after a second. After the first heartbeat this needs no room on the disk. Blanks and a line
- * break fill the file. */
+ * break fill the file. change: number of the last change of parameters that the stage works with. */
 enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts, int change, const char *path,
                               struct err *err);
 

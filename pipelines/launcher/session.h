@@ -26,7 +26,8 @@ struct session {
 };
 
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
- * another launcher runs this session. BAD_ARGUMENT: the graph has changed where it may not; the message names the differences. */
+ * another launcher runs this session. BAD_ARGUMENT: the graph has changed where it may not; the message names the
+ * differences. */
 enum status session_begin(const char *path, const struct plan *plan, struct session *ret_session, struct err *err);
 /* Takes the lock of a session that session_find has found, so that nobody runs it meanwhile. BAD_STATE: another
  * launcher runs it. */
