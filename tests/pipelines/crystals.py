@@ -190,7 +190,7 @@ with Work("crystals") as work:
         check=True,
         capture_output=True,
     )
-    said = run(*arguments(work("calm"), work("incoming-calm"), model), timeout=120, expect=1)
+    said = run(*arguments(work("calm"), work("incoming-calm"), model), timeout=120, expect=2)
     check(
         "is not the model that has scored images here" in said.stderr, f"another model is refused: {said.stderr[-600:]}"
     )

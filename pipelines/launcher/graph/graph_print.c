@@ -27,9 +27,18 @@ static bool print_text(char *given, bool is_plain, FILE *out) {
     return text != NULL;
 }
 
-static bool print_entry(const char *indent, const char *key, const struct graph_value *value, FILE *out) {
-    bool well = true;
-    fprintf(out, value->is_list ? "%s%s: [" : "%s%s: ", indent, key);
+/* Prints a key; a key that is no word (which `check` reports) in quotes. */
+static bool print_key(char *key, FILE *out) {
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    if (key[0] == '-' || key[strspn(key, word)] != '\0') return print_text(key, false, out);
+    fputs(key, out);
+    return true;
+}
+
+static bool print_entry(const char *indent, char *key, const struct graph_value *value, FILE *out) {
+    fputs(indent, out);
+    bool well = print_key(key, out);
+    fputs(value->is_list ? ": [" : ": ", out);
     for (size_t i = 0; i < value->count; i++) {
         if (i > 0) fputs(", ", out);
         well &= print_text(value->texts[i], value->is_plain, out);

@@ -52,11 +52,20 @@ static enum status read_list(struct reader *r, const yaml_node_t *node, const ch
     return STATUS_OK;
 }
 
+/* Returns whether a text can be a key: no line breaks or other control characters, and not beyond all length. */
+static bool is_key(const char *text) {
+    enum { KEY_MOST = 128 };
+    size_t length = 0;
+    for (; text[length] != '\0'; length++)
+        if (length == KEY_MOST || (unsigned char)text[length] < ' ' || text[length] == 0x7f) return false;
+    return length > 0;
+}
+
 /* Reads one "key: value" of a section. */
 static enum status read_entry(struct reader *r, const yaml_node_t *key_node, const yaml_node_t *value_node,
                               struct graph_section *section) {
     const char *key = scalar_text(key_node);
-    if (key == NULL || key[0] == '\0') {
+    if (key == NULL || !is_key(key)) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(key_node), "%s: a key is a plain word", section->name);
         return STATUS_OK;
     }
