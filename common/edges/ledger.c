@@ -86,6 +86,8 @@ static const char *const sql[SQL_COUNT] = {
                             " COALESCE((SELECT MAX(json_extract(item, '$.revision')) FROM outbox WHERE " THE_ITEM
                             " AND json_valid(item)), 0))",
     [SQL_WAITING_FOR] = "SELECT COUNT(*) FROM outbox WHERE acknowledged IS NULL AND substr(edge, -length(?1)) = ?1",
+    [SQL_AWAITS] =
+        "SELECT COUNT(*) FROM outbox WHERE " THE_ITEM " AND acknowledged IS NULL AND substr(edge, -length(?3)) = ?3",
     [SQL_END_INPUT] = "INSERT OR IGNORE INTO ends (edge, run) VALUES (?1, ?2)",
     [SQL_ENDED_INPUTS] = "SELECT COUNT(*) FROM ends WHERE run = ?1 AND edge NOT LIKE 'out %'",
     [SQL_OUTPUT_ENDED] = "SELECT 1 FROM ends WHERE edge = ?1 AND run = ?2",

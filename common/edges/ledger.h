@@ -266,6 +266,9 @@ enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key,
                                    struct err *err);
 /* Counts the unacknowledged parcels of the edges that end in edge_suffix. */
 enum status ledger_waiting_for(struct ledger *ledger, const char *edge_suffix, int64_t *ret_count, struct err *err);
+/* Returns whether an item has an unacknowledged parcel on an edge that ends in edge_suffix. */
+enum status ledger_awaits(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, bool *ret_awaits,
+                          struct err *err);
 
 /* Records files of the stage that belong to no single item, such as joined tables; replaces what the ledger has for
  * their paths. */

@@ -46,6 +46,7 @@ enum ledger_statement {
     SQL_POST_REVISED,
     SQL_LATEST_REVISION,
     SQL_WAITING_FOR,
+    SQL_AWAITS,
     SQL_END_INPUT,
     SQL_ENDED_INPUTS,
     SQL_OUTPUT_ENDED,

@@ -76,10 +76,8 @@ static enum status ask(struct ledger *ledger, enum ledger_statement which, const
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, which, "read", &statement, err);
     if (status == STATUS_OK) {
-        if (key != NULL)
-            ledger_bind_key(statement, *key);
-        else
-            ledger_bind_text(statement, 1, suffix);
+        if (key != NULL) ledger_bind_key(statement, *key);
+        if (suffix != NULL) ledger_bind_text(statement, key != NULL ? 3 : 1, suffix);
         status = ledger_step(ledger, statement, &row, err);
         if (row) *ret_number = sqlite3_column_int64(statement, 0);
         sqlite3_finalize(statement);
@@ -95,6 +93,14 @@ enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key,
 
 enum status ledger_waiting_for(struct ledger *ledger, const char *edge_suffix, int64_t *ret_count, struct err *err) {
     return ask(ledger, SQL_WAITING_FOR, NULL, edge_suffix, ret_count, err);
+}
+
+enum status ledger_awaits(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, bool *ret_awaits,
+                          struct err *err) {
+    int64_t count = 0;
+    TRY(ask(ledger, SQL_AWAITS, &key, edge_suffix, &count, err));
+    *ret_awaits = count > 0;
+    return STATUS_OK;
 }
 
 enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const char *reason, struct err *err) {

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
+#include "pipelines/launcher/changes.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/status.h"
@@ -84,6 +86,29 @@ static enum status await_idle(const struct redo *redo, const json_t *planned, co
     }
 }
 
+/* Looks whether an item is on its way to a stage, or to one before it. Sent again now, the parcel of before would get the
+ * later revision, and the stage would drop what is on its way as the earlier one. */
+static enum status find_on_the_way(const struct redo *redo, const json_t *planned, struct ledger_key key,
+                                   bool *ret_found, struct err *err) {
+    size_t i;
+    json_t *from;
+    char suffix[128];
+    snprintf(suffix, sizeof suffix, ">%s", json_string_value(json_object_get(planned, "name")));
+    json_array_foreach(json_object_get(planned, "from"), i, from) {
+        struct ledger *ledger = NULL;
+        const json_t *before = planned_of(redo->plan, json_string_value(from));
+        TRY(session_ledger(&redo->session, json_string_value(from), true, &ledger, err));
+        if (ledger != NULL) {
+            enum status status = ledger_awaits(ledger, suffix, key, ret_found, err);
+            ledger_close(&ledger);
+            TRY(status);
+        }
+        if (!*ret_found && before != NULL) TRY(find_on_the_way(redo, before, key, ret_found, err));
+        if (*ret_found) return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
 static enum status send_again(struct redo *redo, const json_t *planned, const char *suffix, struct ledger_key key,
                               bool *sent, struct err *err) {
     size_t i;
@@ -101,6 +126,18 @@ static enum status send_again(struct redo *redo, const json_t *planned, const ch
         *sent = *sent || own;
     }
     return STATUS_OK;
+}
+
+/* Two redo at once would give an item the same revision in two stages, and one of them would be dropped. */
+static enum status send_once(struct redo *redo, const json_t *planned, const char *suffix, struct ledger_key key,
+                             bool *sent, struct err *err) {
+    int lock = -1;
+    bool on_the_way = false;
+    TRY(changes_hold(&redo->session, &lock, err));
+    enum status status = find_on_the_way(redo, planned, key, &on_the_way, err);
+    if (status == STATUS_OK && !on_the_way) status = send_again(redo, planned, suffix, key, sent, err);
+    close(lock);
+    return status;
 }
 
 /* What was set a moment ago may still be on its way to the stages. */
@@ -178,7 +215,7 @@ static enum status redo_stage(struct redo *redo, const struct tally_stage *stage
             continue;
         }
         if (total % AT_ONCE == 0) TRY(await_idle(redo, planned, suffix, err));
-        TRY(send_again(redo, planned, suffix, tally_key(item), &sent, err));
+        TRY(send_once(redo, planned, suffix, tally_key(item), &sent, err));
         total += sent;
         redo->on_their_way += !sent;
     }

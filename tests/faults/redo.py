@@ -146,6 +146,10 @@ with Work(f"redo-{CASE}") as work:
             out = run("redo", "--session", session, stay[0].split("/")[-1][: -len(".mrcs")]).stdout
             check(expected in out and "run the session again" in out, f"redo of an item: {out.strip()}")
 
+        # What is on its way from far before is not overtaken by what the stage had.
+        out = run("redo", "--session", session, "--stage", "classifier", stay[0].split("/")[-1][: -len(".mrcs")]).stdout
+        check("classifier: 0 items" in out and "1 is on its way" in out, f"redo overtakes nothing: {out.strip()}")
+
         # What cannot be made again is refused by name.
         result = run("redo", "--session", session, "--stage", "watcher", expect=2)
         check("watcher is a source" in result.stderr, f"a source is refused: {result.stderr.strip()}")
