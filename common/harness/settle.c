@@ -106,11 +106,22 @@ static enum status fill_sends(const struct stage *stage, const struct item *item
 }
 
 /* The stages behind this one hold an earlier revision of an item that this stage now rejects: they are to take it out
- * again. */
-static enum status withdraw(const struct stage *stage, struct item *item, struct err *err) {
+ * again. What was sent counts, not what the stage had of the item: it may have died with the later revision in hand. */
+static enum status withdraw(const struct stage *stage, struct item *item, struct ledger_send *sends, size_t *ret_count,
+                            struct err *err) {
     char text[128];
+    size_t count = 0, kept = 0;
     snprintf(text, sizeof text, "%.64s rejected a later revision of it", stage->name);
-    return item_has(item, "withdrawn") ? STATUS_OK : item_set_string(item, "withdrawn", text, err);
+    if (!item_has(item, "withdrawn")) TRY(item_set_string(item, "withdrawn", text, err));
+    TRY(fill_sends(stage, item, sends, &count, err));
+    for (size_t i = 0; i < count; i++) {
+        const char *suffix = strchr(sends[i].edge, '>');
+        bool sent = false;
+        if (suffix != NULL) TRY(ledger_was_sent(stage->ledger, suffix, item_key(item), &sent, err));
+        if (sent) sends[kept++] = sends[i];
+    }
+    *ret_count = kept;
+    return STATUS_OK;
 }
 
 /* Adds to what each output has to send. The caller holds the ledger, so that nobody counts in between. */
@@ -219,10 +230,8 @@ enum status stage_settle(struct stage *stage, struct slot *const *slots, int cou
         if (forward) slot->status = check_size(slot->item, &slot->err);
         forward = forward && slot->status == STATUS_OK;
         size_t send_count = 0;
-        if (slot->status == STATUS_REJECTED && slot->replaces && !stage->descriptor->cumulative) {
-            TRY(withdraw(stage, slot->item, err));
-            forward = true;
-        }
+        if (slot->status == STATUS_REJECTED && item_revision(slot->item) > 0 && !stage->descriptor->cumulative)
+            TRY(withdraw(stage, slot->item, sends, &send_count, err));
         if (forward) TRY(fill_sends(stage, slot->item, sends, &send_count, err));
         TRY(files_rows(stage, slot, slot->status == STATUS_OK, err));
         settling->finishes[settled] = outcome(stage, slot, sends, send_count);
