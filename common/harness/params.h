@@ -22,7 +22,7 @@ enum param_type {
     PARAM_GLOB,   /* char *, as PARAM_STRING: a path with wildcards, which need not fit any file yet */
 };
 
-/* Whether a session that has begun takes another value. PARAM_RESTART: the stage is stopped and started again.
+/* Says if a session that has begun takes another value. PARAM_RESTART: the stage is stopped and started again.
  * PARAM_LIVE: the running stage takes it, between two items. */
 enum param_changes { PARAM_NEVER, PARAM_RESTART, PARAM_LIVE };
 

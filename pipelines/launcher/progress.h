@@ -12,7 +12,7 @@
 
 enum { PROGRESS_STAGES = 64 };
 
-/* What the display remembers of a stage. */
+/* The display's memory of a stage. */
 struct progress_stage {
     int64_t finished;   /* items when the rate was last computed */
     double rate;        /* items per minute */

@@ -59,7 +59,7 @@ static struct layout lay_out(const struct progress_row *rows, size_t count, int 
         bool empty = true;
         for (size_t k = 0; k < count; k++)
             empty &= column == REJECTED ? rows[k].rejected == 0 : column == FAILED && rows[k].failed == 0;
-        /* What a stage does now is worth more than a column, but not more than what was rejected or has failed. */
+        /* The present work of a stage is worth more than a column, but less than what was rejected or has failed. */
         bool spare = empty || (column != REJECTED && column != FAILED);
         if (layout.used + (spare ? GAP + STATE_LEAST : 0) <= layout.width) continue;
         layout.used -= GAP + layout.columns[column];

@@ -140,7 +140,7 @@ static enum status send_once(struct redo *redo, const json_t *planned, const cha
     return status;
 }
 
-/* What was set a moment ago may still be on its way to the stages. */
+/* A value that was set a moment ago may still be on its way to the stages. */
 static enum status await_changes(const struct redo *redo, struct err *err) {
     double until = clock_monotonic() + CHANGE_PATIENCE;
     for (;;) {

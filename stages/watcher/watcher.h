@@ -9,7 +9,7 @@
 struct stage;
 struct stage_descriptor;
 
-/* What becomes of a micrograph without a row in the CTF file. */
+/* The fate of a micrograph without a row in the CTF file. */
 enum ctf_missing { CTF_MISSING_FAILS, CTF_MISSING_GOES_ON };
 
 /* Options that a user sets (parameters.c). */
