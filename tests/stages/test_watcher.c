@@ -517,7 +517,7 @@ static void a_later_micrograph_takes_the_place_of_its_picture(void **state) {
     watched_date("pair/G0.mrc", 1000);
     expect(folder, 102, "G0 G0.png?");
     assert_int_equal(folder_revision(folder, "F0"), revision);
-    /* What cannot become a micrograph fails under its own name, and the picture stays. */
+    /* A file that cannot become a micrograph fails under its own name, and the picture stays. */
     watched_picture("pair/H0.png");
     expect(folder, 110, "");
     expect(folder, 122, "H0");
