@@ -1,16 +1,17 @@
 # icestream_add_fuzz(NAME SOURCES FILE... [PACKAGES PKG...] [CORPUS DIR] [PARTLY])
 #
 # Builds the libFuzzer program fuzz-NAME from exactly these sources (paths from the top folder). Adds a CTest entry that
-# runs ICESTREAM_FUZZ_SECONDS seconds and has the label `fuzz`.
+# makes ICESTREAM_FUZZ_RUNS mutations, in ICESTREAM_FUZZ_SECONDS seconds at most, and has the label `fuzz`.
 # PACKAGES are names from pkg_check_modules (libtiff_4, jansson …). PARTLY: the target calls only part of its sources;
 # functions that only the rest calls may be missing at link time.
 # Clang compiles the sources with the address and undefined sanitizers, whichever compiler builds the rest. Targets that
 # name the same source share its object.
 # Seeds are read from tests/fuzz/corpus/NAME and from CORPUS. The former holds named seeds and inputs that
-# tests/fuzz/long.py kept from long runs. New inputs stay in the build folder, so that a later run continues from them.
+# tests/fuzz/long.py kept from long runs. tests/fuzz/run.sh says how it runs.
 # A crash leaves its input as tests/fuzz/crash-* in the build folder. To run it once:
 #   build/cpu/tests/fuzz/fuzz-NAME FILE
-set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test")
+set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test, at most")
+set(ICESTREAM_FUZZ_RUNS 30000 CACHE STRING "Mutations that each fuzz target makes as a test")
 
 set(ICESTREAM_CAN_FUZZ OFF)
 if(ICESTREAM_FUZZ AND NOT ICESTREAM_SANITIZE)
@@ -76,11 +77,7 @@ function(icestream_add_fuzz name)
     COMMAND ${ICESTREAM_CLANG} -fsanitize=fuzzer,address,undefined ${objects} ${link_flags} -lm -lpthread -o ${program}
     DEPENDS ${objects} COMMENT "Linking fuzz-${name}" VERBATIM)
   add_custom_target(build-fuzz-${name} ALL DEPENDS ${program})
-  set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${name})
-  file(MAKE_DIRECTORY ${found})
   math(EXPR limit "${ICESTREAM_FUZZ_SECONDS} + 110")
-  # By default libFuzzer exits with 77, which CTest would count as a skip.
   icestream_add_script_test(fuzz_${name} LABELS fuzz slow TIMEOUT ${limit}
-    COMMAND ${program} -error_exitcode=1 -max_total_time=${ICESTREAM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=3072 -max_len=65536
-      -print_final_stats=1 -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${found} ${kept} ${f_CORPUS})
+    COMMAND ${CMAKE_SOURCE_DIR}/tests/fuzz/run.sh ${program} ${ICESTREAM_FUZZ_SECONDS} ${ICESTREAM_FUZZ_RUNS} ${kept} ${f_CORPUS})
 endfunction()

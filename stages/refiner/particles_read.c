@@ -25,6 +25,13 @@ static bool same_optics(const struct particle_optics *o, const struct optics *va
            o->amplitude_contrast == values->amplitude_contrast;
 }
 
+/* Notes that row `group` of this file's optics table describes the optics. The newest file with particles of a group
+ * does so, so that older files may be released. */
+static void describe_optics(const struct reading *r, int group, int index) {
+    r->set->optics[index].source = r->source;
+    r->set->optics[index].row = (size_t)group;
+}
+
 /* Finds the optics of that name and values in the set, or adds them. group: row of the file's optics table; −1: none.
  */
 static enum status add_optics(struct reading *r, int group, const char *name, const struct optics *values,
@@ -50,10 +57,7 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
             .spherical_aberration = values->spherical_aberration,
             .amplitude_contrast = values->amplitude_contrast,
         };
-    }
-    if (group >= 0) { /* the newest file describes the group, so that older files may be released */
-        set->optics[found].source = r->source;
-        set->optics[found].row = (size_t)group;
+        if (group >= 0) describe_optics(r, group, found);
     }
     *ret_index = found;
     return STATUS_OK;
@@ -88,6 +92,7 @@ static enum status optics_of_row(struct reading *r, const struct particle_row *v
     int *known = &r->optics_map[values->group];
     if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics))
         TRY(add_group(r, values->group, &values->optics, err));
+    describe_optics(r, values->group, *known);
     *ret_index = *known;
     return STATUS_OK;
 }

@@ -46,7 +46,6 @@ def seeds(given, target):
     folders = [
         SOURCE / 'tests/fuzz/corpus' / target,
         given.build / 'tests/fuzz/seeds' / target,
-        given.build / 'tests/fuzz/found' / target,
     ]
     return [str(folder) for folder in folders if folder.is_dir()]
 

@@ -23,6 +23,11 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
             {.column = "rlnImagePixelSize", .value = o->pixel_size},
             {.column = "rlnImageSize", .value = set->box, .integer = true},
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
+            /* The set takes no others, whatever the row says that described the group first. */
+            {.column = "rlnCtfDataAreCtfPremultiplied",
+             .value = 0,
+             .integer = true,
+             .unless = star_column_find(t, "rlnCtfDataAreCtfPremultiplied") < 0},
         };
         TRY(star_put_text(t, row, "rlnOpticsGroupName", o->name, err));
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
