@@ -7,7 +7,7 @@
 # Clang compiles the sources with the address and undefined sanitizers, whichever compiler builds the rest. Targets that
 # name the same source share its object.
 # Seeds are read from tests/fuzz/corpus/NAME and from CORPUS. The former holds named seeds and inputs that
-# tests/fuzz/long.py kept from long runs. tests/fuzz/run.sh says how it runs.
+# tests/fuzz/long.py kept from long runs. tests/fuzz/run.sh says how a test runs.
 # A crash leaves its input as tests/fuzz/crash-* in the build folder. To run it once:
 #   build/cpu/tests/fuzz/fuzz-NAME FILE
 set(ICESTREAM_FUZZ_SECONDS 10 CACHE STRING "Seconds that each fuzz target runs as a test, at most")
