@@ -149,6 +149,7 @@ static void tick(void *context, struct supervisor *supervisor) {
 
 static void say(void *context, const char *text) {
     struct run *run = context;
+    log_write(run->log, LOG_INFO, "notice", "%s", text);
     progress_say(&run->progress, text);
 }
 

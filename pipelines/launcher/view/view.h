@@ -57,7 +57,7 @@ enum view_state view_state(const struct view *view);
 /* Returns "running", "draining", "stopped" or "finished". */
 const char *view_state_name(enum view_state state);
 int view_run(const struct view *view);          /* from 1 */
-double view_started(const struct view *view);   /* when the first run began, s since 1970; NaN: unknown */
+double view_started(const struct view *view);   /* when the first exposure was found, s since 1970; NaN: none */
 double view_last_time(const struct view *view); /* when an item last changed in any ledger; NaN: none */
 /* The epoch changes when row numbers or columns of an earlier time mean nothing any more; below 2^53. The revision
  * counts up with each poll that has changed a row; 0: no row yet. */
@@ -135,7 +135,7 @@ double view_silence(const struct view *view, const char *instance, double now);
 /* STAGE/history.jsonl of a cumulative stage as an array of its lines; an empty array: none. A last line that is being
  * written comes later; a broken one is left out. */
 const json_t *view_history(struct view *view, const char *stage);
-/* Items waiting for a stage: sent and not in its ledger or in flight there, and for how long the oldest waits (s). */
+/* Items that wait for a stage's answer: sent, and not acknowledged; and for how long the oldest waits (s). */
 int64_t view_queue(const struct view *view, size_t stage);
 double view_oldest(const struct view *view, size_t stage, double now);
 /* As warnings_read and status_changes_json return them; the caller owns the result. */
