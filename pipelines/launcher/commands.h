@@ -12,6 +12,7 @@ int command_status(const struct options *options); /* status.c */
 int command_set(const struct options *options);    /* set.c */
 int command_redo(const struct options *options);   /* redo.c */
 int command_retry(const struct options *options);  /* retry.c */
+int command_mark(const struct options *options);   /* mark_command.c */
 int command_verify(const struct options *options); /* verify.c */
 int command_repair(const struct options *options); /* repair.c */
 int command_backup(const struct options *options); /* backup.c */

@@ -25,6 +25,8 @@ static int run_command(const struct options *options) {
         return command_redo(options);
     case COMMAND_RETRY:
         return command_retry(options);
+    case COMMAND_MARK:
+        return command_mark(options);
     case COMMAND_BACKUP:
         return command_backup(options);
     case COMMAND_REPAIR:

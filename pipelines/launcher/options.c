@@ -24,8 +24,8 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
-     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR |
-         COMMAND_BACKUP,
+     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
+         COMMAND_REPAIR | COMMAND_BACKUP,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -53,6 +53,16 @@ static const struct option_row rows[] = {
     {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
      0},
     {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY | COMMAND_REDO, OPTION_TEXT, AT(stage), 0},
+    {"keep", NULL, "Keeps the exposures, or the particles of the classes.", COMMAND_MARK, OPTION_FLAG, AT(keep), 0},
+    {"reject", NULL, "Rejects the exposures, or the particles of the classes.", COMMAND_MARK, OPTION_FLAG, AT(reject),
+     0},
+    {"clear", NULL, "Takes marks of the exposures, or choices of the snapshot's classes, back.", COMMAND_MARK,
+     OPTION_FLAG, AT(clear), 0},
+    {"why", "TEXT", "The reason, for those who read it later.", COMMAND_MARK, OPTION_TEXT, AT(why), 0},
+    {"iteration", "N", "The snapshot of the classifier whose classes are chosen.", COMMAND_MARK, OPTION_COUNT,
+     AT(iteration), 0},
+    {"classes", "N,…", "The numbers of the classes.", COMMAND_MARK, OPTION_TEXT, AT(classes), 0},
+    {"stage", "NAME", "The classifier, if the session has several.", COMMAND_MARK, OPTION_TEXT, AT(stage), 0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
     {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
@@ -74,6 +84,7 @@ static const struct {
     {"redo", "[ITEM]…", "Makes items again with the present parameters, while their stage is idle.", COMMAND_REDO, 0,
      SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
+    {"mark", "[ITEM]…", "Keeps or rejects exposures, or the particles of classes, by hand.", COMMAND_MARK, 0, SIZE_MAX},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},

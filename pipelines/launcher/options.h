@@ -22,6 +22,7 @@ enum command {
     COMMAND_DOCTOR = 1 << 20,
     COMMAND_SET = 1 << 9,
     COMMAND_REDO = 1 << 10,
+    COMMAND_MARK = 1 << 11,
 };
 
 struct options {
@@ -35,6 +36,9 @@ struct options {
     double speed;      /* infinite: as fast as possible */
     double log_size;   /* MiB */
     bool json, follow, lost, products;
+    bool keep, reject, clear;
+    const char *why, *classes;
+    int iteration; /* 0: not given */
     bool help;
     struct supervisor_options supervisor;
 };
