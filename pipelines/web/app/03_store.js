@@ -250,6 +250,7 @@
     try {
       await resync(true);
     } catch (error) {
+      if (error.status === 404 && await ice.show_facility()) return; // a server of many sessions has none of its own
       lost(error);
       if (!store.refused) setTimeout(store.start, POLL);
       return;
