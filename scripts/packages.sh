@@ -10,8 +10,9 @@ set -euo pipefail
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
-# Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
-optional=(libxgboost-dev)
+# Not every distribution has these. Without XGBoost crystal-scorer can neither train nor score; without libmicrohttpd
+# there is no page.
+optional=(libxgboost-dev libmicrohttpd-dev zlib1g-dev)
 # A test says so where it is not there, and goes on.
 useful=()
 [ "${1:-}" != --tests ] || useful=(lintian)

@@ -31,6 +31,8 @@ static int run_command(const struct options *options) {
         return command_backup(options);
     case COMMAND_REPAIR:
         return command_repair(options);
+    case COMMAND_SERVE:
+        return command_serve(options);
     case COMMAND_VERIFY:
         return command_verify(options);
     case COMMAND_STAGES:

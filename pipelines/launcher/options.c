@@ -25,7 +25,7 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
      RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
-         COMMAND_REPAIR | COMMAND_BACKUP,
+         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -65,6 +65,23 @@ static const struct option_row rows[] = {
     {"stage", "NAME", "The classifier, if the session has several.", COMMAND_MARK, OPTION_TEXT, AT(stage), 0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
+    {"sessions", "DIR", "A folder of sessions, which the page lists; instead of --session.", COMMAND_SERVE, OPTION_TEXT,
+     AT(sessions), 0},
+    {"listen", "HOST:PORT", "Address of the page, such as 127.0.0.1:0 (any free port); without it a Unix socket.",
+     COMMAND_SERVE, OPTION_TEXT, AT(listen), 0},
+    {"socket", "PATH", "Unix socket of the page (SESSION/web/ui.sock).", COMMAND_SERVE, OPTION_TEXT, AT(socket), 0},
+    {"new-token", NULL, "Makes a new token; addresses that were given out lead nowhere from then on.", COMMAND_SERVE,
+     OPTION_FLAG, AT(new_token), 0},
+    {"token-view", NULL, "Prints a second address, for a display: its token may look and change nothing.",
+     COMMAND_SERVE, OPTION_FLAG, AT(token_view), 0},
+    {"host", "NAME", "A further name of this server, such as that of a proxy; may be given again.", COMMAND_SERVE,
+     OPTION_TEXTS, AT(hosts), AT(host_count)},
+    {"behind-proxy", NULL, "Lets --listen take an address that others reach; a proxy with TLS must stand before it.",
+     COMMAND_SERVE, OPTION_FLAG, AT(behind_proxy), 0},
+    {"metrics-open", NULL, "Gives out /metrics without a token, with --listen on this machine alone.", COMMAND_SERVE,
+     OPTION_FLAG, AT(metrics_open), 0},
+    {"with-run", NULL, "Ends ten minutes after the last run of the session; `run` starts the page so.", COMMAND_SERVE,
+     OPTION_FLAG, AT(with_run), 0},
     {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -85,6 +102,7 @@ static const struct {
      SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"mark", "[ITEM]…", "Keeps or rejects exposures, or the particles of classes, by hand.", COMMAND_MARK, 0, SIZE_MAX},
+    {"serve", "", "Shows a session, running or not, as a page in a browser.", COMMAND_SERVE, 0, 0},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},
@@ -280,8 +298,8 @@ static enum status check_words(const struct options *options, size_t which, stru
     FAIL_IF(options->word_count > commands[which].most, err, STATUS_BAD_ARGUMENT,
             "'%s' is one word too many; usage: icestream %s %s …", options->words[commands[which].most],
             commands[which].name, commands[which].words);
-    FAIL_IF(options->session == NULL && find_row("session", 7, options->command) != NULL, err, STATUS_BAD_ARGUMENT,
-            "--session DIR is required");
+    FAIL_IF(options->session == NULL && options->sessions == NULL && find_row("session", 7, options->command) != NULL,
+            err, STATUS_BAD_ARGUMENT, "--session DIR is required");
     FAIL_IF(options->session != NULL && options->session[0] == '\0', err, STATUS_BAD_ARGUMENT,
             "--session is empty; it must name a folder");
     return STATUS_OK;
@@ -305,8 +323,9 @@ enum status options_parse(int argc, char **argv, struct options *ret_options, st
     options.words = calloc((size_t)argc, sizeof *options.words);
     options.sets = calloc((size_t)argc, sizeof *options.sets);
     options.faults = calloc((size_t)argc, sizeof *options.faults);
+    options.hosts = calloc((size_t)argc, sizeof *options.hosts);
     enum status status = STATUS_OK;
-    if (options.words == NULL || options.sets == NULL || options.faults == NULL)
+    if (options.words == NULL || options.sets == NULL || options.faults == NULL || options.hosts == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory");
     bool only_words = false;
     for (int at = 1; status == STATUS_OK && at < argc; at++) {
@@ -332,5 +351,6 @@ void options_clear(struct options *options) {
     free(options->words);
     free(options->sets);
     free(options->faults);
+    free(options->hosts);
     *options = (struct options){0};
 }

@@ -30,6 +30,7 @@ enum http_may {
     HTTP_MEASURE  /* as HTTP_VIEW; anyone with --metrics-open */
 };
 
+struct facility;
 struct http_pair {
     const char *key, *value;
 };
@@ -40,10 +41,11 @@ struct http_request {
     const char *words[HTTP_WORDS]; /* what stands in the path for each '*' of the route; never empty, without '/' */
     struct http_pair pairs[HTTP_PAIRS]; /* of the query, decoded */
     size_t pair_count;
-    const json_t *json;  /* body of a POST, an object; NULL for a GET */
-    const char *peer;    /* who asks, for the history: an address, or "uid 1000" at a socket */
-    const char *last_id; /* Last-Event-ID; "": none */
-    bool may_control;    /* the token allows it */
+    const json_t *json;        /* body of a POST, an object; NULL for a GET */
+    const char *peer;          /* who asks, for the history: an address, or "uid 1000" at a socket */
+    const char *last_id;       /* Last-Event-ID; "": none */
+    bool may_control;          /* the token allows it */
+    struct facility *facility; /* of `serve --sessions`; NULL: one session is served */
 };
 
 /* Returns a value of the query, or NULL. */
@@ -115,6 +117,8 @@ struct http_route {
 
 /* routes.c: the constant table of all endpoints, ended by a row without pattern. */
 extern const struct http_route http_routes[];
+/* The endpoints of `serve --sessions` outside a session; their handlers get no serve. */
+extern const struct http_route facility_routes[];
 /* Finds the route of a path, and the words that stand for its '*'; these point into `path`, which is cut into parts.
  * NULL with *ret_known: the path is known, with another method. A path of a whole session has no prefix any more. */
 const struct http_route *http_route_find(const struct http_route *routes, enum http_method method, char *path,

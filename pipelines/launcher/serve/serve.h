@@ -13,24 +13,27 @@
 #include "pipelines/launcher/serve/http.h"
 
 struct view;
+struct http_server;
 struct events;
 struct alarms;
 struct api;
 struct log;
 
 struct serve {
-    char folder[PATH_SIZE]; /* of the session, absolute */
-    int folder_fd;          /* of the same */
-    bool read_only;         /* nothing can be written below the session's web/ */
-    struct view *view;      /* everything that is read of the session comes through it; never NULL in a handler */
-    uint32_t changed;       /* what view_poll found since the last tick: bits VIEW_*; valid during a tick */
-    double now;             /* s since 1970: of this request or tick */
-    double now_monotonic;   /* s of clock_monotonic: the same moment */
-    double begun;           /* s since 1970: when this server began */
-    int64_t requests;       /* answered so far */
-    struct log *log;        /* of the server; may be NULL */
-    struct events *events;  /* server-sent events (events.h) */
-    struct alarms *alarms;  /* state of other parts; NULL until their begin has made it */
+    char folder[PATH_SIZE];     /* of the session, absolute */
+    int folder_fd;              /* of the same */
+    bool away;                  /* the last look at the session failed; the view shows what it knew */
+    bool read_only;             /* nothing can be written below the session's web/ */
+    struct view *view;          /* everything that is read of the session comes through it; never NULL in a handler */
+    unsigned changed;           /* what view_poll found since the last tick: bits VIEW_*; valid during a tick */
+    double now;                 /* s since 1970: of this request or tick */
+    double now_monotonic;       /* s of clock_monotonic: the same moment */
+    double begun;               /* s since 1970: when this server began */
+    int64_t requests;           /* answered so far */
+    struct log *log;            /* of the server; may be NULL */
+    struct http_server *server; /* which has the listeners */
+    struct events *events;      /* server-sent events (events.h) */
+    struct alarms *alarms;      /* state of other parts; NULL until their begin has made it */
     struct api *api;
 };
 
@@ -53,6 +56,14 @@ enum status serve_open_beneath(const struct serve *serve, const char *path, int 
 /* Builds the path of a file in the session's folder web, which it makes if it is not there. UNAVAILABLE where nothing
  * can be written. */
 enum status serve_web_file(const struct serve *serve, const char *name, char path[PATH_SIZE], struct err *err);
+
+/* Opens a session, and begins all parts. server and log are borrowed; both may be NULL. NOT_FOUND: no session is there. */
+enum status serve_open(const char *folder, struct http_server *server, struct log *log, struct serve **ret_serve,
+                       struct err *err);
+/* Ends all parts and frees it; accepts NULL. */
+void serve_close(struct serve **serve);
+/* Looks what has changed, and calls all parts. */
+void serve_tick(struct serve *serve);
 
 /* Sends an event to all who listen. event: one word ("status", "rows", "product", "alarm"). Steals the reference. */
 void serve_publish(struct serve *serve, const char *event, json_t *json);
