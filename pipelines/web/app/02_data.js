@@ -3,13 +3,13 @@
   'use strict';
 
   const KINDS = { n: Float64Array, state: Uint8Array, stage: Int16Array, t: Float64Array, reason: Int32Array,
-    square: Int32Array };
+    square: Int32Array, attempts: Uint16Array };
 
   /* Rows in the order of their numbers. Row i: n[i] (its number), state[i], stage[i] (index into session.stages),
-   * t[i] (Unix time), reason[i] and square[i] (index into reasons, squares; -1: none), name[i], mark[i] (null, "keep" or
-   * "reject"), columns[key][i] (NaN: none). */
+   * t[i] (Unix time), reason[i] and square[i] (index into reasons, squares; -1: none), attempts[i] (0: not known), name[i],
+   * hole[i], mark[i] (null, "keep" or "reject"), columns[key][i] (NaN: none). */
   ice.make_rows = function () {
-    const rows = { length: 0, room: 0, name: [], mark: [], reasons: [], squares: [], columns: {}, at: new Map(),
+    const rows = { length: 0, room: 0, name: [], hole: [], mark: [], reasons: [], squares: [], columns: {}, at: new Map(),
       reason_at: new Map(), square_at: new Map(), version: 0 };
     for (const key of Object.keys(KINDS)) rows[key] = new KINDS[key](0);
     return rows;
@@ -70,6 +70,8 @@
       rows.stage[i] = answer.stage[k];
       rows.t[i] = answer.t[k];
       rows.name[i] = answer.name[k];
+      rows.attempts[i] = (answer.attempts && answer.attempts[k]) || 0;
+      rows.hole[i] = (answer.hole && answer.hole[k]) || '';
       rows.mark[i] = (answer.mark && answer.mark[k]) || null;
       rows.reason[i] = indexed(reasons, answer.reason && answer.reason[k]);
       rows.square[i] = indexed(squares, answer.square && answer.square[k]);
@@ -94,6 +96,7 @@
     for (const key of Object.keys(KINDS)) rows[key] = permute(rows[key], order);
     for (const key of Object.keys(rows.columns)) rows.columns[key] = permute(rows.columns[key], order);
     rows.name = order.map((i) => rows.name[i]);
+    rows.hole = order.map((i) => rows.hole[i]);
     rows.mark = order.map((i) => rows.mark[i]);
     rows.length = count;
     rows.at.clear();
@@ -224,6 +227,7 @@
 
   function in_field(field, part) {
     if (field === 'square') return (rows, i) => ice.square_of(rows, i).toLowerCase().includes(part);
+    if (field === 'hole') return (rows, i) => rows.hole[i].toLowerCase().includes(part);
     if (field === 'reason') return (rows, i) => ice.reason_of(rows, i).toLowerCase().includes(part);
     if (field === 'mark') return (rows, i) => (rows.mark[i] || '') === part;
     if (field === 'stage') {

@@ -82,7 +82,7 @@
    * does not press all others into a line. extra: values that must be inside. */
   ice.robust_range = function (values, extra, options) {
     const sorted = ice.sorted(values);
-    if (!sorted.length && !extra.length) return [0, 1];
+    if (!sorted.length && !extra.length) return options.log ? [0.1, 10] : [0, 1];
     let low = sorted.length ? ice.quantile(sorted, 0.002) : Infinity;
     let high = sorted.length ? ice.quantile(sorted, 0.998) : -Infinity;
     for (const v of extra) {

@@ -48,7 +48,7 @@
     const state = (status && status.state) || session.state || 'unknown';
     ice.text(parts.state, (STATES[state] || '') + ' ' + state);
     parts.state.className = 'pill ' + state;
-    const run = (status && ice.is_number(status.run_number) ? status.run_number : session.run);
+    const run = status && ice.is_number(status.run) ? status.run : session.run;
     ice.text(parts.run, ice.is_number(run) ? 'run ' + run : '');
   }
 
@@ -102,8 +102,7 @@
     const beat = (stage.instances || []).find((it) => ice.is_number(it.resolution));
     const line = (stage.history || []).slice(-1)[0];
     const angstroms = beat ? beat.resolution : line && line.resolution;
-    const made = stage.product_time || (line && line.time);
-    const lag = is_running() && ice.is_number(made) ? ', ' + ice.span(Date.now() / 1000 - made) + ' ago' : '';
+    const lag = is_running() && line && ice.is_number(line.time) ? ', ' + ice.span(Date.now() / 1000 - line.time) + ' ago' : '';
     ice.text(parts.map, ice.is_number(angstroms) ? ice.number(angstroms, 3) + ' Å' + lag : ice.NONE);
   }
 
@@ -252,6 +251,7 @@
   ice.heading = (text, ...beside) => ice.el('div', { class: 'heading' }, ice.el('h2', { text }),
     ice.el('div', { class: 'beside' }, beside));
 
+  let known = '';
   ice.start_frame = function () {
     draw_head();
     ice.on_route.push(show_view);
@@ -263,7 +263,12 @@
       show_session();
       show_clock();
     });
-    store.subscribe('rows', show_counts);
+    store.subscribe('rows', () => {
+      show_counts();
+      const now = shown().map((s) => s.id).join(); // the first exposure with a square brings the tab of squares
+      if (now !== known) show_view();
+      known = now;
+    });
     store.subscribe('alarm', show_alarms);
     store.subscribe('connection', show_connection);
     store.subscribe('*', (kind, detail) => send(kind, detail));
