@@ -43,6 +43,10 @@ void view_close(struct view **view);
  * gone) the view shows what it had read before, and the next poll tries again. */
 enum status view_poll(struct view *view, double now, unsigned *ret_changed, struct err *err);
 
+/* Reads at once what lies beside the ledgers: plan, heartbeats, histories, graph, state. For a program that looks once and
+ * needs no rows; view_poll does this by itself. */
+enum status view_look_around(struct view *view, struct err *err);
+
 /* ---- the session as a whole ---- */
 const struct session *view_session(const struct view *view);
 /* log/plan.json, as session_read_plan returns it. */

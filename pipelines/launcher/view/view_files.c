@@ -250,6 +250,12 @@ enum status view_files_poll(struct view *view, unsigned *changed, struct err *er
     return STATUS_OK;
 }
 
+enum status view_look_around(struct view *view, struct err *err) {
+    unsigned changed = 0;
+    view->files_due = 0;
+    return view_files_poll(view, &changed, err);
+}
+
 void view_files_clear(struct view *view) {
     clear_beats(view);
 }
