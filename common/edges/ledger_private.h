@@ -85,9 +85,9 @@ struct ledger {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT];
     char *path;
-    bool durable; /* the present setting of PRAGMA synchronous */
+    bool durable;              /* the present setting of PRAGMA synchronous */
     bool read_only, immutable; /* immutable: on a medium that cannot be written, so nobody changes it */
-    double patience, busy_at; /* s to wait for another process, and the time since which this one waits */
+    double patience, busy_at;  /* s to wait for another process, and the time since which this one waits */
     /* A second connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
     _Atomic(struct ledger *) reader;
     struct ledger_copy copy;
