@@ -35,6 +35,8 @@ static int run_command(const struct options *options) {
         return command_serve(options);
     case COMMAND_VERIFY:
         return command_verify(options);
+    case COMMAND_METRICS:
+        return command_metrics(options);
     case COMMAND_STAGES:
         return command_stages(options);
     case COMMAND_DOCTOR:

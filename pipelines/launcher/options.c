@@ -25,7 +25,7 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
      RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
-         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE,
+         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -63,6 +63,8 @@ static const struct option_row rows[] = {
      AT(iteration), 0},
     {"classes", "N,…", "The numbers of the classes.", COMMAND_MARK, OPTION_TEXT, AT(classes), 0},
     {"stage", "NAME", "The classifier, if the session has several.", COMMAND_MARK, OPTION_TEXT, AT(stage), 0},
+    {"o", "FILE", "The file, which is replaced as a whole; without it the standard output.", COMMAND_METRICS,
+     OPTION_TEXT, AT(output), 0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
     {"sessions", "DIR", "A folder of sessions, which the page lists; instead of --session.", COMMAND_SERVE, OPTION_TEXT,
@@ -106,6 +108,7 @@ static const struct {
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},
+    {"metrics", "", "Writes the metrics of a session in the text format of Prometheus.", COMMAND_METRICS, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
     {"doctor", "[DIR]", "Says what this machine lacks, and which command helps; DIR: where sessions will lie.",
      COMMAND_DOCTOR, 0, 1},
@@ -166,8 +169,9 @@ static void print_beginning(FILE *out) {
     fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
-          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`) and `inputs` (a list of folders that items may name\n"
-          "files in).\n",
+          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
+          "files in), `notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and\n"
+          "`alarms` (thresholds of alarms).\n",
           out);
 }
 

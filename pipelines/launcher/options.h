@@ -24,13 +24,14 @@ enum command {
     COMMAND_REDO = 1 << 10,
     COMMAND_MARK = 1 << 11,
     COMMAND_SERVE = 1 << 12,
+    COMMAND_METRICS = 1 << 13,
 };
 
 struct options {
     enum command command;
     const char **words; /* words that are no options: GRAPH; RECORDED GRAPH; ITEM… */
     size_t word_count;
-    const char *session, *stage, *to;
+    const char *session, *stage, *to, *output;
     const char *sessions, *listen, *socket; /* of serve */
     const char **sets, **faults, **hosts;
     size_t set_count, fault_count, host_count;

@@ -297,6 +297,25 @@ static void a_table_may_be_full(void **state) {
     free(r);
 }
 
+/* The handbook has each rule with its numbers and its sentence. */
+static void the_handbook_has_all_rules(void **state) {
+    (void)state;
+    char path[PATH_SIZE], *text, row[1024], threshold[64];
+    struct err err = {0};
+    snprintf(path, sizeof path, "%s/docs/handbook/alarms.md", getenv("ICESTREAM_SOURCE"));
+    assert_ok(file_read_whole(path, 1 << 20, &text, NULL, &err));
+    for (int i = 0; i < ALARM_KINDS; i++) {
+        const struct alarm_rule *rule = alarm_rule((enum alarm_kind)i);
+        char hold[32] = "at once";
+        if (rule->hold > 0) snprintf(hold, sizeof hold, "%g s", rule->hold);
+        snprintf(threshold, sizeof threshold, "%g%s%s", rule->threshold, rule->unit[0] ? " " : "", rule->unit);
+        snprintf(row, sizeof row, "| `%s` | %s | %s | %s | %s |\n", rule->name, alarm_severity_name(rule->severity),
+                 isnan(rule->threshold) ? "" : threshold, hold, rule->summary);
+        if (strstr(text, row) == NULL) fail_msg("docs/handbook/alarms.md lacks the row:\n%s", row);
+    }
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_alarm_fires_and_clears),
@@ -306,6 +325,7 @@ int main(void) {
         cmocka_unit_test(settings_are_read_and_refused),
         cmocka_unit_test(a_rule_can_be_switched_off),
         cmocka_unit_test(a_table_may_be_full),
+        cmocka_unit_test(the_handbook_has_all_rules),
     };
     return scratch_run("alarms", tests, sizeof tests / sizeof tests[0]);
 }

@@ -336,7 +336,10 @@ class Session:
                     "latency": seconds, "queue": 0, "note": "", "change": 0,
                     "parts": {"wall": wall, "setup": 0.0, "slowest": "process", "load": part, "process": part,
                               "store": part, "ledger": part},
-                    "resident": 100 << 20}
+                    "outcomes": {"done": done, "rejected": rejected, "failed": failed}, "resident": 100 << 20}
+            if stage != "watcher":
+                beat["latencies"] = {"le": BOUNDS, "counts": [total if seconds <= bound else 0 for bound in BOUNDS] + [total],
+                                     "sum": total * seconds}
             if stage == "refiner" and self.iteration:
                 beat.update(note="iteration %d" % self.iteration, resolution=4 + 16 / self.iteration)
             self.write_whole("log/%s.0.heartbeat.json" % stage, beat)

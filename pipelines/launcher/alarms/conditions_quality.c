@@ -97,6 +97,7 @@ static void find_map(const struct conditions *c) {
                         "the particles prefer few orientations (efficiency %.2f): tilt the stage by 30° for a part of "
                         "the session",
                         now->efficiency);
+    if (!(now->particles > PARTICLES_LEAST)) return;
     const double gain = 100 * (now->resolution_at_half - now->resolution) / now->resolution_at_half;
     if (gain < threshold(c, ALARM_SATURATED))
         condition_found(c, ALARM_SATURATED, "", gain,

@@ -41,6 +41,7 @@ struct judging {
     const struct alarm_settings *settings;
     struct alarm_table *table;
     double time;
+    bool running; /* else what no longer holds clears at once: nobody will look again */
     bool holds[ALARM_TABLE];
 };
 
@@ -74,7 +75,7 @@ static void clear(struct judging *j) {
         alarm->holds = 0;
         if (!alarm_fires(alarm)) continue;
         if (alarm->fine == 0) alarm->fine = j->time;
-        if (!off && j->time - alarm->fine < j->settings->rules[alarm->kind].hold) continue;
+        if (!off && j->running && j->time - alarm->fine < j->settings->rules[alarm->kind].hold) continue;
         alarm->ended = j->time;
         alarm->changed = true;
     }
@@ -111,7 +112,8 @@ void alarms_judge(const struct alarm_sample *samples, size_t count, double now, 
         table->alarms[i].changed = false;
     for (size_t i = 0; i < count; i++) {
         if (!(samples[i].time > table->judged)) continue;
-        struct judging judging = {.settings = settings, .table = table, .time = samples[i].time};
+        struct judging judging = {
+            .settings = settings, .table = table, .time = samples[i].time, .running = samples[i].running};
         const struct conditions conditions = {
             .samples = samples, .at = i, .settings = settings, .found = found, .context = &judging};
         conditions_find(&conditions);

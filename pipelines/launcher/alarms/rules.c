@@ -100,7 +100,7 @@ static enum status unknown_rule(const char *name, struct err *err) {
     names[ALARM_KINDS] = "repeat";
     names[ALARM_KINDS + 1] = "least";
     const char *near = text_nearest(name, names, ALARM_KINDS + 2);
-    FAIL(err, STATUS_BAD_ARGUMENT, "'%s' is no alarm%s%s%s (docs/handbook/watching.md lists them)", name,
+    FAIL(err, STATUS_BAD_ARGUMENT, "'%s' is no alarm%s%s%s (docs/handbook/alarms.md lists them)", name,
          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
