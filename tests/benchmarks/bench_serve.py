@@ -197,7 +197,8 @@ def cpu(exposures, seconds, bound):
         used, wall = ticks(pid) - before, time.monotonic() - since
         heard = sum(it.events for it in readers) - events
         assert heard >= 3 * seconds / 2, "the readers heard %d events" % heard
-        say("%d exposures, 3 readers, 1 exposure/s, %.0f s: processor" % (exposures, wall), "%.2f %% of a core" % (100 * used / wall), bound)
+        say("%d exposures, 3 readers, 1 exposure/s, %.0f s: processor" % (exposures, wall),
+            "%.2f %% of a core" % (100 * used / wall), bound)
         say("%d exposures: memory of the server" % exposures, "%.0f MB" % (resident(pid) / 1e6), "< 150 MB")
     finally:
         site.close()

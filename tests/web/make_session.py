@@ -173,8 +173,10 @@ class Session:
         wave = numpy.sin(i / 40.0)
         defocus = 14000 + 6000 * wave + self.random.gauss(0, 500)
         resolution = 12.5 if i % 17 == 16 else 3.4 + abs(self.random.gauss(0, 0.6))
-        return {"motion-corrector": {"rlnAccumMotionTotal": 8 + abs(self.random.gauss(0, 4)), "rlnAccumMotionEarly": 3.0,
-                                     "rlnAccumMotionLate": 5.0, "icestreamGainResidualSd": 0.01},
+        motion = {"Total": 8 + abs(self.random.gauss(0, 4)), "Early": 3.0, "Late": 5.0}  # Å; RELION's are in pixels
+        return {"motion-corrector": {**{"rlnAccumMotion" + part: value / 2.5 for part, value in motion.items()},
+                                     **{"icestreamMotion" + part: value for part, value in motion.items()},
+                                     "icestreamGainResidualSd": 0.01},
                 "ctf-estimator": {"rlnDefocusU": defocus, "rlnDefocusV": defocus - 150 - 50 * wave,
                                   "rlnDefocusAngle": 30.0, "rlnCtfAstigmatism": 150 + 50 * wave,
                                   "rlnCtfFigureOfMerit": 0.2, "rlnCtfMaxResolution": resolution,

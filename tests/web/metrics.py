@@ -85,6 +85,8 @@ def ended():
                 defocus.append((columns["rlnDefocusU"] + columns["rlnDefocusV"]) / 2)
         median = sorted(defocus)[12] * 1e-10
         assert abs(get(samples, "icestream_defocus_meters", q=".5") / median - 1) < 1e-6
+        # In Å: of the fixture at least 8, and 2.5 times as much as in RELION's columns, which are in pixels.
+        assert get(samples, "icestream_motion_angstroms", q=".5") >= 8
         assert get(samples, "icestream_map_iteration", stage="refiner") == 6
         assert get(samples, "icestream_disk_free_bytes", place="session") > 0
         latency = [get(samples, "icestream_pipeline_latency_seconds_bucket", to="picked", le=le)

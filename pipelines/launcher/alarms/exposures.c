@@ -18,7 +18,7 @@ static const struct {
     [QUANTITY_DEFOCUS] = {"rlnDefocusU", "rlnDefocusV", 1e-4},
     [QUANTITY_ASTIGMATISM] = {"rlnCtfAstigmatism", NULL, 1},
     [QUANTITY_RESOLUTION] = {"rlnCtfMaxResolution", NULL, 1},
-    [QUANTITY_MOTION] = {"rlnAccumMotionTotal", NULL, 1},
+    [QUANTITY_MOTION] = {"icestreamMotionTotal", NULL, 1}, /* Å; RELION's column is in pixels of the movie */
     [QUANTITY_ICE] = {"rlnCtfIceRingDensity", NULL, 1},
     [QUANTITY_PICKS] = {"picks.count", NULL, 1},
     [QUANTITY_GAIN] = {"icestreamGainResidualSd", NULL, 1},
