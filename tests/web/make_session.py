@@ -244,7 +244,7 @@ class Session:
                            "amplitude_contrast": 0.1}}
         if "motion-corrector" not in line:
             item["kind"] = "micrograph"
-            item["micrograph"] = {"path": self.micrographs.path(i % self.micrographs.count, ".mrc"), "nx": 512, "ny": 512}
+            item["micrograph"] = {"path": self.raw(i), "nx": 512, "ny": 512}
         for place, stage in enumerate(line):
             state, reason = (IN_FLIGHT, None) if place == stop else self.outcome(i, stage)
             if state == DONE:
@@ -269,6 +269,13 @@ class Session:
             if place + 1 < len(line):
                 edge = "%s.0>%s" % (stage, line[place + 1])
                 sent[stage].append((edge, name, text, when, None, None))
+
+    def raw(self, i):
+        """Puts a micrograph where the watcher finds it."""
+        path = os.path.join(self.data, "movies", "%d.mrc" % i)
+        if i < self.pictures:
+            self.micrographs.link(i, ".mrc", path)
+        return path
 
     @staticmethod
     def acknowledge(parcels, name, when, state):
@@ -298,7 +305,7 @@ class Session:
             if "refiner" in self.stages:
                 self.select(n, kept, star, now)
         if "refiner" in self.stages:
-            resolution = 4 + 16 / n
+            resolution = 9 + 16 / n
             synthetic.map_files(self.path("refiner"), n, resolution, self.numbers)
             self.append("refiner/history.jsonl", json.dumps(
                 {"time": now, "event": "map", "iteration": n, "particles": particles, "resolution": resolution,
@@ -343,7 +350,7 @@ class Session:
                 beat["latencies"] = {"le": BOUNDS, "counts": [total if seconds <= bound else 0 for bound in BOUNDS] + [total],
                                      "sum": total * seconds}
             if stage == "refiner" and self.iteration:
-                beat.update(note="iteration %d" % self.iteration, resolution=4 + 16 / self.iteration)
+                beat.update(note="iteration %d" % self.iteration, resolution=9 + 16 / self.iteration)
             self.write_whole("log/%s.0.heartbeat.json" % stage, beat)
 
     def close(self):

@@ -164,8 +164,9 @@ def map_files(folder, iteration, resolution, random):
     """Writes the map, the model with its curve and its directions, and the post-processing of an iteration."""
     centres = [(32, 32, 32), (32, 44, 32), (32, 32, 46), (44, 30, 30), (22, 26, 38)]
     volume = blobs((BOX, BOX, BOX), centres, 4.0) + random.normal(0, 0.02, (BOX, BOX, BOX)).astype(numpy.float32)
-    for name in ("run_it%03d_class001.mrc" % iteration, "run_class001.mrc", "run_half1_class001_unfil.mrc",
-                 "run_half2_class001_unfil.mrc", "postprocess.mrc"):
+    stem = "run_it%03d_" % iteration
+    for name in (stem + "class001.mrc", stem + "half1_class001.mrc", stem + "half2_class001.mrc", "run_class001.mrc",
+                 "run_half1_class001_unfil.mrc", "run_half2_class001_unfil.mrc", "postprocess.mrc"):
         write_mrc(os.path.join(folder, name), volume.astype(numpy.float32), PIXEL)
     shells, fsc = curve(resolution)
     angstroms = [999.0] + [1 / k for k in shells[1:]]
@@ -173,15 +174,25 @@ def map_files(folder, iteration, resolution, random):
     # HEALPix of order 2, RING: more particles are seen from the poles.
     z = directions(4)
     density = (0.2 + z ** 2) / (0.2 + z ** 2).sum()
-    star(os.path.join(folder, "run_model.star"),
-         [("model_general", {"rlnReferenceDimensionality": 3, "rlnOriginalImageSize": BOX, "rlnPixelSize": PIXEL,
-                             "rlnCurrentResolution": "%.4f" % resolution, "rlnNrClasses": 1}),
-          ("model_classes", ["rlnReferenceImage", "rlnClassDistribution", "rlnEstimatedResolution"],
-           [("refiner/run_class001.mrc", 1, "%.4f" % resolution)]),
-          ("model_class_1", ["rlnSpectralIndex", "rlnResolution", "rlnAngstromResolution", "rlnSsnrMap",
-                             "rlnGoldStandardFsc"],
-           [(i, "%.6f" % shells[i], "%.4f" % angstroms[i], 1, "%.6f" % fsc[i]) for i in indices]),
-          ("model_pdf_orient_class_1", ["rlnOrientationDistribution"], [("%.9f" % p,) for p in density])])
+    model = [("model_general", {"rlnReferenceDimensionality": 3, "rlnOriginalImageSize": BOX, "rlnPixelSize": PIXEL,
+                                "rlnCurrentResolution": "%.4f" % resolution, "rlnNrClasses": 1}),
+             ("model_classes", ["rlnReferenceImage", "rlnClassDistribution", "rlnEstimatedResolution"],
+              [("refiner/run_class001.mrc", 1, "%.4f" % resolution)]),
+             ("model_class_1", ["rlnSpectralIndex", "rlnResolution", "rlnAngstromResolution", "rlnSsnrMap",
+                                "rlnGoldStandardFsc"],
+              [(i, "%.6f" % shells[i], "%.4f" % angstroms[i], 1, "%.6f" % fsc[i]) for i in indices]),
+             ("model_pdf_orient_class_1", ["rlnOrientationDistribution"], [("%.9f" % p,) for p in density])]
+    for stem in ("run", "run_it%03d" % iteration):
+        star(os.path.join(folder, stem + "_model.star"), model)
+    tilts = numpy.degrees(numpy.arccos(random.uniform(-1, 1, 600) ** 3))
+    star(os.path.join(folder, "run_data.star"),
+         [("optics", ["rlnOpticsGroup", "rlnImagePixelSize"], [(1, PIXEL)]),
+          ("particles", ["rlnImageName", "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi"],
+           [("%06d@extractor/x.mrcs" % i, "%.3f" % random.uniform(-180, 180), "%.3f" % tilt, "0.0")
+            for i, tilt in enumerate(tilts)])])
+    link = os.path.join(folder, "run_it%03d_data.star" % iteration)
+    with open(os.path.join(folder, "run_data.star"), "rb") as source, open(link, "wb") as out:
+        out.write(source.read())
     _, masked = curve(resolution * 0.85)
     star(os.path.join(folder, "postprocess.star"),
          [("general", {"rlnFinalResolution": "%.4f" % (resolution * 0.85), "rlnBfactorUsedForSharpening": -120.0}),

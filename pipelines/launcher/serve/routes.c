@@ -1,4 +1,5 @@
 /* The table of all endpoints: one row for each, in the order in which the page meets them. */
+#include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/serve/http.h"
 #include "pipelines/launcher/serve/serve_handlers.h"
 
@@ -9,6 +10,22 @@ const struct http_route http_routes[] = {
     {HTTP_GET, "/app.js", serve_page, HTTP_VIEW},
     {HTTP_GET, "/worker.js", serve_page, HTTP_VIEW},
     /* What it shows. */
+    {HTTP_GET, "/api/session", api_session, HTTP_VIEW},
+    {HTTP_GET, "/api/status", api_status, HTTP_VIEW},
+    {HTTP_GET, "/api/items", api_items, HTTP_VIEW},
+    {HTTP_GET, "/api/item/*", api_item, HTTP_VIEW},
+    {HTTP_GET, "/api/picks/*", api_picks, HTTP_VIEW},
+    {HTTP_GET, "/api/ctf/*", api_ctf, HTTP_VIEW},
+    {HTTP_GET, "/api/motion/*", api_motion, HTTP_VIEW},
+    {HTTP_GET, "/api/grid", api_grid, HTTP_VIEW},
+    {HTTP_GET, "/api/history/*", api_history, HTTP_VIEW},
+    {HTTP_GET, "/api/classes", api_classes, HTTP_VIEW},
+    {HTTP_GET, "/api/fsc", api_fsc, HTTP_VIEW},
+    {HTTP_GET, "/api/directions", api_directions, HTTP_VIEW},
+    {HTTP_GET, "/api/map/*", api_map, HTTP_VIEW},
+    {HTTP_GET, "/api/log", api_log, HTTP_VIEW},
+    {HTTP_GET, "/pic/classes/*", api_sprite, HTTP_VIEW},
+    {HTTP_GET, "/pic/*/*/*", api_picture, HTTP_VIEW},
     {HTTP_GET, "/api/events", serve_events, HTTP_VIEW},
     /* Whether the server lives; and whether all is well. */
     {HTTP_GET, "/healthz", serve_health, HTTP_ANYONE},

@@ -1,6 +1,8 @@
 /* The table of parts that do something at regular times. */
+#include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/serve/serve.h"
 
 const struct serve_part serve_parts[] = {
+    {"api", api_begin, api_tick, api_end},
     {0},
 };

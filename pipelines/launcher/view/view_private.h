@@ -105,7 +105,8 @@ struct view {
     size_t beat_count;
     /* When to look again, on the monotonic clock (s). */
     double due, files_due, exact_due, check_due, reread_due;
-    bool reread; /* a whole reading is due */
+    bool reread;    /* a whole reading is due */
+    bool unchecked; /* a ledger has changed since the counts were compared */
 };
 
 /* view_table.c: entries, rows and columns. */

@@ -249,6 +249,7 @@ static enum status check(struct view *view, bool *ret_gone, struct err *err) {
         for (size_t i = 0; i < view->stage_count; i++)
             TRY(agrees(&view->stages[i], &well, err));
         view->check_due = now + 1 + 100 * (view_cpu() - before);
+        view->unchecked = false;
     }
     view->reread |= !well;
     if (!view->reread || now < view->reread_due) return STATUS_OK;
@@ -291,7 +292,8 @@ enum status view_read(struct view *view, bool *ret_changed, bool *ret_gone, stru
     for (size_t i = 0; status != STATUS_OK && i < view->stage_count; i++)
         view->stages[i].version = -1;
     free(changed);
-    if (status == STATUS_OK && (any || view->reread)) status = check(view, ret_gone, err);
+    view->unchecked |= any;
+    if (status == STATUS_OK && (view->unchecked || view->reread)) status = check(view, ret_gone, err);
     if (status == STATUS_OK) *ret_changed = any;
     return status;
 }
