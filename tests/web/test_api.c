@@ -123,6 +123,18 @@ static void greys_leave_out_what_is_no_number(void **state) {
     assert_int_equal(grey[3], 128);
     assert_int_equal(grey[5], 128);
     assert_true(grey[0] < 64 && grey[1] > 191);
+    float ramp[1000];
+    uint8_t span[1000];
+    for (int i = 0; i < 1000; i++)
+        ramp[i] = (float)i;
+    ramp[7] = NAN;
+    ramp[999] = 3000; /* one bright pixel keeps nothing else dark */
+    shrink_grey_span(ramp, 1000, 0.002, span);
+    assert_true(span[0] == 0 && span[7] == 128 && span[999] == 255 && span[998] >= 254);
+    assert_true(abs(span[500] - 127) <= 2 && abs(span[250] - 63) <= 2);
+    const float flat[3] = {2, 2, NAN};
+    shrink_grey_span(flat, 3, 0.002, span);
+    assert_true(span[0] == 128 && span[1] == 128 && span[2] == 128);
     for (int i = 0; i < 16; i++)
         square[i] = (float)(i % 4 + i / 4 * 10);
     shrink_bin(square, 4, 4, 2, square);

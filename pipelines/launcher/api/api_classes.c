@@ -37,7 +37,7 @@ static enum status draw_cell(const struct sheet *sheet, struct shrink_lines *lin
         for (size_t x = 0; x < cell; x++)
             shrink_line(lines, rows + x, cell, image + x, cell);
     }
-    shrink_grey(image, cell * cell, 3, grey);
+    shrink_grey_span(image, cell * cell, 0.002, grey);
     return STATUS_OK;
 }
 

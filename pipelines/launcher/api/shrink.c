@@ -1,6 +1,7 @@
 #include "pipelines/launcher/api/shrink.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +35,37 @@ void shrink_grey(const float *values, size_t count, double deviations, uint8_t *
     const double scale = variance > 0 ? 127.5 / (deviations * sqrt(variance)) : 0;
     for (size_t i = 0; i < count; i++) {
         double grey = isfinite(values[i]) ? 127.5 + ((double)values[i] - mean) * scale : 127.5;
+        out[i] = (uint8_t)(grey < 0 ? 0 : grey > 255 ? 255 : lround(grey));
+    }
+}
+
+void shrink_grey_span(const float *values, size_t count, double left_out, uint8_t *out) {
+    enum { BINS = 2048 };
+    size_t counts[BINS] = {0}, known = 0, below = 0;
+    float lowest = INFINITY, highest = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        lowest = fminf(lowest, values[i]);
+        highest = fmaxf(highest, values[i]);
+        known++;
+    }
+    const double width = ((double)highest - (double)lowest) / BINS;
+    const bool flat = known == 0 || width <= 0 || !isfinite(width);
+    for (size_t i = 0; !flat && i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        int bin = (int)(((double)values[i] - (double)lowest) / width);
+        counts[bin < BINS ? bin : BINS - 1]++;
+    }
+    const double least = left_out * (double)known, most = (double)known - least;
+    int first = 0, last = BINS;
+    for (int bin = 0; !flat && bin < BINS; bin++) {
+        if ((double)below <= least) first = bin;
+        if ((double)below < most) last = bin + 1;
+        below += counts[bin];
+    }
+    const double low = (double)lowest + first * width, scale = flat ? 0 : 255 / ((last - first) * width);
+    for (size_t i = 0; i < count; i++) {
+        double grey = flat || !isfinite(values[i]) ? 127.5 : ((double)values[i] - low) * scale;
         out[i] = (uint8_t)(grey < 0 ? 0 : grey > 255 ? 255 : lround(grey));
     }
 }

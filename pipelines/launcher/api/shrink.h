@@ -12,6 +12,9 @@
 void shrink_bin(const float *in, int nx, int ny, int factor, float *out);
 /* Writes mean ± deviations·σ of `count` values as 0 to 255. NaN and a flat image become grey. */
 void shrink_grey(const float *values, size_t count, double deviations, uint8_t *out);
+/* Writes values as 0 to 255, from the lowest to the highest but for this part of them at either end: for an average whose
+ * particle is far from the mean of its box. NaN and a flat image become grey. */
+void shrink_grey_span(const float *values, size_t count, double left_out, uint8_t *out);
 
 /* Cuts lines of `size` values to their `kept` lowest frequencies along one axis, so that they have `kept` values; both
  * even, kept <= size. The values keep their scale. */

@@ -7,17 +7,18 @@
     layout(location = 1) in vec3 normal;
     layout(location = 2) in float light;
     uniform mat3 turn;
+    uniform vec3 centre;
     uniform vec2 scale;
     out vec3 facing;
     out vec3 where;
     out float open;
     out float radius;
     void main() {
-      vec3 p = turn * place;
+      vec3 p = turn * (place - centre);
       facing = turn * normal;
       where = p;
       open = light;
-      radius = length(place);
+      radius = length(place - centre);
       float nearer = 1.0 / (1.0 - 0.16 * p.z);
       gl_Position = vec4(p.xy * scale * nearer, -0.5 * p.z, 1.0);
     }`;
@@ -88,7 +89,7 @@
 
   const START = multiply(about(1, 0, 0, 0.42), about(0, 1, 0, -0.5));
 
-  /* Draws on `canvas`. Returns null where WebGL2 is off, else {show(mesh), colours(set), turn(x, y), zoom(by), home(),
+  /* Draws on `canvas`. Returns null where WebGL2 is off, else {show(mesh, fresh: a new map), colours(set), turn(x, y), zoom(by), home(),
    * picture(), release(), frame()}: the mesh is worker.js's; lost() is told when the browser takes the context away. */
   ice.surface = (canvas, lost) => {
     const gl = canvas.getContext('webgl2', {antialias: true, alpha: false, powerPreference: 'low-power'});
@@ -97,7 +98,7 @@
       return null;
     }
     const at = {};
-    for (const name of ['turn', 'scale', 'near_colour', 'far_colour', 'ground', 'radii']) {
+    for (const name of ['turn', 'centre', 'scale', 'near_colour', 'far_colour', 'ground', 'radii']) {
       at[name] = gl.getUniformLocation(made, name);
     }
     const array = gl.createVertexArray();
@@ -119,6 +120,8 @@
     let zoom = 1;
     let milliseconds = 0;
     let radii = [0, 1];
+    let centre = [0, 0, 0];
+    let reach = 1;
     let colours = {near: [0.5, 0.6, 0.75], far: [0.5, 0.6, 0.75], ground: [0.06, 0.07, 0.09]};
 
     function draw() {
@@ -139,9 +142,10 @@
       gl.clearColor(...colours.ground, 1);
       gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
       if (count > 0) {
-        const size = zoom * 0.92 / Math.max(radii[1], 0.2);
+        const size = zoom * 0.9 / reach;
         gl.useProgram(made);
         gl.uniformMatrix3fv(at.turn, false, matrix(pose));
+        gl.uniform3fv(at.centre, centre);
         gl.uniform2f(at.scale, size * edge / width, size * edge / height);
         gl.uniform3fv(at.near_colour, colours.near);
         gl.uniform3fv(at.far_colour, colours.far);
@@ -156,17 +160,33 @@
       asked = asked || requestAnimationFrame(draw);
     }
 
-    function show(mesh) {
+    /* Looks at the middle of the first mesh of a map; other levels of that map are seen from the same place. */
+    function look(list) {
+      const low = [1, 1, 1];
+      const high = [-1, -1, -1];
+      for (let v = 0; v + 2 < list.length; v += 7) {
+        for (let c = 0; c < 3; c++) {
+          low[c] = Math.min(low[c], list[v + c]);
+          high[c] = Math.max(high[c], list[v + c]);
+        }
+      }
+      centre = low.map((part, c) => (part + high[c]) / 2);
+    }
+
+    function show(mesh, fresh) {
+      const list = mesh.vertices;
+      if (fresh && list.length) look(list);
       const radius = [];
-      const step = 7 * Math.max(1, Math.floor(mesh.vertices.length / 7 / 4000));
-      for (let v = 0; v + 2 < mesh.vertices.length; v += step) {
-        radius.push(Math.hypot(mesh.vertices[v], mesh.vertices[v + 1], mesh.vertices[v + 2]));
+      const step = 7 * Math.max(1, Math.floor(list.length / 7 / 4000));
+      for (let v = 0; v + 2 < list.length; v += step) {
+        radius.push(Math.hypot(list[v] - centre[0], list[v + 1] - centre[1], list[v + 2] - centre[2]));
       }
       radius.sort((a, b) => a - b);
-      radii = radius.length ? [radius[Math.floor(0.02 * radius.length)], radius[Math.floor(0.995 * radius.length)]] : [0, 1];
+      if (radius.length) radii = [0.02, 0.995].map((part) => radius[Math.floor(part * radius.length)]);
+      if (fresh) reach = Math.max(radii[1], 0.1);
       gl.bindVertexArray(array);
       gl.bindBuffer(gl.ARRAY_BUFFER, vertices);
-      gl.bufferData(gl.ARRAY_BUFFER, mesh.vertices, gl.DYNAMIC_DRAW);
+      gl.bufferData(gl.ARRAY_BUFFER, list, gl.DYNAMIC_DRAW);
       gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, mesh.indices, gl.DYNAMIC_DRAW);
       count = mesh.indices.length;
       soon();
@@ -224,10 +244,9 @@
     });
     canvas.addEventListener('webglcontextlost', (event) => {
       event.preventDefault();
+      const released = gone;
       gone = true;
-      if (lost) {
-        lost();
-      }
+      if (!released && lost) lost();
     });
     const resized = new ResizeObserver(soon);
     resized.observe(canvas);

@@ -25,7 +25,7 @@
     return [low, high];
   }
 
-  const plain = (value) => (Math.abs(value) >= 10000 ? ice.count(value) : String(Number(value.toPrecision(4))).replace('-', '−'));
+  const plain = (value) => (Math.abs(value) >= 1000 && Number.isInteger(value) ? ice.count(value) : String(Number(value.toPrecision(4))).replace('-', '−'));
 
   /* Makes a figure. spec: {title, note, x: {label, ticks: [{at, text}], low, high, from_zero, show(value)}, y: the same,
    * series: [{name, x: [], y: [], points: true|false, line: true|false}], rules: [{y or x, text}]}.

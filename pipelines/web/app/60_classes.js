@@ -3,6 +3,7 @@
   'use strict';
 
   const ORDERS = [['members', 'largest first'], ['resolution', 'finest first'], ['number', 'by number']];
+  const NONE_YET = 'No classes yet. The first snapshot comes when enough particles have arrived.';
   let root;
   let parts;
   let history = [];
@@ -73,6 +74,11 @@
     const ask = ++wanted;
     const it = ice.query('it');
     let answer;
+    const known = ((ice.store.status || {}).stages || {})[stage()];
+    if (known && known.newest === null) {
+      parts.line.textContent = NONE_YET;
+      return;
+    }
     try {
       answer = await ice.api('api/classes' + (it ? '?it=' + encodeURIComponent(it) : ''));
     } catch (error) {
@@ -80,7 +86,7 @@
       sheet = null;
       ice.fill(parts.sheet);
       parts.line.textContent = error.status === 404
-        ? 'No classes yet. The first snapshot comes when enough particles have arrived.' : error.message;
+        ? NONE_YET : error.message;
       return;
     }
     if (ask !== wanted) return;
@@ -112,13 +118,12 @@
       : order === 'number' ? a.number - b.number : b.members - a.members));
     const kept = classes.filter((item) => item.kept);
     const members = sum(classes, 'members');
-    const line = history.find((one) => one.iteration === sheet.iteration) || {};
     ice.fill(parts.line, ice.el('strong', { text: 'Snapshot ' + sheet.iteration }),
-      (line.time ? ' · ' + ice.clock(line.time) : '') + ' · ' + ice.plural(members, 'particle') + ' in ' +
+      (sheet.time ? ' · ' + ice.clock(sheet.time) : '') + ' · ' + ice.plural(members, 'particle') + ' in ' +
       ice.plural(classes.length, 'class', 'classes') + ' · ' + ice.plural(sum(kept, 'members'), 'particle') + ' kept (' +
       percent(sum(kept, 'members'), members) + ') in ' + ice.count(kept.length) +
       (sheet.classes.length > classes.length ? ' · ' + ice.count(sheet.classes.length - classes.length) + ' empty' : ''));
-    const url = 'pic/classes/' + sheet.iteration + '.png';
+    const url = 'pic/classes/' + sheet.iteration + '.png' + (sheet.time ? '?h=' + sheet.time : '');
     ice.fill(parts.sheet, classes.map((item) => tile(item, url, Math.max(...classes.map((one) => one.members)))));
     if (chosen) bar();
   }
@@ -187,17 +192,18 @@
     const kept = sheet.classes.filter((item) => chosen.has(item.number));
     const dropped = sheet.classes.filter((item) => !chosen.has(item.number) && item.members > 0);
     const all = sum(sheet.classes, 'members');
-    const words = ['--iteration', sheet.iteration, '--classes', as_list(chosen) || '0', '--keep'];
+    const words = (set, choice) => ice.command('mark', ['--iteration', sheet.iteration, '--classes', as_list(set), choice]);
+    const commands = [chosen.size && words(chosen, '--keep'), dropped.length && words(dropped.map((item) => item.number), '--reject')].filter(Boolean);
     const undo = ice.command('mark', ['--iteration', sheet.iteration, '--clear']);
     ice.fill(parts.bar,
       ice.el('p', {}, ice.el('strong', { text: ice.plural(kept.length, 'class', 'classes') + ' kept, ' +
         ice.plural(sum(kept, 'members'), 'particle') + ' (' + percent(sum(kept, 'members'), all) + ')' }),
       ' · ' + ice.plural(sum(dropped, 'members'), 'particle') + ' dropped. The choice binds these particles until it is ' +
         'undone; particles that come later follow the rule of the stage.'),
-      ice.command_line(ice.command('mark', words)),
+      commands.map(ice.command_line),
       ice.el('div', { class: 'buttons' },
         ice.el('button', { type: 'button', class: 'main', text: 'Keep this choice', disabled: chosen.size === 0,
-          on: { click: () => send([...chosen].sort((a, b) => a - b), sum(dropped, 'members'), all, ice.command('mark', words)) } }),
+          on: { click: () => send([...chosen].sort((a, b) => a - b), sum(dropped, 'members'), all, commands[commands.length - 1]) } }),
         ice.el('button', { type: 'button', text: 'Undo the choice', on: { click: () => send(null, 0, all, undo) } }),
         ice.el('button', { type: 'button', text: 'Cancel', on: { click: end } })));
   }

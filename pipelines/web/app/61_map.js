@@ -18,6 +18,11 @@
 
   const stage = () => (ice.store.stages_of(['refiner'])[0] || { name: 'refiner' }).name;
   const level = () => Number(parts.level.value);
+  /* Whether the refinement has put out a map: what is not there is not asked for. */
+  const has_map = () => {
+    const it = ((ice.store.status || {}).stages || {})[stage()];
+    return !it || it.newest !== null;
+  };
 
   function draw(root) {
     parts = {
@@ -122,7 +127,8 @@
     if (!view) return;
     mesh_time = event.data.milliseconds;
     const triangles = event.data.indices.length / 3;
-    view.show(event.data);
+    view.show(event.data, !volume.seen);
+    volume.seen = volume.seen || triangles > 0;
     parts.note.textContent = triangles ? ice.count(triangles) + ' triangles · drag to turn, wheel to magnify'
       : 'No density above this level: lower it.';
     parts.stage.dataset.triangles = triangles;
@@ -145,11 +151,11 @@
   }
 
   async function load_volume() {
-    let answer;
+    let answer = { ok: false };
     try {
-      answer = await fetch('api/map/latest?n=96', { cache: 'no-store' });
+      if (has_map()) answer = await fetch('api/map/latest?n=96', { cache: 'no-store' });
     } catch (error) {
-      answer = { ok: false };
+      // no connection: said by the head bar
     }
     if (!shown) return;
     if (!answer.ok) {
@@ -164,7 +170,7 @@
       return;
     }
     const first = volume === null;
-    volume = { n, data, pixel: about.pixel, iteration: about.iteration, sigma: about.sigma, sent: false };
+    volume = { n, data, pixel: about.pixel, iteration: about.iteration, sent: false, seen: !first };
     if (first && ice.is_number(about.level)) parts.level.value = Math.min(12, Math.max(0.5, about.level));
     say_level();
     parts.slices.show(volume);
@@ -181,6 +187,7 @@
   }
 
   async function load_numbers() {
+    if (!has_map()) return;
     const [fsc, directions, answer] = await Promise.all([quiet('api/fsc'), quiet('api/directions'),
       quiet('api/history/' + encodeURIComponent(stage()))]);
     if (!shown) return;
@@ -190,8 +197,8 @@
     const fit = ice.guinier(maps);
     ice.fill(parts.numbers, [
       last && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
-      fsc && fsc.corrected && fsc.at && ice.is_number(fsc.at['0.143']) &&
-        tile(ice.quantity(fsc.at['0.143'], 'Å') + ' Å', 'inside the mask, corrected FSC at 0.143'),
+      fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
+        tile(ice.quantity(fsc.at_corrected['0.143'], 'Å') + ' Å', 'inside the mask, corrected FSC at 0.143'),
       last && tile(ice.count(last.particles), 'particles'),
       fit && tile(ice.count(fit.b) + ' Å²', 'B-factor from resolution over particles'),
       directions && ice.is_number(directions.efficiency) &&
@@ -208,7 +215,7 @@
     if (kind === 'shown') {
       shown = true;
       if (volume) {
-        volume.sent = false;
+        volume.sent = volume.seen = false;
         open_surface();
         build();
       }

@@ -20,9 +20,10 @@
     const high = k.length ? k[k.length - 1] : 1;
     const curve = (name, y) => (y && y.length ? { name, x: k, y } : null);
     const at = fsc.at || {};
-    const cut = (value) => (ice.is_number(at[value]) ? ice.quantity(at[value], 'Å') + ' Å at ' + value : null);
-    return ice.plot({ title: 'Fourier shell correlation',
-      note: [cut('0.143'), cut('0.5')].filter(Boolean).join(', '),
+    const inside = fsc.at_corrected || {};
+    const cut = (where, value, of) => (ice.is_number(where[value]) ? of + ' ' + ice.quantity(where[value], 'Å') + ' Å at ' + value : null);
+    return ice.plot({ title: 'FSC', unit: 'Fourier shell correlation',
+      note: [cut(inside, '0.143', 'corrected'), cut(at, '0.143', 'unmasked'), cut(at, '0.5', 'unmasked')].filter(Boolean).join(', '),
       x: { label: 'resolution (Å)', low: 0, high, ticks: resolution_ticks(0, high, (d) => 1 / d, 0.07),
         read: (v) => (v > 0 ? ice.number(1 / v, 3) + ' Å' : '∞') },
       y: { label: 'FSC', low: -0.1, high: 1.02, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1].map((v) => ({ at: v, text: v.toFixed(1) })), show: (v) => v.toFixed(3) },
@@ -94,7 +95,7 @@
     const text = 'Viewing directions: the densest has ' + ice.number(mean > 0 ? most / mean : 0, 2) + ' times the mean' +
       (ice.is_number(directions.efficiency) ? '; efficiency ' + directions.efficiency.toFixed(2) : '') + '.';
     canvas.setAttribute('aria-label', text);
-    ice.mollweide(canvas, counts, nside, directions.order !== 'ring');
+    ice.mollweide(canvas, counts, nside, directions.order === 'nested');
     const bar = ice.el('canvas', { class: 'colour-bar', width: 128, height: 1, 'aria-hidden': 'true' });
     const picture = new ImageData(128, 1);
     for (let i = 0; i < 128; i++) picture.data.set([...ice.cividis(Math.sqrt(i / 127)), 255], 4 * i);

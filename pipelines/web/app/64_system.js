@@ -71,7 +71,7 @@
     const used = ratio(disk.total - disk.free, disk.total);
     const hours = disk.rate > 0 ? disk.free / disk.rate / 3600 : NaN;
     const left = ice.is_number(hours) ? (hours > 240 ? '> 10 days left' : ice.span(3600 * hours) + ' left') + ' at ' + ice.bytes(disk.rate) + '/s' : '';
-    return meter(disk.path || disk.place || 'disk', used, ice.bytes(disk.free) + ' free of ' + ice.bytes(disk.total) + (left ? ' · ' + left : ''),
+    return meter((disk.place ? disk.place + ' · ' : '') + (disk.path || ''), used, ice.bytes(disk.free) + ' free of ' + ice.bytes(disk.total) + (left ? ' · ' + left : ''),
       disk.free < 0.1 * disk.total || hours < 12);
   }
 
@@ -80,7 +80,7 @@
     const gpus = status.gpus || [];
     ice.fill(parts.gpus, gpus.length ? gpus.map(gpu_card) : ice.el('p', { class: 'quiet', text: 'None seen; the stages run on the CPU.' }));
     ice.fill(parts.disks, (status.disk || []).map(disk_meter));
-    const host = status.host || status.machine || {};
+    const host = status.host || {};
     ice.fill(parts.host,
       ice.is_number(host.memory_total) && meter('memory', ratio(host.memory_used, host.memory_total),
         ice.bytes(host.memory_used) + ' of ' + ice.bytes(host.memory_total), ratio(host.memory_used, host.memory_total) > 0.95),
@@ -129,11 +129,11 @@
     if (!now.instance || now.busy) return;
     now.busy = true;
     try {
-      const answer = await ice.api('api/log?instance=' + encodeURIComponent(now.instance) + '&after=' + encodeURIComponent(now.after));
-      const more = Array.isArray(answer.lines) ? answer.lines : String(answer.text || '').split('\n');
-      if (now.after === '' || answer.full) now.lines = [];
+      const answer = await ice.api('api/log?instance=' + encodeURIComponent(now.instance) + (now.after === '' ? '' : '&after=' + now.after));
+      const more = answer.lines || [];
+      if (now.after === '' || !answer.goes_on) now.lines = [];
       now.lines = now.lines.concat(more.filter(Boolean)).slice(-LINES);
-      if (answer.next !== undefined || answer.after !== undefined) now.after = String(answer.next !== undefined ? answer.next : answer.after);
+      if (ice.is_number(answer.next)) now.after = String(answer.next);
       if (now === log && (more.length || !parts.log.firstChild)) paint_log();
     } catch (error) {
       if (now === log) ice.fill(parts.log, ice.el('li', { class: 'quiet', text: error.message }));
@@ -163,7 +163,7 @@
   function show_session() {
     const session = ice.store.session || {};
     const pairs = [['folder', session.folder || session.session], ['run', session.run], ['started', ice.clock(session.started)],
-      ['icestream', session.version], ['host', session.host]].filter((pair) => pair[1] !== undefined && pair[1] !== null && pair[1] !== '');
+      ['icestream', session.version], ['host', ((ice.store.status || {}).host || {}).name]].filter((pair) => pair[1] !== undefined && pair[1] !== null && pair[1] !== '');
     ice.fill(parts.facts, pairs.map(([name, text]) => [ice.el('dt', { text: name }), ice.el('dd', { text: String(text) })]));
     parts.graph.textContent = typeof session.graph === 'string' ? session.graph : JSON.stringify(session.graph || {}, null, 2);
   }

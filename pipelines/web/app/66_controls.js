@@ -44,7 +44,7 @@
           : 'Nothing is in flight. ') + 'A later run does again what was interrupted; nothing that is done is lost.' }));
     ice.fill(parts.run, ice.el('p', { text: words }),
       ice.el('div', { class: 'buttons' }, drain, stop),
-      running && ice.el('p', { class: 'quiet', text: 'Drain finishes what has started (' + ice.count(flying) + ' in flight) and ends the run.' }),
+      running && ice.el('p', { class: 'quiet', text: 'Drain finishes what has started (' + ice.count(flying) + ' in flight) and ends the run. Ctrl-C in its terminal does the same; a second one stops at once.' }),
       running && process() ? ice.command_line(kill('INT')) : '');
   }
 

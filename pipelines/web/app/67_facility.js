@@ -10,6 +10,7 @@
 
   function draw(main, head) {
     parts = {
+      folder: ice.el('span', { class: 'quiet' }),
       note: ice.el('span', { class: 'quiet', role: 'status' }),
       find: ice.el('input', { type: 'search', placeholder: 'find a session', 'aria-label': 'Find a session', on: { input: () => {
         find = parts.find.value.toLowerCase();
@@ -17,7 +18,7 @@
       } } }),
       rows: ice.el('tbody', {}),
     };
-    ice.fill(head, ice.el('div', { class: 'who' }, ice.el('h1', { text: 'Sessions' })), parts.note);
+    ice.fill(head, ice.el('div', { class: 'who' }, ice.el('h1', { text: 'Sessions' }), parts.folder), parts.note);
     const titles = ['session', 'state', 'alarms', 'exposures', 'done', 'rejected', 'failed', 'changed'];
     ice.fill(main, ice.el('section', { class: 'panel', 'aria-label': 'Sessions' },
       ice.el('div', { class: 'tools' }, parts.find),
@@ -62,7 +63,8 @@
       const counts = counts_of(session);
       return ice.el('tr', { 'data-session': session.name },
         ice.el('th', { scope: 'row' }, ice.el('a', { href: 's/' + encodeURIComponent(session.name) + '/', text: session.name })),
-        ice.el('td', {}, ice.el('span', { class: 'pill ' + (session.state || ''), text: (MARKS[session.state] || '') + ' ' + (session.state || 'unreadable') })),
+        ice.el('td', {}, ice.el('span', { class: 'pill ' + (session.state || ''), text: (MARKS[session.state] || '') + ' ' + (session.state || 'unreadable') }),
+          session.adds_up === false ? ice.el('span', { class: 'hot', text: ' ▲ counts do not add up' }) : ''),
         alarm_cell(session), number(counts.seen), number(counts.done), number(counts.rejected, '✕'), number(counts.failed, '▲'),
         ice.el('td', { class: 'number', text: ice.clock(session.changed) }));
     }), shown.length ? null : ice.el('tr', {}, ice.el('td', { colspan: 8, class: 'quiet', text: list.length ? 'No session has this in its name.' : 'This folder has no session yet.' })));
@@ -82,6 +84,14 @@
     }
   }
 
+  /* A session of many has a way back to the list. */
+  ice.store.subscribe('session', () => {
+    const who = document.querySelector('#head .who');
+    if (/\/s\/[^/]+\/$/.test(location.pathname) && who && !document.getElementById('all-sessions')) {
+      who.prepend(ice.el('a', { id: 'all-sessions', href: '../../', text: '‹ sessions' }));
+    }
+  });
+
   /* Shows the list instead of a session. Resolves with false where the server has one session. */
   ice.show_facility = async function () {
     let answer;
@@ -94,6 +104,7 @@
     document.title = 'Sessions · icestream';
     document.getElementById('tabs').hidden = true;
     draw(document.getElementById('main'), document.getElementById('head'));
+    parts.folder.textContent = answer.folder || '';
     paint();
     setInterval(load, EVERY);
     document.addEventListener('visibilitychange', load);
