@@ -155,7 +155,7 @@ static bool take_body(struct http_exchange *exchange, const char *bytes, size_t 
 /* Answers at once what is too long, before its body comes. */
 static enum MHD_Result refuse(struct http_exchange *exchange, int code) {
     http_answer_error(&exchange->answer, code, "the request is too long");
-    exchange->answer.type = "application/json";
+    (void)http_answer_header(&exchange->answer, "Connection", "close", NULL);
     return http_respond(exchange);
 }
 
