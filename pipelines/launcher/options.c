@@ -69,9 +69,12 @@ static const struct option_row rows[] = {
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
     {"sessions", "DIR", "A folder of sessions, which the page lists; instead of --session.", COMMAND_SERVE, OPTION_TEXT,
      AT(sessions), 0},
+    {"serve", NULL, "Shows the session as a page, and prints its address before the first exposure.", RUNS, OPTION_FLAG,
+     AT(serve), 0},
     {"listen", "HOST:PORT", "Address of the page, such as 127.0.0.1:0 (any free port); without it a Unix socket.",
-     COMMAND_SERVE, OPTION_TEXT, AT(listen), 0},
-    {"socket", "PATH", "Unix socket of the page (SESSION/web/ui.sock).", COMMAND_SERVE, OPTION_TEXT, AT(socket), 0},
+     RUNS | COMMAND_SERVE, OPTION_TEXT, AT(listen), 0},
+    {"socket", "PATH", "Unix socket of the page (SESSION/web/ui.sock).", RUNS | COMMAND_SERVE, OPTION_TEXT, AT(socket),
+     0},
     {"new-token", NULL, "Makes a new token; addresses that were given out lead nowhere from then on.", COMMAND_SERVE,
      OPTION_FLAG, AT(new_token), 0},
     {"token-view", NULL, "Prints a second address, for a display: its token may look and change nothing.",
@@ -170,8 +173,8 @@ static void print_beginning(FILE *out) {
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
           "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
-          "files in), `notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and\n"
-          "`alarms` (thresholds of alarms).\n",
+          "files in), `web` (whether a run shows itself as a page), `notify` (a program that is told of\n"
+          "alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
           out);
 }
 

@@ -33,6 +33,10 @@ static const struct param session_table[] = {
     {.name = "inputs",
      .type = PARAM_STRING,
      .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
+    {.name = "web",
+     .type = PARAM_BOOL,
+     .default_text = "false",
+     .help = "Shows the session as a page while it runs, as `icestream run --serve` does."},
     {.name = "notify",
      .type = PARAM_STRING,
      .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
@@ -113,7 +117,7 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (graph_find_param(described, entry->key) == NULL)
             graph_unknown_key(c, described, false, section, entry,
                               "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                              "min_free_memory, threads, transport, listen, inputs, notify, defocus and alarms");
+                              "min_free_memory, threads, transport, listen, inputs, web, notify, defocus and alarms");
         else
             graph_check_value(c, described, section, entry, text);
         /* A value out of range has been reported, and ends the check. */

@@ -108,6 +108,15 @@ static void print_address(const struct place *place, const char *what, const cha
     }
 }
 
+static sigset_t ending_signals(void) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    return signals;
+}
+
 struct linger {
     const struct session *session;
     double seen; /* of clock_monotonic: when the launcher was last there */
@@ -136,20 +145,43 @@ static enum status prepare_guard(const struct options *options, const struct pla
     return STATUS_OK;
 }
 
+static void print_addresses(const struct options *options, const struct place *place, const struct guard *guard) {
+    print_address(place, options->sessions != NULL ? "the sessions" : "the session", guard->token);
+    if (options->token_view) print_address(place, "to look only", guard->view_token);
+    fflush(stdout);
+    if (!options->with_run) return;
+    /* Who waits for the address reads to its end. */
+    int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nothing >= 0) dup2(nothing, STDOUT_FILENO);
+    file_close(&nothing);
+}
+
+/* Waits until the socket is free that another server of this session has: the one of a run whose launcher was killed.
+ * CANCELLED: a signal came before. */
+static enum status wait_for_socket(const struct options *options, struct place *place, struct err *err) {
+    const struct timespec pause = {.tv_sec = 2};
+    sigset_t signals = ending_signals();
+    for (;;) {
+        enum status status = open_listener(options, place, err);
+        if (status != STATUS_BAD_STATE || !options->with_run) return status;
+        if (sigtimedwait(&signals, NULL, &pause) > 0) return STATUS_CANCELLED;
+    }
+}
+
 static enum status serve(const struct options *options, struct place *place, struct hub *hub, struct err *err) {
     TRY(prepare_guard(options, place, &hub->guard, err));
-    TRY(open_listener(options, place, err));
+    enum status status = open_listener(options, place, err);
+    bool taken = status == STATUS_BAD_STATE && options->with_run && place->socket[0] != '\0';
+    if (taken) {
+        print_addresses(options, place, &hub->guard);
+        status = wait_for_socket(options, place, err);
+        if (status == STATUS_CANCELLED) return STATUS_OK;
+    }
+    TRY(status);
     int listener = place->listener;
     place->listener = -1;
     TRY(http_server_start(listener, &hub->server, err));
-    print_address(place, options->sessions != NULL ? "the sessions" : "the session", hub->guard.token);
-    if (options->token_view) print_address(place, "to look only", hub->guard.view_token);
-    fflush(stdout);
-    if (options->with_run) { /* who waits for the address reads to its end */
-        int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        if (nothing >= 0) dup2(nothing, STDOUT_FILENO);
-        file_close(&nothing);
-    }
+    if (!taken) print_addresses(options, place, &hub->guard);
     if (options->sessions != NULL)
         TRY(facility_open(place->folder, hub->server, hub->log, &hub->facility, err));
     else
@@ -160,11 +192,7 @@ static enum status serve(const struct options *options, struct place *place, str
 
 /* Signals come through a descriptor, in every thread. */
 static void block_signals(void) {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGHUP);
+    sigset_t signals = ending_signals();
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
