@@ -88,7 +88,7 @@ def paint(exposures):
                 page.run("location.hash = arguments[0]", "#" + view)
                 for name in wanted:
                     page.wait("window.drawn[%r]" % name, name)
-                first = page.get("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+                first = page.wait("performance.getEntriesByName('first-contentful-paint')[0].startTime", "the first paint")
                 say("%d exposures, %s: first paint" % (exposures, view), "%.0f ms" % first, "< 1 s")
                 for name in wanted:
                     say("%d exposures, %s: %s drawn" % (exposures, view, name), "%.0f ms" % page.get("window.drawn[%r]" % name),

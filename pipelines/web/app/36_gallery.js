@@ -20,9 +20,12 @@
 
   const size = () => (ice.query('size') === '96' ? 96 : 192);
   const with_picks = () => ice.query('picks') === '1';
-  const per_line = () => Math.max(1, Math.floor((scroller.clientWidth + GAP) / (size() + 2 + GAP)));
+  /* Read once before elements change: a size that is asked for between two changes lays the page out each time. */
+  let width = 0;
+  const measure = () => { width = scroller.clientWidth; };
+  const per_line = () => Math.max(1, Math.floor((width + GAP) / (size() + 2 + GAP)));
   /* The pictures are as wide as fills the line. */
-  const edge = () => Math.floor((scroller.clientWidth - 2 + GAP) / per_line()) - 2 - GAP;
+  const edge = () => Math.floor((width - 2 + GAP) / per_line()) - 2 - GAP;
   const line_height = () => edge() + TEXT + GAP;
 
   function make_cell() {
@@ -86,9 +89,11 @@
 
   /* Gives elements to the lines in sight, and those of lines out of sight to new ones. */
   function show_lines() {
+    measure();
+    const top = scroller.scrollTop;
     const all = Math.ceil(chosen.length / per_line());
-    const first = Math.max(0, Math.floor(scroller.scrollTop / line_height()) - 1);
-    const last = Math.min(all - 1, Math.ceil((scroller.scrollTop + scroller.clientHeight) / line_height()));
+    const first = Math.max(0, Math.floor(top / line_height()) - 1);
+    const last = Math.min(all - 1, Math.ceil((top + scroller.clientHeight) / line_height()));
     const free = [];
     for (const [index, line] of lines) {
       if (index < first || index > last) {
@@ -123,6 +128,7 @@
   /* Chooses again and draws all in sight. */
   function refresh() {
     const all = store.columns();
+    measure();
     shown_columns = ['defocus', 'res', 'picks'].map((key) => all.find((c) => c.key === key)).filter(Boolean);
     if (!shown_columns.length) shown_columns = all.slice(0, 3);
     if (size() < 100) shown_columns = shown_columns.filter((c) => c.key === 'res');
