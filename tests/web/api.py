@@ -42,6 +42,7 @@ def check_session(server, session):
     columns = {it["key"]: it for it in about["columns"]}
     assert columns["res"]["column"] == "rlnCtfMaxResolution" and columns["res"]["good"] == "low"
     assert columns["defocus"]["unit"] == "µm" and columns["defocus"]["factor"] == 1e-4
+    assert columns["motion"]["unit"] == "Å" and columns["motion"]["column"] == "icestreamMotionTotal", columns["motion"]
     assert "retry" in about["may"] and "stop" not in about["may"], about["may"]
     return about
 

@@ -10,12 +10,13 @@ struct known {
     double factor;    /* from the item's unit to `unit` */
     const char *good; /* "low", "high" or NULL */
 };
+/* Motion in Å: RELION's columns of it are in pixels of the movie. */
 static const struct known known[] = {
     {"rlnCtfMaxResolution", "res", "CTF resolution", "Å", 1, "low"},
     {"rlnCtfAstigmatism", "astig", "Astigmatism", "nm", 0.1, "low"},
-    {"rlnAccumMotionTotal", "motion", "Total motion", "Å", 1, "low"},
-    {"rlnAccumMotionEarly", "early", "Early motion", "Å", 1, "low"},
-    {"rlnAccumMotionLate", "late", "Late motion", "Å", 1, "low"},
+    {"icestreamMotionTotal", "motion", "Total motion", "Å", 1, "low"},
+    {"icestreamMotionEarly", "early", "Early motion", "Å", 1, "low"},
+    {"icestreamMotionLate", "late", "Late motion", "Å", 1, "low"},
     {"rlnCtfIceRingDensity", "ice", "Ice ring density", "", 1, "low"},
     {"picks.count", "picks", "Picks", "", 1, "high"},
     {"particles.count", "particles", "Particles", "", 1, "high"},
