@@ -5,7 +5,8 @@
  *    "changes": [{"stage": "lowpass-picker", "key": "threshold", "old": 0.2, "new": 0.3, "changes": "live"}]}
  *
  * `icestream mark` adds to the same history what a person decides by hand; such a change has no parameters
- * (common/harness/choices.h has `marks` and `choices`). A change that came through the page has its "peer" as well.
+ * (common/harness/choices.h has `marks` and `choices`). A change that came through the page has its "peer" as well. What
+ * else was done there (retry, drain, …) has a "note", its "run", and no parameters.
  *
  * Files are written whole, renamed into place, and never changed. graph.yaml is the graph as the last run was given it;
  * the values that hold are those of graph.yaml with all changes since the last `whole` one (the session took another
@@ -44,7 +45,7 @@ json_t *change_entry(const struct graph_stage *stage, const char *key, const str
                      const struct graph_entry *after);
 /* Returns when a stage of a checked graph takes another value of a key. */
 enum param_changes change_kind(const struct graph_stage *stage, const char *key);
-/* Writes how many exposures a change marks, or which classes it chooses, for people: one line for each kind of entry.
+/* Writes which exposures a change marks, which classes it chooses, and its note, for people: one line for each.
  * line: called with each text. */
 typedef void change_line(void *context, const char *text);
 void change_marks_text(const json_t *change, change_line *line, void *context);

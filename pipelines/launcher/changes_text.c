@@ -114,4 +114,12 @@ void change_marks_text(const json_t *change, change_line *line, void *context) {
     json_array_foreach(json_object_get(change, "choices"), i, entry) {
         choice_line(change, entry, line, context);
     }
+    const char *note = json_string_value(json_object_get(change, "note"));
+    const char *by = json_string_value(json_object_get(change, "by"));
+    if (note != NULL && by != NULL) {
+        char text[LINE_SIZE] = "";
+        add(text, by, ": ");
+        add(text, "", note);
+        line(context, text);
+    }
 }
