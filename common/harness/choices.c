@@ -314,6 +314,32 @@ enum choice choices_of_item(const struct choices *c, struct ledger_key key) {
     return choice_named(json_string_value(json_object_get(choices_mark(c, key), "mark")));
 }
 
+static int by_id(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+json_t *choices_marks(const struct choices *c) {
+    json_t *all = json_array(), *entries, *entry;
+    const char **ids = calloc(json_object_size(c->marks) + 1, sizeof *ids), *id;
+    size_t count = 0, i;
+    json_object_foreach(c->marks, id, entries) {
+        if (ids != NULL) ids[count++] = id;
+    }
+    if (ids == NULL || all == NULL) {
+        free(ids);
+        json_decref(all);
+        return NULL;
+    }
+    qsort(ids, count, sizeof *ids, by_id);
+    for (size_t n = 0; n < count; n++) {
+        json_array_foreach(json_object_get(c->marks, ids[n]), i, entry) {
+            json_array_append(all, entry);
+        }
+    }
+    free(ids);
+    return all;
+}
+
 size_t choices_count(const struct choices *c, enum choice choice) {
     size_t count = 0, i;
     const char *id;

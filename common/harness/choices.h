@@ -41,6 +41,8 @@ enum choice choices_of_item(const struct choices *choices, struct ledger_key key
 /* Returns the entry of an exposure's mark: {"source", "id", "mark", "why", "number", "time", "user"}; NULL: no mark.
  * Valid until the next choices_poll. */
 const json_t *choices_mark(const struct choices *choices, struct ledger_key key);
+/* Returns all such entries, by id; the caller owns the list. NULL: no memory. */
+json_t *choices_marks(const struct choices *choices);
 /* Returns how many exposures are marked so. */
 size_t choices_count(const struct choices *choices, enum choice choice);
 /* Returns what was chosen for a particle. image: rlnImageName as in the snapshot; x, y: the texts of its coordinates, ""

@@ -29,7 +29,20 @@ static bool has_lock(const struct session *session, pid_t pid) {
     return found;
 }
 
-static enum status signal_launcher(const struct control *c, int number, const char *word, struct err *err) {
+/* Returns whether systemd runs the launcher by the unit of a session, which starts it again when it was stopped. */
+static bool is_service(pid_t pid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%lld/cgroup", (long long)pid);
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file != NULL && fgets(text, sizeof text, file) != NULL)
+        found = found || strstr(text, "/icestream@") != NULL;
+    if (file != NULL) fclose(file);
+    return found;
+}
+
+static enum status signal_launcher(const struct control *c, int number, const char *word, bool *ret_service,
+                                   struct err *err) {
     const char *path = c->session.path;
     json_t *plan = NULL;
     FAIL_IF(!session_is_running(&c->session), err, STATUS_BAD_STATE, "%s does not run", path);
@@ -41,6 +54,7 @@ static enum status signal_launcher(const struct control *c, int number, const ch
         "%s runs where this server cannot reach it (another machine, container or user); there, `kill -%s %lld` does "
         "it",
         path, word, (long long)pid);
+    if (ret_service != NULL) *ret_service = is_service(pid);
     FAIL_IF(kill(pid, number) != 0, err, errno == EPERM ? STATUS_REJECTED : STATUS_BAD_STATE,
             "the launcher of %s (process %lld) takes no signal from this server: %s", path, (long long)pid,
             strerror(errno));
@@ -70,15 +84,19 @@ enum status control_drain(struct control *c, struct err *err) {
         c->noted = true;
         return STATUS_OK;
     }
-    TRY(signal_launcher(c, SIGINT, "INT", err));
+    TRY(signal_launcher(c, SIGINT, "INT", NULL, err));
     fputs("the run finishes what has started, and takes nothing new in", c->out);
     c->changed = 1;
     return STATUS_OK;
 }
 
 enum status control_stop(struct control *c, struct err *err) {
-    TRY(signal_launcher(c, SIGTERM, "TERM", err));
-    fputs("the run stops at once; run again, it goes on", c->out);
+    bool service = false;
+    TRY(signal_launcher(c, SIGTERM, "TERM", &service, err));
+    fputs(service
+              ? "the run stops at once; systemd starts it again after a pause unless `systemctl stop` stops its unit"
+              : "the run stops at once; run again, it goes on",
+          c->out);
     c->changed = 1;
     return STATUS_OK;
 }

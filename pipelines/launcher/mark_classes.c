@@ -55,7 +55,14 @@ static enum status read_snapshot(const struct session *session, const char *stag
     snprintf(name, sizeof name, "run_it%03d_%s.star", iteration, part);
     TRY(path_join(session->path, stage, folder, sizeof folder, err));
     TRY(path_join(folder, name, path, sizeof path, err));
-    if (!file_exists(path)) return fail_missing(session, stage, iteration, err);
+    if (!file_exists(path)) {
+        char model[PATH_SIZE];
+        snprintf(name, sizeof name, "run_it%03d_model.star", iteration);
+        TRY(path_join(folder, name, model, sizeof model, err));
+        FAIL_IF(file_exists(model), err, STATUS_NOT_FOUND, "%s is missing, so the members of the classes are not known",
+                path);
+        return fail_missing(session, stage, iteration, err);
+    }
     return star_read(path, ret_file, err);
 }
 

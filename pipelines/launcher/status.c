@@ -13,6 +13,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/status_left_out.h"
+#include "pipelines/launcher/status_marks.h"
 #include "pipelines/launcher/view/view.h"
 #include "pipelines/launcher/warnings.h"
 
@@ -56,14 +57,17 @@ static json_t *stage_json(struct view *view, const json_t *planned, const struct
     return stage;
 }
 
-static void add_items(json_t *items, const struct tally_stage *stage, const struct tally_choice *choice) {
+static void add_items(json_t *items, const struct tally_stage *stage, const struct tally_choice *choice,
+                      const struct choices *marks) {
     for (size_t i = 0; i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
         if (!tally_is_chosen(choice, tally_key(item))) continue;
-        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "id", item->id, "source",
-                                               item->source, "name", item->name, "stage", stage->name, "state",
-                                               ledger_state_name(item->state), "reason",
-                                               item->reason ? item->reason : "", "time", item->time));
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "id", item->id, "source", item->source, "name",
+                                 item->name, "stage", stage->name, "state", ledger_state_name(item->state), "reason",
+                                 item->reason ? item->reason : "", "time", item->time);
+        const char *mark = marks != NULL ? choice_name(choices_of_item(marks, tally_key(item))) : NULL;
+        if (mark != NULL) json_object_set_new(json, "mark", json_string(mark));
+        json_array_append_new(items, json);
     }
 }
 
@@ -78,10 +82,11 @@ static json_t *status_json(struct view *view, const struct tally *tally, const s
     const struct session *session = view_session(view);
     const json_t *plan = view_plan(view);
     json_t *stages = json_object(), *items = json_array();
+    struct choices *marks = status_marks(session);
     for (size_t i = 0; i < tally->count; i++) {
         const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
         json_object_set_new(stages, tally->stages[i].name, stage_json(view, planned, &tally->stages[i]));
-        add_items(items, &tally->stages[i], choice);
+        add_items(items, &tally->stages[i], choice, marks);
     }
     const char *miscount = report->miscount;
     json_t *root = json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o, s:O}", "session", session->path, "run",
@@ -89,6 +94,8 @@ static json_t *status_json(struct view *view, const struct tally *tally, const s
                              miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
                              status_left_out(session, plan), "warnings", report->warnings);
     if (root != NULL) json_object_set_new(root, "changes", status_changes_json(session, plan));
+    if (root != NULL && marks != NULL) json_object_set_new(root, "marks", choices_marks(marks));
+    choices_destroy(&marks);
     return root;
 }
 
@@ -179,7 +186,10 @@ static void write_text(struct view *view, const struct tally *tally, const struc
     const struct session *session = view_session(view);
     const json_t *plan = view_plan(view);
     if (choice->count > 0) {
+        struct choices *marks = status_marks(session);
         print_chosen(tally, choice, out);
+        status_marks_text(marks, choice, out);
+        choices_destroy(&marks);
     } else {
         fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
         status_table(session, tally, out);

@@ -183,10 +183,23 @@ with Work(f"marks-{CASE}") as work:
             check(text in err, f"refused: {err.strip()}")
         known = status(session)["changes"]
         check([one["by"] for one in known] == ["mark"] * 4 and known[0]["marks"][0]["why"] == "ice", "status has them")
+        told = [(one["id"], one["mark"], one["number"]) for one in status(session)["marks"]]
+        check(told == [(ids[1], "reject", 4)], f"status has the marks that stand: {told}")
+        items = {one["id"]: one.get("mark") for one in status(session)["items"]}
+        check(items[ids[1]] == "reject" and items[ids[0]] is None, "and each item has its own")
+        text = run("status", "--session", session, ids[1]).stdout
+        check("rejected by hand" in text and "change 4" in text, f"status of an exposure has its mark: {text.strip()}")
         text = run("status", "--session", session).stdout
         check(f"rejected by hand: {ids[0]} (ice)" in text, "status shows the mark and its reason")
         check(f"rejected by hand: class {k} of iteration {last} of classifier" in text, "and the choice of classes")
         check(status(session)["stages"]["extractor"]["rejected"] == 0, "the ledgers' verdicts are not touched")
+
+        # A copy of the session knows the marks and the particles.
+        run("backup", "--session", session, "--to", work("copy"))
+        copied = sorted(os.path.basename(one) for one in glob.glob(f"{work('copy')}/changes/*"))
+        there = sorted(os.path.basename(one) for one in glob.glob(f"{session}/changes/*"))
+        check(copied == there and "0002.star" in there, f"a backup has the changes: {copied}")
+        check(status(work("copy"))["marks"] == status(session)["marks"], "and the marks")
 
         # What the rule drops, a choice brings back; nothing else.
         run("set", "--session", session, 'classifier.keep=members > 1000000')
