@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/changes.h"
 #include "pipelines/launcher/control_private.h"
 #include "pipelines/launcher/view/view.h"
@@ -154,5 +155,6 @@ enum status control_post(struct serve *serve, const struct http_request *request
                          struct err *err) {
     json_t *result = NULL;
     TRY(control_do(serve, request->peer, request->json, &result, err));
+    api_forget(serve);
     return http_answer_json(answer, result, err);
 }

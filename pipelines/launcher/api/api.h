@@ -16,6 +16,8 @@ struct serve;
 enum status api_begin(struct serve *serve, struct err *err);
 void api_tick(struct serve *serve);
 void api_end(struct serve *serve);
+/* Makes the next /api/status read anew what seldom changes: somebody has just changed it. */
+void api_forget(struct serve *serve);
 
 http_handler api_session; /* /api/session */
 http_handler api_status;  /* /api/status */

@@ -90,6 +90,10 @@ static json_t *stage_json(struct serve *serve, const json_t *planned, const stru
     return stage;
 }
 
+void api_forget(struct serve *serve) {
+    if (serve->api != NULL) serve->api->slow_read = -SLOW_AGE;
+}
+
 static void read_slow(struct serve *serve) {
     struct api *api = serve->api;
     if (api->left_out != NULL && serve->now_monotonic - api->slow_read < SLOW_AGE) return;

@@ -3,7 +3,7 @@
 (function (ice) {
   'use strict';
 
-  const SAFE = /^[\w@%+=:,./-]+$/;
+  const SAFE = /^[\w@%+=:,./…-]+$/;
   const quote = (word) => (SAFE.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'");
 
   /* The command line of a control: ice.command('retry', ['--stage', 'refiner']) names the folder of this session. */
@@ -22,7 +22,7 @@
         said.textContent = 'copied';
         setTimeout(() => { said.textContent = ''; }, 2000);
       } } });
-    return ice.el('div', { class: 'command' }, ice.el('code', { text }), copy, said);
+    return ice.el('div', { class: 'command' }, ice.el('code', { text, tabindex: 0 }), copy, said);
   };
 
   /* Asks once. question: {title, text, action, command}. Resolves with true or false. */
@@ -59,6 +59,7 @@
     const answer = await ice.post(body);
     line.className = answer.ok ? 'answer good' : 'answer bad';
     line.textContent = (answer.ok ? '✓ ' : '▲ ') + (answer.message || (answer.ok ? 'done' : 'refused'));
+    if (answer.ok) ice.store.resync().catch(() => {}); // a lost connection is said by the head bar
     return answer;
   };
 

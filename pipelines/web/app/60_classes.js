@@ -15,10 +15,21 @@
   const iterations = () => (sheet && sheet.iterations && sheet.iterations.length ? sheet.iterations
     : history.map((line) => line.iteration));
 
-  function is_kept(item) {
-    if (chosen) return chosen.has(item.number);
-    return !!item.kept;
+  /* What was chosen by hand of the snapshot that is shown: class → "keep" or "reject". */
+  function by_hand() {
+    const found = new Map();
+    for (const change of (ice.store.status || {}).changes || []) {
+      for (const it of change.choices || []) {
+        if (it.iteration === sheet.iteration && it.stage === stage()) for (const number of it.classes) found.set(number, it.choice);
+      }
+    }
+    return found;
   }
+
+  let hands = new Map();
+  const hand_of = (item) => hands.get(item.number) || null;
+  const stands = (item) => (hand_of(item) ? hand_of(item) === 'keep' : !!item.kept);
+  const is_kept = (item) => (chosen ? chosen.has(item.number) : stands(item));
 
   function sum(items, what) {
     return items.reduce((total, item) => total + (ice.is_number(item[what]) ? item[what] : 0), 0);
@@ -106,6 +117,7 @@
 
   function paint() {
     if (!sheet) return;
+    hands = by_hand();
     const list = iterations();
     const at = Math.max(0, list.indexOf(sheet.iteration));
     parts.slider.max = Math.max(0, list.length - 1);
@@ -116,7 +128,7 @@
     const order = parts.order.value;
     classes.sort((a, b) => (order === 'resolution' ? (a.resolution || 1e9) - (b.resolution || 1e9) || b.members - a.members
       : order === 'number' ? a.number - b.number : b.members - a.members));
-    const kept = classes.filter((item) => item.kept);
+    const kept = classes.filter(stands);
     const members = sum(classes, 'members');
     ice.fill(parts.line, ice.el('strong', { text: 'Snapshot ' + sheet.iteration }),
       (sheet.time ? ' · ' + ice.clock(sheet.time) : '') + ' · ' + ice.plural(members, 'particle') + ' in ' +
@@ -138,10 +150,10 @@
     const down = Math.ceil((sheet.count || sheet.classes.length) / across);
     const index = item.index !== undefined ? item.index : item.number - 1;
     const kept = is_kept(item);
-    const by_hand = item.hand !== undefined && item.hand !== null;
+    const hand = !chosen && hand_of(item) !== null;
     const place = (at, count) => (count > 1 ? 100 * at / (count - 1) : 0) + '%';
     const text = 'Class ' + item.number + ', ' + ice.plural(item.members, 'particle') + ', ' +
-      angstroms(item) + ', ' + (kept ? 'kept' : 'dropped') + (by_hand ? ' by hand' : '');
+      angstroms(item) + ', ' + (kept ? 'kept' : 'dropped') + (hand ? ' by hand' : '');
     const picture = ice.el('span', { class: 'class-picture', style: {
       'background-image': 'url(' + url + ')',
       'background-size': 100 * across + '% ' + 100 * down + '%',
@@ -153,7 +165,7 @@
       'aria-label': text, 'data-class': item.number }),
     picture,
     ice.el('span', { class: 'class-line' },
-      ice.el('span', { class: 'tag', text: (kept ? '✓ kept' : '✕ dropped') + (by_hand ? ' by hand' : '') }),
+      ice.el('span', { class: 'tag', text: (kept ? '✓ kept' : '✕ dropped') + (hand ? ' by hand' : '') }),
       ice.el('span', { class: 'quiet', text: '#' + item.number })),
     ice.el('span', { class: 'class-line' },
       ice.el('span', { text: ice.count(item.members) }),
@@ -163,7 +175,7 @@
 
   function begin() {
     if (!sheet) return;
-    chosen = new Set(sheet.classes.filter((item) => item.kept).map((item) => item.number));
+    chosen = new Set(sheet.classes.filter(stands).map((item) => item.number));
     parts.choose.hidden = true;
     parts.bar.hidden = false;
     parts.answer.textContent = '';
@@ -239,6 +251,8 @@
       if (parts.order.value !== (ice.query('order') || 'members')) parts.order.value = ice.query('order') || 'members';
       load();
       load_history();
+    } else if (kind === 'status' && sheet && !chosen) {
+      if (JSON.stringify([...by_hand()]) !== JSON.stringify([...hands])) paint();
     } else if (kind === 'product' && of_stage(detail)) {
       load_history();
       if (!ice.query('it') && !chosen) load();

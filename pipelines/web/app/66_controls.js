@@ -176,11 +176,31 @@
     const now = JSON.stringify(list);
     if (now === changes_shown) return;
     changes_shown = now;
-    const text = (change) => change.text || change.what || change.summary || change.action ||
-      JSON.stringify(change.values || change.entries || change.set || change);
     ice.fill(parts.changes, list.length ? ice.table(['number', 'time', 'by', 'what'], list.slice().reverse().map((change) =>
-      [String(change.number || change.change || ''), ice.clock(change.time), change.peer || change.by || change.user || '', text(change)]))
+      [String(change.number || ''), ice.clock(change.time), change.peer ? 'page, ' + change.peer : (change.user || '') + ' with ' + (change.by || ''),
+        ice.el('ul', { class: 'plain' }, words_of(change).map((text) => ice.el('li', { text })))]))
       : ice.el('p', { class: 'quiet', text: 'None: everything runs as the graph says.' }));
+  }
+
+  const DONE = { keep: 'kept by hand', reject: 'rejected by hand' };
+  const value_text = (value) => (value === null || value === undefined ? 'not set' : typeof value === 'object' ? JSON.stringify(value) : String(value));
+
+  /* One line for each value, group of marks, or choice of classes of a change. */
+  function words_of(change) {
+    const lines = (change.changes || []).map((it) => it.stage + '.' + it.key + ': ' + value_text(it.old) + ' → ' + value_text(it.new));
+    const marks = change.marks || [];
+    for (const mark of new Set(marks.map((it) => it.mark))) {
+      const names = marks.filter((it) => it.mark === mark);
+      lines.push((DONE[mark] || 'no longer marked') + ': ' + names.slice(0, 3).map((it) => it.id).join(', ') +
+        (names.length > 3 ? ' and ' + (names.length - 3) + ' more' : '') + (names[0].why ? ' (' + names[0].why + ')' : ''));
+    }
+    for (const it of change.choices || []) {
+      lines.push((DONE[it.choice] || 'no longer chosen') + ': classes ' + (it.classes || []).join(', ') + ' of snapshot ' + it.iteration +
+        (it.particles ? ', ' + ice.plural(it.particles, 'particle') : ''));
+    }
+    if (change.note) lines.push(typeof change.note === 'string' ? change.note : JSON.stringify(change.note));
+    if (change.whole) lines.push('another graph');
+    return lines;
   }
 
   function update(kind) {

@@ -27,15 +27,14 @@
         parts.rows))));
   }
 
-  /* Counts of the first stage: what came; and of all stages: what was lost on the way. */
+  /* Exposures are what the first stage found; done are those that no stage has lost or still holds. */
   function counts_of(session) {
-    const stages = Array.isArray(session.stages) ? session.stages
-      : Object.entries(session.stages || {}).map(([name, it]) => Object.assign({ name }, it));
+    const stages = session.stages || [];
     const first = stages[0] || {};
-    const last = stages.filter((it) => !it.cumulative).pop() || first;
     const sum = (key) => stages.reduce((total, it) => total + (it[key] || 0), 0);
-    return { seen: (first.done || 0) + (first.in_flight || 0) + (first.rejected || 0) + (first.failed || 0), done: last.done || 0,
-      rejected: sum('rejected'), failed: sum('failed') };
+    const seen = (first.done || 0) + (first.in_flight || 0) + (first.rejected || 0) + (first.failed || 0);
+    const [rejected, failed] = [sum('rejected'), sum('failed')];
+    return { seen, rejected, failed, done: Math.max(0, seen - rejected - failed - sum('in_flight')) };
   }
 
   const alarms_of = (session) => (Array.isArray(session.alarms) ? session.alarms : []);

@@ -60,7 +60,7 @@
     parts.line.textContent = ice.plural(about.count, 'structure') + ' in ' + ice.plural(clusters.length, 'cluster') +
       (ice.is_number(about.cutoff) ? ', ' + ice.number(about.cutoff, 3) + ' Å apart at most' : '');
     const name = (index) => (about.names && about.names[index]) || ice.NONE;
-    ice.fill(parts.clusters, ice.table(['cluster', 'structures', '', 'centre'], clusters.slice(0, 100).map((it) => [String(it.number), ice.count(it.size),
+    ice.fill(parts.clusters, ice.table(['cluster', 'structures', 'share', 'centre'], clusters.slice(0, 100).map((it) => [String(it.number), ice.count(it.size),
       ice.el('span', { class: 'share cluster-share' }, ice.el('span', { style: { width: 100 * it.size / total + '%' } })), name(it.centre)])));
   }
 
