@@ -41,6 +41,11 @@ enum status mark_classes(const struct session *session, const char *stage, int i
 enum status mark_classes_undo(const struct session *session, const char *stage, int iteration, const int *classes,
                               size_t count, const struct mark_author *author, struct mark_result *ret_result,
                               struct err *err);
+/* Writes a copy of a selection of a stage without the particles that were rejected by hand since it was written: what
+ * leaves the session need not wait for the classifier's next run. Without such particles the copy is the file itself,
+ * byte by byte. */
+enum status mark_write_selection(const struct session *session, const char *stage, const char *from, const char *to,
+                                 size_t *ret_left_out, struct err *err);
 /* Returns how many classes a snapshot has. Errors as mark_classes. */
 enum status mark_class_count(const struct session *session, const char *stage, int iteration, int *ret_count,
                              struct err *err);

@@ -95,7 +95,17 @@ static enum status mark_numbers(const struct options *options, const struct sess
     return mark_classes(session, stage, options->iteration, &group, 1, &author, ret_result, err);
 }
 
-static void report(const struct options *options, const struct session *session, enum choice choice,
+static bool has_classifier(const json_t *plan) {
+    size_t i;
+    json_t *stage;
+    json_array_foreach(json_object_get(plan, "stages"), i, stage) {
+        const char *kind = json_string_value(json_object_get(stage, "kind"));
+        if (kind != NULL && strcmp(kind, "classifier") == 0) return true;
+    }
+    return false;
+}
+
+static void report(const struct options *options, const struct session *session, const json_t *plan, enum choice choice,
                    const struct mark_result *result) {
     const char *what = options->iteration > 0 ? "class" : "exposure", *plural = options->iteration > 0 ? "es" : "s";
     static const char *const done[] = {
@@ -108,8 +118,11 @@ static void report(const struct options *options, const struct session *session,
     printf("change %d: %zu %s%s %s", result->number, result->changed, what, result->changed == 1 ? "" : plural,
            done[choice]);
     if (result->particles > 0) printf(", with %zu particle%s", result->particles, result->particles == 1 ? "" : "s");
-    puts(session_is_running(session) ? "\nthe next selection of particles obeys it"
-                                     : "\nthe next run of the session obeys it in its selection of particles");
+    if (!has_classifier(plan))
+        puts("\nthis session has no classifier, so no stage leaves out or keeps anything for it; `status` shows it");
+    else
+        puts(session_is_running(session) ? "\nthe next selection of particles obeys it"
+                                         : "\nthe next run of the session obeys it in its selection of particles");
 }
 
 int command_mark(const struct options *options) {
@@ -124,7 +137,7 @@ int command_mark(const struct options *options) {
     if (status == STATUS_OK)
         status = options->iteration > 0 ? mark_numbers(options, &session, plan, choice, &result, &err)
                                         : mark_words(options, &session, plan, choice, &result, &err);
-    if (status == STATUS_OK) report(options, &session, choice, &result);
+    if (status == STATUS_OK) report(options, &session, plan, choice, &result);
     json_decref(plan);
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
