@@ -12,6 +12,8 @@
 
 enum { CHANGE_TEXT_MAX = 1 << 26, CHANGES_MAX = 1000000 };
 
+static const double LOCK_PAUSE = 0.02; /* s */
+
 static enum status path_of(const struct session *session, int number, char path[PATH_SIZE], struct err *err) {
     char name[32];
     snprintf(name, sizeof name, "%04d", number);
@@ -117,10 +119,17 @@ enum status changes_hold(const struct session *session, int *ret_lock, struct er
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FAIL_IF(lock < 0, err, status_of_writing(errno), "%s: cannot be opened: %s", path, status_reason(errno));
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    while (fcntl(lock, F_OFD_SETLKW, &whole) != 0) {
-        if (errno == EINTR) continue;
+    bool patient = session->patience <= 0;
+    double until = clock_monotonic() + session->patience;
+    while (fcntl(lock, patient ? F_OFD_SETLKW : F_OFD_SETLK, &whole) != 0) {
         int reason = errno;
+        bool taken = !patient && (reason == EAGAIN || reason == EACCES);
+        if (reason == EINTR || (taken && clock_monotonic() < until)) {
+            if (taken) clock_pause(LOCK_PAUSE);
+            continue;
+        }
         close(lock);
+        FAIL_IF(taken, err, STATUS_UNAVAILABLE, "%s: somebody else is changing the session; try again", session->path);
         FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(reason));
     }
     *ret_lock = lock;

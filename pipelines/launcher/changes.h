@@ -28,7 +28,8 @@ enum status changes_apply(const json_t *changes, struct graph *graph, struct err
 enum status change_apply(const json_t *change, struct graph *graph, struct err *err);
 /* Returns the number of the last change that concerns a stage, or of the last of all (stage NULL); 0: none. */
 int changes_last(const json_t *changes, const char *stage);
-/* Takes the lock that keeps others from adding changes; returns it, to be closed. */
+/* Takes the lock that keeps others from adding changes; returns it, to be closed. UNAVAILABLE: others held it for longer
+ * than the session's patience. */
 enum status changes_hold(const struct session *session, int *ret_lock, struct err *err);
 /* Adds a change; needs the lock. entries: the list "changes"; borrowed. */
 enum status changes_add(const struct session *session, const char *by, bool whole, json_t *entries, int *ret_number,

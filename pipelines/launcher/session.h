@@ -22,7 +22,8 @@ struct session {
     char id[SESSION_ID_SIZE]; /* random text, the same in every run; "": of a version without ids */
     int run;                  /* from 1; counts how often the session was started */
     bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
-    double patience; /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
+    double patience; /* s to wait for a ledger that a stage holds, and for others who change the session; 0: as long as
+                        stages wait (LEDGER_PATIENCE), and for others without end */
 };
 
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:

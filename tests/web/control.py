@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """control.py: POST /api/control over the server's socket: what the page does stands in the history of the session with who
 asked for it, in a session that does not run; who may only look may do nothing."""
+import fcntl
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ from server import BIN, Server
 
 SCRATCH = tempfile.mkdtemp(prefix="icestream-control-")
 SESSION = os.path.join(SCRATCH, "session")
+F_OFD_SETLK = 37  # of Linux; Python 3.11 does not know it
 HEADERS = {"Content-Type": "application/json", "X-Icestream": "1", "Host": "localhost:80"}
 
 
@@ -75,6 +78,17 @@ def main():
             code, answer = post(server, do="retry", stage=stage)
             assert code == 200 and answer["changed"] == failed[stage]["failed"], answer
             assert changes()[-1]["by"] == "retry" and "through again" in changes()[-1]["note"], changes()[-1]
+
+        # Somebody else holds the history: the page does not wait for long, and nobody else waits for it.
+        before = len(changes())
+        with open(os.path.join(SESSION, "changes", ".lock"), "r+b") as lock:
+            # struct flock of 64-bit Linux: type, start, length, process.
+            whole = struct.pack("hhlli4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(lock, F_OFD_SETLK, whole)
+            code, answer = post(server, do="mark", n=[first], mark="keep")
+            assert code == 503 and "somebody else" in answer["message"], (code, answer)
+        assert post(server, do="mark", n=[first], mark="keep")[1]["changed"] == 1
+        assert len(changes()) == before + 1
 
         before = len(changes())
         for code, body in ((409, {"do": "drain"}), (409, {"do": "stop"}), (400, {"do": "dance"}),
