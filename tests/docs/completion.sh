@@ -41,6 +41,7 @@ expect '--min_free --min_free_memory' icestream-watcher --settle 10 --min
 expect '' icestream-watcher --settle ''
 expect 'redo repair replay retry run' icestream r
 expect '--follow' icestream status --f
+expect '--classes --clear' icestream mark --cl
 expect '--set' icestream check --s
 expect 'eer mrc tiff' icestream-simulate --format ''
 offered=$(complete_line icestream-refiner --)
