@@ -87,12 +87,17 @@
         rule.off ? 'off' : rule.severity || ''])));
   }
 
+  let asked = 0;
   async function load() {
+    const ask = ++asked;
+    let now = null;
     try {
-      answer = await ice.api('api/alarms');
+      now = await ice.api('api/alarms');
     } catch (error) {
-      answer = null;
+      // what the store knows is shown
     }
+    if (ask !== asked) return; // a newer answer is on its way
+    answer = now;
     paint();
   }
 
