@@ -165,11 +165,21 @@ class Page:
         return self.get("document.querySelectorAll(arguments[0]).length", selector)
 
     def click(self, selector):
-        """Clicks with the mouse, as a person does: what covers the element gets the click."""
+        """Clicks with the mouse, as a person does: what covers the element gets the click. An element that is drawn anew
+        meanwhile is looked for again."""
+        from selenium.common.exceptions import WebDriverException
         from selenium.webdriver.common.by import By
-        element = self.driver.find_element(By.CSS_SELECTOR, selector)
-        self.run("arguments[0].scrollIntoView({block: 'center'})", element)
-        element.click()
+        end = time.monotonic() + LIMIT
+        while True:
+            try:
+                element = self.driver.find_element(By.CSS_SELECTOR, selector)
+                self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+                element.click()
+                return
+            except WebDriverException:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def drag(self, selector, from_x, from_y, to_x, to_y):
         """Drags within an element; places are parts of its width and height."""

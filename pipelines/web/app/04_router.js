@@ -27,6 +27,7 @@
   /* Opens a view: ice.go('exposure/12'), ice.go('ledger?f=rejected'). */
   ice.go = function (hash) {
     location.hash = hash;
+    moved(); // at once: the event comes later, and a second key may come before it
   };
 
   function compose() {
@@ -41,13 +42,18 @@
     if (value === null || value === '') ice.route.query.delete(key);
     else ice.route.query.set(key, value);
     history.replaceState(null, '', compose());
+    seen = location.hash;
     return value;
   };
 
   ice.on_route = [];
-  window.addEventListener('hashchange', () => {
+  let seen = location.hash;
+  function moved() {
+    if (location.hash === seen) return;
+    seen = location.hash;
     read();
     for (const act of ice.on_route) act();
-  });
+  }
+  window.addEventListener('hashchange', moved);
   read();
 })(window.ice);

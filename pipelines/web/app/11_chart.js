@@ -17,7 +17,7 @@
    * summary: text or function; table: function → {head, rows}; empty: text while there are no values. */
   ice.chart = function (options) {
     const chart = { options: Object.assign({ x: {}, y: {}, series: [], rules: [], height: 180 }, options), dirty: false };
-    chart.canvas = ice.el('canvas', { role: 'img' });
+    chart.canvas = ice.el('canvas', { role: 'img', 'aria-label': options.title || 'chart' });
     chart.plot = ice.el('div', { class: 'plot' }, chart.canvas);
     chart.plot.style.height = chart.options.height + 'px';
     chart.node = ice.chart_panel(chart);

@@ -80,6 +80,7 @@
     if (!sorted.length) return 'no values yet';
     const q = (at) => ice.quantity(ice.quantile(sorted, at), unit);
     const of = unit ? ' ' + unit : '';
+    if (sorted.length === 1) return 'one value, ' + q(0.5) + of;
     return 'median ' + q(0.5) + of + ', 90 % from ' + q(0.05) + ' to ' + q(0.95) + of + ', ' + ice.count(sorted.length) + ' values';
   };
 })(window.ice);

@@ -179,13 +179,13 @@
   let open_view = null;
   ice.open_sections = () => shown().filter((s) => s.view === open_view);
 
-  function draw_tabs() {
+  function draw_tabs(view) {
     const views = [];
     for (const section of shown()) {
       if (section.tab === false || views.some((v) => v.view === section.view)) continue;
       views.push({ view: section.view, title: section.view === OVERVIEW ? 'Overview' : section.title });
     }
-    const lit = (ice.sections.find((s) => s.view === ice.route.view) || {}).parent || ice.route.view;
+    const lit = (ice.sections.find((s) => s.view === view) || {}).parent || view;
     if (tabs.children.length === views.length && views.every((v, k) => tabs.children[k].hash === '#' + v.view)) {
       views.forEach((v, k) => mark_tab(tabs.children[k], v.view === lit));
       return;
@@ -228,7 +228,7 @@
     if (!store.session || store.refused) return;
     const all = shown();
     const view = all.some((s) => s.view === ice.route.view) ? ice.route.view : OVERVIEW;
-    draw_tabs();
+    draw_tabs(view);
     if (view === open_view && all.filter((s) => s.view === view).every((s) => s.drawn && s.root.isConnected)) {
       send('route');
       return;

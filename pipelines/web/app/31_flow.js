@@ -29,7 +29,10 @@
   /* Median and 95 % of what a stage needs for an item. */
   function latency_text(status) {
     const l = status.latency;
-    if (l && ice.is_number(l.p50)) return ice.span(l.p50) + ' to ' + ice.span(l.p95);
+    if (l && ice.is_number(l.p50)) {
+      const [half, most] = [ice.span(l.p50), ice.span(l.p95)];
+      return half === most ? half : half + ' to ' + most;
+    }
     const beat = (status.instances || []).find((b) => ice.is_number(b.latency) && b.latency > 0);
     return beat ? ice.span(beat.latency) : ice.NONE;
   }

@@ -80,15 +80,16 @@
     for (const line of free) line.remove();
   }
 
-  /* Reasons with numbers left out, so that "10.2 > 10" and "11.4 > 10" are one: each with its exposures. */
-  const general = (reason) => reason.replace(/-?\d+(\.\d+)?([eE][+-]?\d+)?/, '…');
+  /* A reason without the name of its exposure and the number that was measured, so that "10.2 > 10" and "11.4 > 10" are
+   * one. */
+  const general = (reason, name) => reason.split(name).join('…').replace(/-?\d+(\.\d+)?([eE][+-]?\d+)?/, '…');
 
   function count_groups() {
     const { rows } = store;
     const all = new Map();
     for (let i = 0; i < rows.length; i++) {
       if (rows.state[i] < ice.REJECTED) continue;
-      const reason = general(ice.reason_of(rows, i) || 'no reason was given');
+      const reason = general(ice.reason_of(rows, i) || 'no reason was given', rows.name[i]);
       const key = rows.state[i] + '\n' + rows.stage[i] + '\n' + reason;
       const group = all.get(key) || { state: rows.state[i], stage: store.stage_name(rows.stage[i]), reason, count: 0, example: ice.reason_of(rows, i) };
       group.count++;
@@ -197,8 +198,8 @@
       groups = ice.el('div', { class: 'reasons', 'aria-label': 'Reasons' });
       heads = HEAD.map(([key, text]) => ice.el('span', { class: 'c-' + key, role: 'columnheader' },
         ice.el('button', { type: 'button', class: 'small', text, on: { click: () => sort_by(key) } })));
-      sheet = ice.el('div', { class: 'lines', role: 'rowgroup' });
-      scroller = ice.el('div', { class: 'scroller entries', role: 'presentation', tabindex: '-1', on: { scroll: () => requestAnimationFrame(show_lines) } }, sheet);
+      sheet = ice.el('div', { class: 'lines', role: 'presentation' });
+      scroller = ice.el('div', { class: 'scroller entries', role: 'rowgroup', tabindex: '-1', on: { scroll: () => requestAnimationFrame(show_lines) } }, sheet);
       root.append(ice.heading('Ledger', about, field,
         ice.el('button', { type: 'button', text: 'copy', on: { click: () => ice.copy(tabbed(as_table())).then(() => ice.speak('copied')) } }),
         ice.el('button', { type: 'button', text: 'save as CSV', on: { click: () => ice.download(session_name() + '_exposures.csv', 'text/csv', ice.csv(as_table())) } })),

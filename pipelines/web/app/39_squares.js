@@ -80,7 +80,7 @@
       return ice.svg('a', { href: hole.n.length === 1 ? '#exposure/' + hole.n[0] : '#exposures?f=' + encodeURIComponent('square:' + square.name + ' hole:' + hole.name), tabindex: '-1' },
         ice.svg('circle', { cx: (x - x0) / pitch, cy: (y - y0) / pitch, r: 0.38, class: at === null ? 'none' : 's' + (at + 1) }, ice.svg('title', {}, said)));
     });
-    return ice.svg('svg', { class: 'holes', role: 'img', 'aria-label': ice.plural(holes.length, 'hole') + (known ? ' at their positions' : ', positions not known'),
+    return ice.svg('svg', { class: 'holes', role: 'group', 'aria-label': ice.plural(holes.length, 'hole') + (known ? ' at their positions' : ', positions not known'),
       viewBox: [-0.6, -0.6, wide / pitch + 1.2, tall / pitch + 1.2].join(' ') }, draw);
   }
 

@@ -9,7 +9,7 @@
     const at = { x: 0, y: 0, z: 0 };
     const range = { low: 40, high: 200 };
     const planes = AXES.map(([across, right, up]) => {
-      const canvas = ice.el('canvas', { class: 'slice-canvas', tabindex: '0', role: 'img' });
+      const canvas = ice.el('canvas', { class: 'slice-canvas', tabindex: '0', role: 'img', 'aria-label': 'Slice across ' + across });
       const slider = ice.el('input', { type: 'range', min: 0, max: 0, step: 1, value: 0, 'aria-label': 'Slice along ' + across,
         on: { input: () => {
           at[across] = Number(slider.value);

@@ -87,7 +87,7 @@
   };
 
   ice.directions_figure = function (figure, directions) {
-    const canvas = ice.el('canvas', { class: 'sphere-canvas', width: 720, height: 360, role: 'img' });
+    const canvas = ice.el('canvas', { class: 'sphere-canvas', width: 720, height: 360, role: 'img', 'aria-label': 'Viewing directions' });
     const { nside, counts } = directions;
     const most = counts.reduce((high, v) => Math.max(high, v), 0);
     const total = counts.reduce((sum, v) => sum + v, 0);

@@ -8,7 +8,7 @@
 
   function draw(root) {
     parts = {
-      canvas: ice.el('canvas', { class: 'matrix', width: 1, height: 1, role: 'img', tabindex: '0', id: 'rmsd-matrix' }),
+      canvas: ice.el('canvas', { class: 'matrix', width: 1, height: 1, role: 'img', tabindex: '0', id: 'rmsd-matrix', 'aria-label': 'RMSD of all pairs' }),
       read: ice.el('p', { class: 'summary', role: 'status' }),
       bar: ice.el('p', { class: 'bar-line quiet' }),
       line: ice.el('p', { class: 'class-line-top' }),
