@@ -60,6 +60,8 @@ def test_tab_reaches_every_tab_and_tool(page):
     wanted = ["#tabs a[aria-current]", ".filter", "select", ".cell"]
     for _ in range(60):
         page.keys("TAB")
+        if page.get("document.activeElement === document.body"):
+            continue  # past the last one: the next Tab begins at the top
         ring = page.get("getComputedStyle(document.activeElement).outlineStyle")
         assert ring != "none", "no ring around " + page.get("document.activeElement.outerHTML")[:120]
         wanted = [selector for selector in wanted if not page.get("document.activeElement.matches(arguments[0])", selector)]
