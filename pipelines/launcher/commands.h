@@ -14,6 +14,7 @@ int command_redo(const struct options *options);    /* redo.c */
 int command_retry(const struct options *options);   /* retry.c */
 int command_mark(const struct options *options);    /* mark_command.c */
 int command_serve(const struct options *options);   /* serve/serve_command.c */
+int command_report(const struct options *options);  /* report/report_command.c */
 int command_verify(const struct options *options);  /* verify.c */
 int command_repair(const struct options *options);  /* repair.c */
 int command_backup(const struct options *options);  /* backup.c */

@@ -33,6 +33,8 @@ static int run_command(const struct options *options) {
         return command_repair(options);
     case COMMAND_SERVE:
         return command_serve(options);
+    case COMMAND_REPORT:
+        return command_report(options);
     case COMMAND_VERIFY:
         return command_verify(options);
     case COMMAND_METRICS:

@@ -25,6 +25,7 @@ enum command {
     COMMAND_MARK = 1 << 11,
     COMMAND_SERVE = 1 << 12,
     COMMAND_METRICS = 1 << 13,
+    COMMAND_REPORT = 1 << 14,
 };
 
 struct options {
@@ -43,6 +44,7 @@ struct options {
     const char *why, *classes;
     int iteration;                                                           /* 0: not given */
     bool serve, new_token, token_view, behind_proxy, metrics_open, with_run; /* of serve; the first of run */
+    bool pdf, anonymous;                                                     /* of report */
     bool help;
     struct supervisor_options supervisor;
 };

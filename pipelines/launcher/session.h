@@ -40,7 +40,7 @@ void session_end(struct session *session);
 enum status session_find(const char *path, struct session *ret_session, struct err *err);
 /* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
-/* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
+/* Reads log/plan.json: {"run", "utc_offset" (s), "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out", "revisions"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */

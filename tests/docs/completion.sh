@@ -39,7 +39,7 @@ expect 'newest' icestream-watcher --order = n
 expect 'newest oldest' icestream-watcher --order =
 expect '--min_free --min_free_memory' icestream-watcher --settle 10 --min
 expect '' icestream-watcher --settle ''
-expect 'redo repair replay retry run' icestream r
+expect 'redo repair replay report retry run' icestream r
 expect '--follow' icestream status --f
 expect '--classes --clear' icestream mark --cl
 expect '--set' icestream check --s

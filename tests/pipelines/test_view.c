@@ -496,6 +496,44 @@ static void reads_what_lies_beside(void **state) {
     end_session();
 }
 
+/* As many as a long session has: all are read at once, what comes then is not kept waiting for what that took, and only
+ * it is read. */
+static void follows_a_long_session(void **state) {
+    (void)state;
+    enum { ROWS = 100000, BATCH = 1000 };
+    struct err err = {0};
+    static struct item *items[BATCH];
+    static struct ledger_origin origins[BATCH];
+    static bool new[BATCH];
+    make_session("long");
+    for (int first = 0; first < ROWS; first += BATCH) {
+        for (int i = 0; i < BATCH; i++) {
+            char id[32];
+            snprintf(id, sizeof id, "mic_%06d", first + i);
+            items[i] = make_item("watcher", id, 0);
+            assert_ok(item_set_column(items[i], "rlnDefocusU", first + i, &err));
+            origins[i] = (struct ledger_origin){.item = items[i], .state = LEDGER_REJECTED, .reason = "why not"};
+        }
+        assert_ok(ledger_originate_items(watcher, origins, BATCH, new, &err));
+        for (int i = 0; i < BATCH; i++)
+            item_destroy(&items[i]);
+    }
+    struct view *view = open_it();
+    look(view);
+    assert_int_equal(view_row_count(view), ROWS);
+    assert_true(view->due <= view_clock() + 1);
+    assert_true(view_value(view, ROWS - 1, (size_t)view_column_find(view, "rlnDefocusU")) == ROWS - 1);
+    assert_counts(view);
+    uint64_t revision = view_revision(view);
+    find(watcher, "watcher", "one_more", 0, "watcher.0>picker");
+    glance(view);
+    assert_changed(view, revision, "one_more");
+    assert_true(view->due <= view_clock() + 4);
+    assert_counts(view);
+    view_close(&view);
+    end_session();
+}
+
 static void assert_place(const char *path, const char *square, const char *hole) {
     const struct view_place place = view_place(path);
     assert_string_equal(place.square, square);
@@ -561,6 +599,7 @@ int main(void) {
         cmocka_unit_test(begins_anew_when_rows_are_gone),
         cmocka_unit_test(notices_what_fails_together),
         cmocka_unit_test(reads_what_lies_beside),
+        cmocka_unit_test(follows_a_long_session),
         cmocka_unit_test(finds_squares_and_holes),
         cmocka_unit_test(reads_numbers_of_an_item),
     };

@@ -17,6 +17,7 @@ struct http_server;
 struct events;
 struct alarms;
 struct api;
+struct report_keeper;
 struct log;
 
 struct serve {
@@ -35,6 +36,7 @@ struct serve {
     struct events *events;      /* server-sent events (events.h) */
     struct alarms *alarms;      /* state of other parts; NULL until their begin has made it */
     struct api *api;
+    struct report_keeper *report;
 };
 
 enum { SERVE_TICK_MS = 250 };

@@ -10,8 +10,9 @@
 #include "pipelines/launcher/view/view_private.h"
 #include "pipelines/launcher/warnings.h"
 
-/* Reading ledgers takes at most one part in so many of a core, and pauses this long (s) at least. */
-static const double SHARE = 30, PAUSE = 0.2;
+/* Reading ledgers takes at most one part in so many of a core, and pauses this long (s) at least. The first reading of a
+ * long session takes seconds, and comes once: what changes right after it is not to wait for minutes. */
+static const double SHARE = 30, PAUSE = 0.2, PAUSE_MAX = 3;
 
 double view_clock(void) {
     return clock_monotonic();
@@ -181,6 +182,7 @@ enum status view_poll(struct view *view, double now, unsigned *ret_changed, stru
     TRY(view_files_poll(view, &changed, err));
     *ret_changed = changed;
     if (clock < view->due && !(changed & VIEW_STATE)) return STATUS_OK;
+    bool first = view->poll == 0;
     enum status status = poll_ledgers(view, (changed & VIEW_STATE) != 0, err);
     if (view->rows_changed) {
         view->revision++;
@@ -191,7 +193,8 @@ enum status view_poll(struct view *view, double now, unsigned *ret_changed, stru
     view_judge_state(view);
     if (state != view->state) changed |= VIEW_STATE;
     view->rows_changed = view->counts_changed = false;
-    view->due = clock + PAUSE + SHARE * (view_cpu() - before);
+    double pause = first ? PAUSE : PAUSE + SHARE * (view_cpu() - before);
+    view->due = view_clock() + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
     *ret_changed = changed;
     return status;
 }
