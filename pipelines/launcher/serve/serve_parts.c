@@ -1,8 +1,10 @@
 /* The table of parts that do something at regular times. */
+#include "pipelines/launcher/alarms/alarms_serve.h"
 #include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/serve/serve.h"
 
 const struct serve_part serve_parts[] = {
     {"api", api_begin, api_tick, api_end},
+    {"alarms", alarms_serve_begin, alarms_serve_tick, alarms_serve_end},
     {0},
 };
