@@ -16,9 +16,9 @@
 #include "pipelines/launcher/alarms/sampler.h"
 #include "pipelines/launcher/view/view.h"
 
-enum { SAMPLES = 800 };                         /* an hour of samples, and some more before the oldest go */
-static const double PERIOD = 5, HISTORY = 3700; /* s */
-static const double LAST_WORDS = 20;            /* s that the end may take */
+enum { SAMPLES = 180 };
+static const double PERIOD = 2, SPACING = 25, HISTORY = 3700; /* s */
+static const double LAST_WORDS = 20;                          /* s that the end may take */
 
 struct alarms {
     struct alarms_options options;
@@ -30,6 +30,7 @@ struct alarms {
     struct alarm_sample *samples;
     size_t count;
     double sampled;
+    bool show_only;
     bool live; /* the session ran since the server began */
     struct alarm_table *table;
     struct notify *notify;   /* NULL: the session names none */
@@ -62,7 +63,7 @@ static void keep(struct alarms *alarms, json_t *line) {
 /* Takes the lock if nobody has it: then this server keeps the file and tells. */
 static void try_lock(struct alarms *alarms) {
     char folder[PATH_SIZE];
-    if (alarms->options.read_only || alarms->lock >= 0) return;
+    if (alarms->options.read_only || alarms->show_only || alarms->lock >= 0) return;
     if (path_join(alarms->options.folder, "web", folder, sizeof folder, NULL) != STATUS_OK ||
         file_make_folders(folder, 0700, NULL) != STATUS_OK)
         return;
@@ -126,15 +127,20 @@ static void look_after_program(struct alarms *alarms, double now, double monoton
 
 /* ---- samples ---- */
 
+/* The newest sample replaces the one before unless that is SPACING younger than its own: comparisons with earlier times
+ * need no more, and an hour takes little memory. */
 static void take_sample(struct alarms *alarms, double now) {
+    struct alarm_sample *samples = alarms->samples, sample;
+    if (sampler_take(alarms->sampler, now, &alarms->settings, &sample, NULL) != STATUS_OK) return;
+    const size_t count = alarms->count;
+    if (count >= 2 && samples[count - 1].time - samples[count - 2].time < SPACING) alarms->count--;
     size_t first = 0;
-    while (first < alarms->count && now - alarms->samples[first].time > HISTORY)
+    while (first < alarms->count && now - samples[first].time > HISTORY)
         first++;
     if (alarms->count - first == SAMPLES) first++;
     alarms->count -= first;
-    if (first > 0) memmove(alarms->samples, alarms->samples + first, alarms->count * sizeof *alarms->samples);
-    if (sampler_take(alarms->sampler, now, &alarms->settings, &alarms->samples[alarms->count], NULL) == STATUS_OK)
-        alarms->count++;
+    if (first > 0) memmove(samples, samples + first, alarms->count * sizeof *samples);
+    samples[alarms->count++] = sample;
 }
 
 static const char *what_happened(const struct alarm *alarm, double judged) {
@@ -176,6 +182,11 @@ void alarms_step(struct alarms *alarms, double now, double monotonic) {
     look_after_program(alarms, now, monotonic);
 }
 
+void alarms_show_only(struct alarms *alarms, bool show_only) {
+    alarms->show_only = show_only;
+    if (show_only) file_close(&alarms->lock);
+}
+
 /* ---- begin and end ---- */
 
 enum status alarms_open(const struct alarms_options *options, struct alarms **ret_alarms, struct err *err) {
@@ -183,8 +194,8 @@ enum status alarms_open(const struct alarms_options *options, struct alarms **re
     TRY(mem_new(1, sizeof *alarms, "the alarms", &alarms, err));
     alarms->options = *options;
     alarms->lock = -1;
-    alarm_settings_default(&alarms->settings);
-    enum status status = mem_new(SAMPLES + 1, sizeof *alarms->samples, "the samples of alarms", &alarms->samples, err);
+    alarm_settings_read(json_object_get(view_graph(options->view), "session"), &alarms->settings);
+    enum status status = mem_new(SAMPLES, sizeof *alarms->samples, "the samples of alarms", &alarms->samples, err);
     if (status == STATUS_OK) status = mem_new(1, sizeof *alarms->table, "the alarms", &alarms->table, err);
     if (status == STATUS_OK) status = sampler_new(options->view, &alarms->sampler, err);
     if (status == STATUS_OK)

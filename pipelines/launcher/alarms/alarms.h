@@ -25,9 +25,12 @@ struct alarms_options {
 enum status alarms_open(const struct alarms_options *options, struct alarms **ret_alarms, struct err *err);
 /* Tells what is still to be told, which takes 20 s at most, and frees everything; accepts NULL. */
 void alarms_close(struct alarms **alarms);
-/* Does what is due: a sample every 5 s, a judgement, the program that tells. Call it a few times a second, after
+/* Does what is due: a sample every 2 s, a judgement, the program that tells. Call it a few times a second, after
  * view_poll. now: s since 1970; monotonic: s of clock_monotonic. */
 void alarms_step(struct alarms *alarms, double now, double monotonic);
+
+/* Shows alarms and neither keeps nor tells them, from now on: another server of the session does. */
+void alarms_show_only(struct alarms *alarms, bool show_only);
 
 /* Returns what /api/alarms answers: {"v": 1, "now": s, "alarms": [{"alarm", "subject", "severity", "state": "firing" |
  * "silenced" | "cleared", "text", "value", "since", "ended", "until", "fingerprint"}], newest first; "silences":

@@ -25,7 +25,7 @@ void condition_found(const struct conditions *c, enum alarm_kind kind, const cha
 
 void condition_span(double seconds, char *text, size_t size) {
     if (seconds < 120)
-        snprintf(text, size, "%.0f s", seconds);
+        snprintf(text, size, seconds < 10 ? "%.1f s" : "%.0f s", seconds);
     else if (seconds < 7200)
         snprintf(text, size, "%.0f min", seconds / 60);
     else

@@ -103,6 +103,9 @@ void exposures_reason(const char *reason, char *text, size_t size) {
             return;
         }
     }
+    /* "PATH: what is wrong" */
+    if (reason[column] == ' ' && column > 1 && reason[column - 1] == ':' && memchr(reason, '.', column) != NULL)
+        reason += column + 1;
     size_t at = 0;
     for (size_t i = 0; reason[i] != '\0' && at + 1 < size;) {
         const bool digit = isdigit((unsigned char)reason[i]);

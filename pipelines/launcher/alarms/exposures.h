@@ -27,7 +27,7 @@ size_t exposures_within(const struct view *view, double now, double span);
 double exposures_interval(const struct view *view);
 
 /* Writes a reason without what differs from exposure to exposure, so that reasons can be counted: "rlnCtfMaxResolution
- * 12.3 > 10 (reject_if)" becomes "rlnCtfMaxResolution > 10"; other numbers become N. */
+ * 12.3 > 10 (reject_if)" becomes "rlnCtfMaxResolution > 10". The name of a file at the beginning goes; other numbers become N. */
 void exposures_reason(const char *reason, char *text, size_t size);
 
 #endif

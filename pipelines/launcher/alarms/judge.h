@@ -15,7 +15,7 @@
 enum {
     ALARM_TEXT = 384,   /* bytes of a text for people */
     ALARM_NAME = 64,    /* bytes of a subject */
-    ALARM_STAGES = 32,  /* stages of a sample; further ones are not judged */
+    ALARM_STAGES = 24,  /* stages of a sample; further ones are not judged */
     ALARM_GPUS = 16,    /* GPUs of a sample */
     ALARM_PLACES = 4,   /* disks of a sample */
     ALARM_RECENT = 25,  /* exposures whose median is compared */
@@ -45,7 +45,7 @@ struct alarm_quality {
 struct alarm_stage {
     char name[ALARM_NAME];     /* of the stage */
     char instance[ALARM_NAME]; /* that is silent, or in trouble */
-    char trouble[256];         /* what the machine lacks; "": nothing */
+    char trouble[160];         /* what the machine lacks; "": nothing */
     double silent;             /* s without a heartbeat of a process that should work; 0: it answers */
     double oldest;             /* s that the oldest item waits; 0: none waits */
     int64_t queue;             /* items that wait */

@@ -5,6 +5,7 @@
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "common/status.h"
@@ -27,6 +28,7 @@ struct metrics_source {
     double now;                          /* s since 1970 */
     const struct alarm_table *alarms;    /* NULL: not known */
     const struct metrics_server *server; /* NULL: no server writes this */
+    const json_t *restarts;              /* {"refiner.0": 1}; NULL: not known */
 };
 
 /* Writes all families that the session has. Fails when the stream fails, or without memory. */

@@ -70,8 +70,24 @@ static void write_up(const struct metrics_source *source, struct metrics_text *t
     }
 }
 
+static void write_restarts(const struct metrics_source *source, struct metrics_text *text) {
+    size_t i, k;
+    json_t *stage, *name;
+    metrics_family(text, "icestream_instance_restarts_total", "counter",
+                   "How often an instance was started again since the server began.");
+    json_array_foreach(json_object_get(view_plan(source->view), "stages"), i, stage) {
+        json_array_foreach(json_object_get(stage, "instances"), k, name) {
+            const json_t *count = json_object_get(source->restarts, json_string_value(name));
+            if (count == NULL) continue;
+            metrics_sample(text, json_number_value(count), "stage", json_string_value(json_object_get(stage, "name")),
+                           "instance", json_string_value(name), NULL);
+        }
+    }
+}
+
 void metrics_instances(const struct metrics_source *source, struct metrics_text *text) {
     write_up(source, text);
+    if (source->restarts != NULL) write_restarts(source, text);
     for (size_t i = 0; i < ROW_COUNT; i++) {
         if (i == 0 || ROWS[i].name != ROWS[i - 1].name)
             if (ROWS[i].help[0] != '\0') metrics_family(text, ROWS[i].name, ROWS[i].type, ROWS[i].help);

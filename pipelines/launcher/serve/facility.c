@@ -7,6 +7,7 @@
 
 #include "common/clock.h"
 #include "common/memory.h"
+#include "pipelines/launcher/alarms/alarms.h"
 #include "pipelines/launcher/view/view.h"
 
 enum { OPEN_MAX_SESSIONS = 32 };
@@ -102,6 +103,7 @@ enum status facility_session(struct facility *facility, const char *name, struct
         free(session.name);
         return status;
     }
+    session.serve->one_of_many = true;
     facility->open[facility->count++] = session;
     *ret_serve = session.serve;
     return STATUS_OK;
@@ -121,28 +123,6 @@ static json_t *stage_counts(const struct tally *tally) {
     return stages;
 }
 
-/* Returns the alarms that fire by the lines of SESSION/web/alarms.jsonl: the last line of an alarm counts. */
-static json_t *firing(const char *path) {
-    char file[PATH_SIZE];
-    _cleanup_(mem_free) char *text = NULL;
-    json_t *last = json_object(), *list = json_array(), *alarm;
-    const char *name;
-    if (path_join(path, "web/alarms.jsonl", file, sizeof file, NULL) == STATUS_OK &&
-        file_read_whole(file, 64 << 20, &text, NULL, NULL) == STATUS_OK)
-        for (char *line = text, *rest = NULL; (line = strtok_r(line, "\n", &rest)) != NULL; line = NULL) {
-            json_t *json = json_loads(line, 0, NULL);
-            name = json_string_value(json_object_get(json, "alarm"));
-            if (name != NULL) json_object_set(last, name, json);
-            json_decref(json);
-        }
-    json_object_foreach(last, name, alarm) {
-        const char *state = json_string_value(json_object_get(alarm, "state"));
-        if (state != NULL && strcmp(state, "firing") == 0) json_array_append(list, alarm);
-    }
-    json_decref(last);
-    return list;
-}
-
 /* Describes one session as its ledgers tell; NULL: it cannot be read. */
 static json_t *describe(const char *path, const char *name) {
     struct view *view = NULL;
@@ -151,10 +131,10 @@ static json_t *describe(const char *path, const char *name) {
     if (view_open(path, &view, NULL) != STATUS_OK) return NULL;
     if (view_poll(view, clock_realtime(), &changed, NULL) == STATUS_OK || view_tally(view) != NULL) {
         double last = view_last_time(view);
-        json =
-            json_pack("{s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "name", name, "state", view_state_name(view_state(view)),
-                      "run", view_run(view), "changed", last == last ? json_real(last) : json_null(), "adds_up",
-                      view_adds_up(view, NULL), "stages", stage_counts(view_tally(view)), "alarms", firing(path));
+        json = json_pack("{s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "name", name, "state",
+                         view_state_name(view_state(view)), "run", view_run(view), "changed",
+                         last == last ? json_real(last) : json_null(), "adds_up", view_adds_up(view, NULL), "stages",
+                         stage_counts(view_tally(view)), "alarms", alarms_of_folder(path, clock_realtime()));
     }
     view_close(&view);
     return json;

@@ -1,6 +1,8 @@
 /* The table of all endpoints: one row for each, in the order in which the page meets them. */
+#include "pipelines/launcher/alarms/alarms_serve.h"
 #include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/control.h"
+#include "pipelines/launcher/metrics/metrics_serve.h"
 #include "pipelines/launcher/serve/http.h"
 #include "pipelines/launcher/serve/serve_handlers.h"
 
@@ -27,9 +29,12 @@ const struct http_route http_routes[] = {
     {HTTP_GET, "/api/log", api_log, HTTP_VIEW},
     {HTTP_GET, "/pic/classes/*", api_sprite, HTTP_VIEW},
     {HTTP_GET, "/pic/*/*/*", api_picture, HTTP_VIEW},
+    {HTTP_GET, "/api/alarms", alarms_get, HTTP_VIEW},
     {HTTP_GET, "/api/events", serve_events, HTTP_VIEW},
     /* What it may do. */
     {HTTP_POST, "/api/control", control_post, HTTP_CONTROL},
+    /* For Prometheus. */
+    {HTTP_GET, "/metrics", metrics_get, HTTP_MEASURE},
     /* Whether the server lives; and whether all is well. */
     {HTTP_GET, "/healthz", serve_health, HTTP_ANYONE},
     {HTTP_GET, "/readyz", serve_ready, HTTP_MEASURE},
