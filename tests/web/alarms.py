@@ -130,8 +130,8 @@ def a_new_server_goes_on():
 
 def what_exposures_tell():
     """Failures, rejections, defocus outside the target: by name and reason, in one call for all."""
-    session = begin("bad", ["no_exposure=off", "disk=off", "disk_hours=off", "stage_silent=off", "failing=3", "rejecting=4", "astigmatism=10",
-                            "astigmatism.for=0", "least=20"], exposures=120)
+    session = begin("bad", ["no_exposure=off", "disk=off", "disk_hours=off", "stage_silent=off", "failing=3", "rejecting=4",
+                            "astigmatism=10", "astigmatism.for=0", "least=20"], exposures=120)
     try:
         with Server(session.folder) as server:
             wait_for(lambda: len(told(session)) > 0, "somebody is told")
@@ -143,6 +143,33 @@ def what_exposures_tell():
             assert len(told(session)) == 1 and len(told(session)[0]["alerts"]) == 3, "one call for a group"
             code, _, body = server.ask("/readyz")
             assert code == 503 and b"critical" in body
+    finally:
+        session.close()
+
+
+def silenced():
+    """The page silences an alarm: it is shown, nobody is told, and a new server knows."""
+    session = begin("silenced", ["no_exposure=60", "disk=off", "disk_hours=off", "stage_silent=off"])
+    try:
+        def silence(server, **body):
+            headers = {"Content-Type": "application/json", "X-Icestream": "1", "Host": "localhost:80"}
+            body = json.dumps({"do": "silence", **body}).encode()
+            code, _, answer = server.ask("/api/control", method="POST", body=body, headers=headers)
+            return code, answer.decode()
+
+        with Server(session.folder) as server:
+            wait_for(lambda: told(session), "somebody is told")
+            code, answer = silence(server, alarm="no_exposure", until=time.time() + 3600, why="lunch")
+            assert code == 200, answer
+            assert states(server) == {("no_exposure", ""): "silenced"}
+            code, answer = silence(server, alarm="no_exposur", until=time.time() + 3600)
+            assert code == 400 and "no_exposur" in answer, (code, answer)
+        with Server(session.folder) as server:
+            wait_for(lambda: states(server) == {("no_exposure", ""): "silenced"}, "the silence lasts")
+            assert alarms(server)["silences"][0]["alarm"] == "no_exposure"
+        line = [one for one in kept(session) if one["event"] == "silence"]
+        assert len(line) == 1 and line[0]["why"] == "lunch" and line[0]["who"], line
+        assert len(told(session)) == 1
     finally:
         session.close()
 
@@ -169,7 +196,7 @@ def an_ended_session():
 
 
 try:
-    for test in (fires_and_clears, a_new_server_goes_on, what_exposures_tell, an_ended_session):
+    for test in (fires_and_clears, a_new_server_goes_on, what_exposures_tell, silenced, an_ended_session):
         begun = time.monotonic()
         test()
         print("%s: ok (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)
