@@ -130,8 +130,8 @@ def a_new_server_goes_on():
 
 def what_exposures_tell():
     """Failures, rejections, defocus outside the target: by name and reason, in one call for all."""
-    session = begin("bad", ["no_exposure=off", "disk=off", "disk_hours=off", "stage_silent=off", "failing=3", "rejecting=4", "astigmatism=10",
-                            "astigmatism.for=0", "least=20"], exposures=120)
+    session = begin("bad", ["no_exposure=off", "disk=off", "disk_hours=off", "stage_silent=off", "failing=3", "rejecting=4",
+                            "astigmatism=10", "astigmatism.for=0", "least=20"], exposures=120)
     try:
         with Server(session.folder) as server:
             wait_for(lambda: len(told(session)) > 0, "somebody is told")
