@@ -7,7 +7,7 @@
 #include "pipelines/launcher/api/gpus.h"
 
 enum { EVENT_ROWS = 300 };
-static const double STATUS_EVERY = 1, STATUS_ALWAYS = 5; /* s between events, when something has changed and anyhow */
+static const double STATUS_EVERY = 0.5, STATUS_ALWAYS = 5; /* s between events, when something has changed and anyhow */
 
 enum status api_begin(struct serve *serve, struct err *err) {
     struct api *api = calloc(1, sizeof *api);

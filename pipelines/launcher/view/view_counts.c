@@ -50,7 +50,7 @@ enum status view_count(struct view *view, bool any, struct err *err) {
         double before = view_cpu();
         TRY(count_exactly(view, err));
         view->stale = false;
-        view->exact_due = now + 5 + 100 * (view_cpu() - before);
+        view->exact_due = now + 5 + 300 * (view_cpu() - before); /* all of it: at most one part in 300 of a core */
     }
     if (any && view->sound) count_in_memory(view);
     return STATUS_OK;
