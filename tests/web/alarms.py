@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """alarms.py: a server judges the alarms of a session, keeps and tells them, and one that starts anew tells nothing twice."""
+import email
+import email.policy
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -174,6 +177,34 @@ def silenced():
         session.close()
 
 
+def examples():
+    """The programs that are shipped: a mail whose headers no name can break, and what each kind of webhook gets."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../pipelines/monitoring/notify")
+    got, tool = os.path.join(SCRATCH, "got"), os.path.join(SCRATCH, "tool")
+    with open(tool, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\necho \"$@\" >%s.words; cat >%s\n" % (got, got))
+    os.chmod(tool, 0o700)
+    alert = {"status": "firing", "labels": {"alertname": "disk", "severity": "warning", "session": "s\nBcc: x@y", "subject": ""},
+             "annotations": {"summary": "disk", "description": "8 µm \"quoted\""}, "startsAt": "A", "endsAt": "B"}
+    group = {"version": "4", "status": "firing", "commonLabels": {"session": "s\nBcc: x@y"},
+             "commonAnnotations": {"folder": "/data/s"}, "alerts": [alert]}
+
+    def run(name, **environment):
+        done = subprocess.run([os.path.join(folder, name)], input=json.dumps(group), text=True, capture_output=True,
+                              env={**os.environ, **environment})
+        assert done.returncode == 0, done.stderr
+        with open(got, encoding="utf-8") as file:
+            return file.read()
+
+    text = run("mail.sh", ICESTREAM_SENDMAIL=tool, ICESTREAM_MAIL_TO="a@b")
+    mail = email.message_from_bytes(text.encode(), policy=email.policy.default)
+    assert mail["To"] == "a@b" and mail["Bcc"] is None and mail["Subject"].startswith("[icestream] s"), mail.items()
+    assert "8 µm" in mail.get_content()
+    assert json.loads(run("webhook.sh", ICESTREAM_CURL=tool)) == group
+    assert "8 µm" in json.loads(run("webhook.sh", ICESTREAM_CURL=tool, ICESTREAM_WEBHOOK_KIND="slack"))["text"]
+    assert "WARNING" in run("webhook.sh", ICESTREAM_CURL=tool, ICESTREAM_WEBHOOK_KIND="ntfy")
+
+
 def an_ended_session():
     """Alarms of a session that nobody runs stand as its file has them; a broken last line hurts nobody."""
     session = make_session.Session(os.path.join(SCRATCH, "ended"), 30, pictures=0)
@@ -196,7 +227,7 @@ def an_ended_session():
 
 
 try:
-    for test in (fires_and_clears, a_new_server_goes_on, what_exposures_tell, silenced, an_ended_session):
+    for test in (fires_and_clears, a_new_server_goes_on, what_exposures_tell, silenced, examples, an_ended_session):
         begun = time.monotonic()
         test()
         print("%s: ok (%.1f s)" % (test.__name__, time.monotonic() - begun), flush=True)

@@ -57,6 +57,23 @@ def promtool(text):
     return True
 
 
+def rules():
+    """The rules that are installed are sound; each of them fires and clears on recorded series."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    shipped = os.path.join(here, "../../pipelines/monitoring/prometheus-rules.yml")
+    if shutil.which("promtool") is None:
+        return False
+    for source in (shipped, os.path.join(here, "prometheus-rules.test.yml")):
+        shutil.copy(source, SCRATCH)
+    for command, name in (("check", "prometheus-rules.yml"), ("test", "prometheus-rules.test.yml")):
+        out = subprocess.run(["promtool", command, "rules", name], cwd=SCRATCH, capture_output=True, text=True)
+        assert out.returncode == 0, out.stdout + out.stderr
+    # A rule that names a metric that nobody writes never fires.
+    with open(shipped, encoding="utf-8") as file:
+        named = set(re.findall(r"\bicestream_[a-z_]+", "".join(line for line in file if "expr:" in line)))
+    return named
+
+
 def same_counts(session, samples):
     status = json.loads(run("status", "--session", session.folder, "--json"))
     for stage, counts in status["stages"].items():
@@ -135,6 +152,7 @@ def running():
             file.write('{"time": 18')
         text = run("metrics", "--session", session.folder)
         samples = read(text)
+        assert not named or not named - {name for name, _ in samples}, "the rules name what nobody writes"
         assert get(samples, "icestream_alarm", alarm="disk", severity="warning", subject="") == 0
         assert get(samples, "icestream_alarm", alarm="failing", severity="critical", subject="") == 1
         return promtool(text)
@@ -154,7 +172,8 @@ def empty():
 
 
 try:
-    checked = [ended(), running()]
+    named = rules()
+    checked = [named, ended(), running()]
     empty()
 finally:
     shutil.rmtree(SCRATCH)
