@@ -24,7 +24,12 @@ const struct http_route http_routes[] = {
     {HTTP_GET, "/api/directions", api_directions, HTTP_VIEW},
     {HTTP_GET, "/api/map/*", api_map, HTTP_VIEW},
     {HTTP_GET, "/api/log", api_log, HTTP_VIEW},
+    {HTTP_GET, "/api/tomograms", api_tomograms, HTTP_VIEW},
+    {HTTP_GET, "/api/drops", api_drops, HTTP_VIEW},
+    {HTTP_GET, "/api/ensemble", api_ensemble, HTTP_VIEW},
+    {HTTP_GET, "/api/ensemble/matrix", api_matrix, HTTP_VIEW},
     {HTTP_GET, "/pic/classes/*", api_sprite, HTTP_VIEW},
+    {HTTP_GET, "/pic/tomogram/*/*", api_slice, HTTP_VIEW},
     {HTTP_GET, "/pic/*/*/*", api_picture, HTTP_VIEW},
     {HTTP_GET, "/api/events", serve_events, HTTP_VIEW},
     /* Whether the server lives; and whether all is well. */
