@@ -12,6 +12,7 @@ import time
 import numpy
 from PIL import Image
 
+import make_others
 import make_session
 from serve_client import BIN, Server, wait_for
 
@@ -56,6 +57,8 @@ def check_status(server, session):
         assert status["stages"][name]["instances"][0]["name"] == name + ".0"
     picker = status["stages"]["lowpass-picker"]
     assert abs(picker["latency"]["p50"] - 1.5) < 0.01 and picker["latency"]["n"] == picker["done"]
+    assert abs(status["pipeline_latency"]["picked"]["p50"] - 4) < 0.01, status["pipeline_latency"]
+    assert picker["instances"][0]["restarts"] == 0
     assert picker["rate"] == 0 and picker["queue"] == 0
     assert status["stages"]["refiner"]["newest"]["iteration"] == 6
     assert status["exposures"] == COUNT and abs(status["last_exposure"] - session.end) < 60
@@ -286,6 +289,9 @@ def check_live():
         assert status["stages"]["ctf-estimator"]["rate"] > 0 and status["exposures_per_hour"] > 0
         assert [gpu["lost"] for gpu in status["gpus"]] == [False, True]
         assert status["gpus"][0]["temperature"] == 71 and status["gpus"][0]["util"] == 0.8
+        session.log("extractor.0", time.time(), "INFO start run 1, process 77, 3 lanes, 1 threads")
+        session.write_whole("log/extractor.0.heartbeat.json", {"time": time.time(), "pid": 77})
+        wait_for(lambda: restarts(server) == 1, "a restart")
         # The first stage that reads a micrograph is here the ctf-estimator; the micrograph lies where the watcher looks.
         picture(server, "/pic/ctf-estimator/%d/thumb.jpg" % items["n"][0], (128, 128))
         picture(server, "/pic/ctf-estimator/%d/micrograph.jpg" % items["n"][0], (512, 512))
@@ -309,6 +315,10 @@ def check_live():
     finally:
         server.close()
         session.close()
+
+
+def restarts(server):
+    return server.ask("/api/status")["stages"]["extractor"]["instances"][0]["restarts"]
 
 
 def changed(server, revision, count):
@@ -372,7 +382,145 @@ def check_empty():
         session.close()
 
 
-CASES = {"ended": check_ended, "live": check_live, "hostile": check_hostile, "empty": check_empty}
+def check_tomograms(folder):
+    session = make_others.Tomograms(folder)
+    server = Server(session.folder)
+    try:
+        found = {it["name"]: it for it in server.ask("/api/tomograms")["tomograms"]}
+        assert sorted(found) == ["TS_1", "TS_2"] and found["TS_2"]["preview"] and not found["TS_1"]["preview"]
+        one = found["TS_1"]
+        assert (one["nx"], one["ny"], one["nz"], one["pixel"]) == (48, 40, 12, 8.0)
+        for z in (0, 3, 11):
+            _, shown = picture(server, "/pic/tomogram/%d/%d.jpg?h=%s" % (one["n"], z, one["h"]), (48, 40))
+            truth = session.volume[z, ::-1].clip(-4, 4)
+            assert numpy.corrcoef(shown.ravel(), truth.ravel())[0, 1] > 0.8, z
+        for path in ("%d/12.jpg" % one["n"], "%d/x.jpg" % one["n"], "%d/0.png" % one["n"], "12/0.jpg"):
+            server.refused("/pic/tomogram/" + path, 404)
+        server.refused("/api/classes", 404)
+    finally:
+        server.close()
+        session.close()
+
+
+def check_drops(folder):
+    session = make_others.Drops(folder)
+    server = Server(session.folder)
+    try:
+        drops = server.ask("/api/drops")
+        assert drops["stage"] == "crystal-scorer" and drops["outcomes"] == make_others.OUTCOMES
+        assert drops["outcome"] == [i % 4 for i in range(29)] + [-1] and drops["score"] == session.scores
+        assert drops["name"][0] == "plate7/A00, drop \"1\"" and drops["n"] == server.ask("/api/items")["n"]
+    finally:
+        server.close()
+        session.close()
+
+
+def check_ensemble(folder):
+    session = make_others.Ensemble(folder)
+    server = Server(session.folder)
+    try:
+        about = server.ask("/api/ensemble")
+        assert about["count"] == 60 and about["cutoff"] == 2.5 and about["names"][1] == "model, 001"
+        assert about["clusters"] == [{"number": k + 1, "size": 20, "centre": 3 + k} for k in range(3)]
+        assert about["order"] == sorted(range(60), key=lambda i: (i % 3, i))
+        for side, places in ((512, about["order"]), (20, about["order"][::3])):
+            answer = server.get("/api/ensemble/matrix?n=%d" % side)
+            head = json.loads(answer.headers["X-Matrix"])
+            truth = session.matrix[numpy.ix_(places, places)]
+            assert head["n"] == len(places) and head["count"] == 60 and abs(head["max"] - truth.max()) < 1e-4
+            shown = numpy.frombuffer(answer.body, dtype=numpy.uint8).reshape(truth.shape) * (head["max"] / 255)
+            assert abs(shown - truth).max() < head["max"] / 255
+        with open(session.path("superposer", "rmsd.npy"), "ab") as out:
+            out.write(b"more")
+        server.refused("/api/ensemble/matrix", 503)
+    finally:
+        server.close()
+        session.close()
+
+
+def check_others():
+    """Sessions without particles: tomograms, drops and ensembles."""
+    check_tomograms(os.path.join(SCRATCH, "tomograms"))
+    check_drops(os.path.join(SCRATCH, "drops"))
+    check_ensemble(os.path.join(SCRATCH, "ensemble"))
+
+
+def check_marks():
+    """What a person has decided by hand stands beside the verdict of the stages, and comes with a fresh table."""
+    session = make_session.Session(os.path.join(SCRATCH, "marks"), 8, special=False, iterations=2)
+    server = Server(session.folder)
+
+    def mark(*words):
+        subprocess.run([os.path.join(BIN, "icestream"), "mark", "--session", session.folder, *words], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    try:
+        items = server.ask("/api/items")
+        assert items["mark"] == [None] * 8
+        mark("--reject", session.name(2), "--why", "a <b>crack</b>")
+        mark("--keep", session.name(5))
+        marked = wait_for(lambda: fresh(server, items, "keep"), "the marks in the table")
+        assert marked["full"] is True and marked["mark"][2] == "reject" and marked["mark"][5] == "keep"
+        assert marked["state"] == items["state"]
+        one = server.ask("/api/item/%d" % items["n"][2])
+        assert one["mark"] == "reject" and one["marked"]["why"] == "a <b>crack</b>", one["marked"]
+        assert server.ask("/api/item/%d" % items["n"][3])["mark"] is None
+        assert [it["hand"] for it in server.ask("/api/classes")["classes"]] == [None] * 16
+        with open(session.path("changes", "0003.json"), "w", encoding="ascii") as out:
+            json.dump({"v": 1, "number": 3, "time": 1795300000.0, "by": "mark", "changes": [], "choices": [
+                {"stage": "classifier", "iteration": 2, "classes": [1, 3], "choice": "reject"},
+                {"stage": "classifier", "iteration": 1, "classes": [2], "choice": "keep"},
+                {"stage": "classifier", "iteration": 2, "classes": [3], "choice": None}]}, out)
+        hands = [it["hand"] for it in server.ask("/api/classes")["classes"]]
+        assert hands == ["reject"] + [None] * 15, hands
+    finally:
+        server.close()
+        session.close()
+
+
+def fresh(server, before, wanted):
+    items = server.ask("/api/items?since=%d&epoch=%d" % (before["rev"], before["epoch"]))
+    return items if wanted in items["mark"] else None
+
+
+def check_events():
+    """Events tell of rows, counts and products; who comes back with the last number that he saw misses nothing."""
+    session = make_session.Session(os.path.join(SCRATCH, "events"), 12, running=True, special=False, iterations=1)
+    server = Server(session.folder)
+    try:
+        events = server.events()
+        items = server.ask("/api/items")
+        session.add(2)
+        found = set()
+        while len(found) < 2:
+            rows = events.next("rows")
+            assert rows["full"] is False and rows["epoch"] == items["epoch"] and rows["rev"] > items["rev"]
+            found.update(set(rows["name"]) & {session.name(12), session.name(13)})
+        while events.next("status")["stages"]["watcher"]["done"] != 14:
+            pass
+        session.iterate()
+        products = [events.next("product"), events.next("product")]
+        assert sorted((it["stage"], it["kind"], it["iteration"]) for it in products) == [
+            ("classifier", "classes", 2), ("refiner", "map", 2)], products
+        session.set_state("extractor", 3, make_session.REJECTED, "by a <rule>")
+        rows = events.next("rows")
+        assert rows["n"] == [items["n"][3]] and rows["reasons"] == ["by a <rule>"], rows
+        last = events.last
+        events.close()
+        session.add(1)
+        wait_for(lambda: len(server.ask("/api/items")["n"]) == 15, "one more row")
+        again = server.events(last)
+        names = set()
+        while session.name(14) not in names:
+            names.update(again.next("rows")["name"])
+        again.close()
+    finally:
+        server.close()
+        session.close()
+
+
+CASES = {"ended": check_ended, "live": check_live, "hostile": check_hostile, "empty": check_empty, "others": check_others,
+         "marks": check_marks, "events": check_events}
 
 
 def main():

@@ -337,7 +337,7 @@ class Session:
             counts = dict(self.ledgers[stage].execute("SELECT state, COUNT(*) FROM items GROUP BY state"))
             done, rejected, failed = (counts.get(state, 0) for state in (DONE, REJECTED, FAILED))
             total = done + rejected + failed
-            seconds = SECONDS[stage]
+            seconds = SECONDS.get(stage, 1.0)
             wall = max(1.0, self.end - self.begin)
             part = {"threads": 1, "busy": total * seconds / 4, "waiting": max(0.0, wall - total * seconds / 4)}
             beat = {"time": time.time() if self.running else self.end, "pid": 1, "state": "waiting", "item": "", "in": total,

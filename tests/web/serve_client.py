@@ -45,6 +45,42 @@ class Answer:
         return json.loads(self.body)
 
 
+class Events:
+    """Server-sent events. `last`: the number of the last one that was seen."""
+
+    def __init__(self, server, last=None):
+        self.connection = UnixConnection(server.socket)
+        headers = {"Authorization": "Bearer " + server.token}
+        if last:
+            headers["Last-Event-ID"] = last
+        self.connection.request("GET", "/api/events", headers=headers)
+        self.response = self.connection.getresponse()
+        assert self.response.status == 200 and self.response.headers["Content-Type"].startswith("text/event-stream")
+        self.last = last
+
+    def next(self, kind):
+        """Waits for the next event of a kind, and returns its data; passes over others."""
+        end = time.monotonic() + PATIENCE
+        event, data = None, []
+        while time.monotonic() < end:
+            line = self.response.readline().decode().rstrip("\r\n")
+            name, _, value = line.partition(": ")
+            if name == "id":
+                self.last = value
+            elif name == "event":
+                event = value
+            elif name == "data":
+                data.append(value)
+            elif not line and event == kind:
+                return json.loads("\n".join(data))
+            elif not line:
+                event, data = None, []
+        raise AssertionError("no event '%s' in %d s" % (kind, PATIENCE))
+
+    def close(self):
+        self.connection.close()
+
+
 class Server:
     """A server of one session. The socket lies in a short folder of its own: a path of a socket has at most 107 bytes."""
 
@@ -95,6 +131,9 @@ class Server:
         said = answer.json()
         assert said["ok"] is False and said["message"], said
         return said["message"]
+
+    def events(self, last=None):
+        return Events(self, last)
 
     def close(self):
         self.process.terminate()

@@ -13,6 +13,8 @@ enum status api_begin(struct serve *serve, struct err *err) {
     struct api *api = calloc(1, sizeof *api);
     FAIL_IF(api == NULL, err, STATUS_NO_MEMORY, "no memory for the server");
     if (gpus_open(NULL, &api->gpus, NULL) != STATUS_OK) api->gpus = NULL;
+    if (choices_create(serve->folder, NULL, &api->choices, NULL) != STATUS_OK) api->choices = NULL;
+    if (api->choices != NULL) choices_poll(api->choices, NULL, NULL);
     api->histories = json_object();
     serve->api = api;
     return STATUS_OK;
@@ -26,12 +28,20 @@ void api_end(struct serve *serve) {
     json_decref(api->left_out);
     json_decref(api->warnings);
     json_decref(api->changes);
+    json_decref(api->starts);
     json_decref(api->histories);
+    choices_destroy(&api->choices);
     api_kept_clear(&api->map);
     api_kept_clear(&api->sprite);
     api_kept_clear(&api->directions);
     free(api);
     serve->api = NULL;
+}
+
+uint64_t api_epoch(const struct serve *serve) {
+    const struct api *api = serve->api;
+    const bool marks = api != NULL && api->choices != NULL;
+    return view_epoch(serve->view) + (marks ? (uint64_t)choices_number(api->choices) : 0);
 }
 
 /* Returns whether more rows have changed than one event should hold. */
@@ -45,7 +55,7 @@ static bool are_many(struct serve *serve) {
 /* Publishes the rows that have changed since the last time. Another epoch begins with all rows: listeners fetch them. */
 static void publish_rows(struct serve *serve) {
     struct api *api = serve->api;
-    const uint64_t epoch = view_epoch(serve->view), revision = view_revision(serve->view);
+    const uint64_t epoch = api_epoch(serve), revision = view_revision(serve->view);
     if (api->begun && epoch == api->epoch && revision == api->revision) return;
     if (api->begun && (epoch != api->epoch || are_many(serve))) {
         serve_publish(serve, "resync", json_pack("{s:i, s:I}", "v", 1, "epoch", (json_int_t)epoch));
@@ -83,7 +93,10 @@ void api_tick(struct serve *serve) {
     struct api *api = serve->api;
     if (api == NULL) return;
     api_rates_tick(serve);
-    if (serve->changed & VIEW_ROWS || !api->begun) publish_rows(serve);
+    bool marked = false;
+    /* A broken change is logged by those that obey it. */
+    if (serve->changed & VIEW_CHANGES && api->choices != NULL) (void)choices_poll(api->choices, &marked, NULL);
+    if (serve->changed & VIEW_ROWS || marked || !api->begun) publish_rows(serve);
     if (serve->changed & (VIEW_HISTORY | VIEW_STATE) || json_object_size(api->histories) == 0) publish_products(serve);
     const double age = serve->now_monotonic - api->status_sent;
     const bool news = serve->changed & (VIEW_COUNTS | VIEW_BEATS | VIEW_STATE | VIEW_HISTORY | VIEW_ROWS);

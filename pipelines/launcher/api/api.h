@@ -35,6 +35,11 @@ http_handler api_sprite;     /* /pic/classes/NNN.png, ?stage=NAME */
 http_handler api_fsc;        /* /api/fsc, ?stage=NAME */
 http_handler api_directions; /* /api/directions, ?stage=NAME */
 http_handler api_map; /* /api/map/NAME, ?n=96&stage=NAME: latest, half1, half2, postprocess, mask, it012, class002 */
-http_handler api_log; /* /api/log?instance=NAME&after=BYTES */
+http_handler api_tomograms; /* /api/tomograms, ?stage=NAME */
+http_handler api_slice;     /* /pic/tomogram/N/Z.jpg, ?stage=NAME; Z from 0 */
+http_handler api_drops;     /* /api/drops, ?stage=NAME */
+http_handler api_ensemble;  /* /api/ensemble, ?stage=NAME */
+http_handler api_matrix;    /* /api/ensemble/matrix, ?n=512&stage=NAME: bytes; the largest RMSD is 255 */
+http_handler api_log;       /* /api/log?instance=NAME&after=BYTES */
 
 #endif

@@ -123,18 +123,49 @@ static json_t *integer_json(const struct star_table *table, size_t row, const ch
     return good ? json_integer(value) : json_null();
 }
 
-static json_t *classes_json(const struct star_table *table) {
+/* Returns what a person chose for each class of a snapshot, class by class: "keep", "reject" or null. The last choice
+ * counts. */
+static json_t *hands_json(struct serve *serve, const char *stage, int64_t iteration, size_t count) {
+    json_t *hands = json_array(), *changes = NULL;
+    const json_t *change, *entry, *class;
+    size_t i, k, m;
+    for (i = 0; i < count; i++)
+        json_array_append_new(hands, json_null());
+    if (view_changes(serve->view, &changes, NULL) != STATUS_OK) return hands;
+    json_array_foreach(changes, i, change) {
+        for (k = 0; json_is_true(json_object_get(change, "whole")) && k < count; k++)
+            json_array_set_new(hands, k, json_null());
+        json_array_foreach(json_object_get(change, "choices"), k, entry) {
+            const char *of = json_string_value(json_object_get(entry, "stage"));
+            const json_t *classes = json_object_get(entry, "classes");
+            json_t *chosen = json_object_get(entry, "choice");
+            if (of == NULL || strcmp(of, stage) != 0) continue;
+            if (json_integer_value(json_object_get(entry, "iteration")) != iteration) continue;
+            for (m = 0; json_array_size(classes) == 0 && m < count; m++)
+                json_array_set(hands, m, chosen);
+            json_array_foreach(classes, m, class) {
+                json_int_t number = json_integer_value(class);
+                if (number >= 1 && number <= (json_int_t)count) json_array_set(hands, (size_t)number - 1, chosen);
+            }
+        }
+    }
+    json_decref(changes);
+    return hands;
+}
+
+static json_t *classes_json(const struct star_table *table, const json_t *hands) {
     json_t *classes = json_array();
     for (size_t i = 0; i < star_row_count(table); i++) {
         long kept = 0;
         int column = star_column_find(table, "icestreamKept");
         bool told = column >= 0 && star_get_integer(table, i, column, &kept, NULL) == STATUS_OK;
-        json_array_append_new(classes, json_pack("{s:I, s:o, s:o, s:o, s:o, s:o}", "number", (json_int_t)i + 1,
-                                                 "members", integer_json(table, i, "icestreamMembers"), "share",
-                                                 number_json(table, i, "rlnClassDistribution"), "resolution",
-                                                 number_json(table, i, "rlnEstimatedResolution"), "quality",
-                                                 number_json(table, i, "icestreamQuality"), "kept",
-                                                 told ? json_boolean(kept) : json_null()));
+        json_array_append_new(classes,
+                              json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:O?}", "number", (json_int_t)i + 1, "members",
+                                        integer_json(table, i, "icestreamMembers"), "share",
+                                        number_json(table, i, "rlnClassDistribution"), "resolution",
+                                        number_json(table, i, "rlnEstimatedResolution"), "quality",
+                                        number_json(table, i, "icestreamQuality"), "kept",
+                                        told ? json_boolean(kept) : json_null(), "hand", json_array_get(hands, i)));
     }
     return classes;
 }
@@ -186,13 +217,15 @@ enum status api_classes(struct serve *serve, const struct http_request *request,
     const struct star_table *table = star_table_find(star, "model_classes");
     const struct sheet sheet = sheet_of(&header);
     const json_t *line = line_of(serve, stage, product.iteration);
+    json_t *hands = hands_json(serve, stage, product.iteration, table != NULL ? star_row_count(table) : 0);
     json_t *json =
         json_pack("{s:i, s:s, s:I, s:o, s:b, s:i, s:i, s:i, s:f, s:O?, s:O?, s:O?, s:o}", "v", 1, "stage", stage,
                   "iteration", (json_int_t)product.iteration, "iterations", iterations_json(serve, stage), "final",
                   product.final, "cell", sheet.cell, "across", sheet.across, "count", sheet.classes, "pixel",
                   (double)header.pixel_size * sheet.box / sheet.cell, "time", json_object_get(line, "time"),
                   "particles", json_object_get(line, "particles"), "kept", json_object_get(line, "kept"), "classes",
-                  table != NULL ? classes_json(table) : json_array());
+                  table != NULL ? classes_json(table, hands) : json_array());
+    json_decref(hands);
     star_destroy(&star);
     return http_answer_json(answer, json, err);
 }

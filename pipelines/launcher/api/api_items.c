@@ -58,18 +58,19 @@ static void words_clear(struct words *words) {
 }
 
 /* The rows of one answer. */
-struct choice {
+struct rows {
     struct view *view;
+    const struct choices *marks; /* NULL: unknown */
     bool full;
     uint64_t since;
 };
 
 /* Returns the first row of the answer at or after `from`; −1: none. */
-static int64_t next(const struct choice *choice, size_t from) {
-    if (!choice->full) return view_rows_since(choice->view, choice->since, from);
-    return from < view_row_count(choice->view) ? (int64_t)from : -1;
+static int64_t next(const struct rows *rows, size_t from) {
+    if (!rows->full) return view_rows_since(rows->view, rows->since, from);
+    return from < view_row_count(rows->view) ? (int64_t)from : -1;
 }
-#define FOR_ROWS(i, choice) for (int64_t i = next(choice, 0); i >= 0; i = next(choice, (size_t)i + 1))
+#define FOR_ROWS(i, rows) for (int64_t i = next(rows, 0); i >= 0; i = next(rows, (size_t)i + 1))
 
 static void begin(struct api_text *text, const char *name) {
     api_text_comma(text);
@@ -100,31 +101,31 @@ static int64_t attempts_of(const struct view_row *row) {
     return row->attempts;
 }
 
-static void put_wholes(const struct choice *choice, struct api_text *text, const char *name, whole_of *of) {
+static void put_wholes(const struct rows *rows, struct api_text *text, const char *name, whole_of *of) {
     begin(text, name);
-    FOR_ROWS(i, choice) {
+    FOR_ROWS(i, rows) {
         api_text_comma(text);
-        api_text_integer(text, of(view_row(choice->view, (size_t)i)));
+        api_text_integer(text, of(view_row(rows->view, (size_t)i)));
     }
     api_text_add(text, "]");
 }
 
-static void put_texts(const struct choice *choice, struct api_text *text, const char *name, bool holes) {
+static void put_texts(const struct rows *rows, struct api_text *text, const char *name, bool holes) {
     begin(text, name);
-    FOR_ROWS(i, choice) {
-        const struct view_row *row = view_row(choice->view, (size_t)i);
+    FOR_ROWS(i, rows) {
+        const struct view_row *row = view_row(rows->view, (size_t)i);
         api_text_comma(text);
         api_text_string(text, holes ? row->hole : row->name);
     }
     api_text_add(text, "]");
 }
 
-static void put_words(const struct choice *choice, struct api_text *text, bool squares) {
+static void put_words(const struct rows *rows, struct api_text *text, bool squares) {
     struct words words = {0};
     begin(text, squares ? "square" : "reason");
-    FOR_ROWS(i, choice) {
-        const struct view_row *row = view_row(choice->view, (size_t)i);
-        const char *square = row->square >= 0 ? view_square(choice->view, (size_t)row->square) : "";
+    FOR_ROWS(i, rows) {
+        const struct view_row *row = view_row(rows->view, (size_t)i);
+        const char *square = row->square >= 0 ? view_square(rows->view, (size_t)row->square) : "";
         api_text_comma(text);
         api_text_integer(text, index_of(&words, squares ? square : row->reason));
     }
@@ -134,13 +135,28 @@ static void put_words(const struct choice *choice, struct api_text *text, bool s
     words_clear(&words);
 }
 
-static void put_columns(const struct choice *choice, struct api_text *text) {
+static void put_marks(const struct rows *rows, struct api_text *text) {
+    begin(text, "mark");
+    FOR_ROWS(i, rows) {
+        const struct view_row *row = view_row(rows->view, (size_t)i);
+        const struct ledger_key key = {row->source, row->id};
+        const char *name = rows->marks != NULL ? choice_name(choices_of_item(rows->marks, key)) : NULL;
+        api_text_comma(text);
+        if (name != NULL)
+            api_text_string(text, name);
+        else
+            api_text_add(text, "null");
+    }
+    api_text_add(text, "]");
+}
+
+static void put_columns(const struct rows *rows, struct api_text *text) {
     api_text_add(text, ",\"columns\":{");
-    for (size_t column = 0; column < api_column_count(choice->view); column++) {
-        begin(text, api_column_key(choice->view, column));
-        FOR_ROWS(i, choice) {
+    for (size_t column = 0; column < api_column_count(rows->view); column++) {
+        begin(text, api_column_key(rows->view, column));
+        FOR_ROWS(i, rows) {
             api_text_comma(text);
-            api_text_number(text, api_column_value(choice->view, (size_t)i, column), DIGITS);
+            api_text_number(text, api_column_value(rows->view, (size_t)i, column), DIGITS);
         }
         api_text_add(text, "]");
     }
@@ -148,34 +164,35 @@ static void put_columns(const struct choice *choice, struct api_text *text) {
 }
 
 void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_text *text) {
-    const struct choice choice = {serve->view, full, since};
+    const struct rows rows = {serve->view, serve->api != NULL ? serve->api->choices : NULL, full, since};
     api_text_add(text, "{\"v\":1,\"epoch\":");
-    api_text_integer(text, (int64_t)view_epoch(serve->view));
+    api_text_integer(text, (int64_t)api_epoch(serve));
     api_text_add(text, ",\"rev\":");
     api_text_integer(text, (int64_t)view_revision(serve->view));
     api_text_add(text, full ? ",\"full\":true,\"gone\":[]" : ",\"full\":false,\"gone\":[]");
-    put_wholes(&choice, text, "n", number_of);
-    put_wholes(&choice, text, "state", state_of);
-    put_wholes(&choice, text, "stage", stage_of);
-    put_wholes(&choice, text, "attempts", attempts_of);
+    put_wholes(&rows, text, "n", number_of);
+    put_wholes(&rows, text, "state", state_of);
+    put_wholes(&rows, text, "stage", stage_of);
+    put_wholes(&rows, text, "attempts", attempts_of);
     begin(text, "t");
-    FOR_ROWS(i, &choice) {
+    FOR_ROWS(i, &rows) {
         api_text_comma(text);
         api_text_number(text, view_row(serve->view, (size_t)i)->time_found, 13);
     }
     api_text_add(text, "]");
-    put_words(&choice, text, false);
-    put_texts(&choice, text, "name", false);
-    put_words(&choice, text, true);
-    put_texts(&choice, text, "hole", true);
-    put_columns(&choice, text);
+    put_words(&rows, text, false);
+    put_texts(&rows, text, "name", false);
+    put_words(&rows, text, true);
+    put_texts(&rows, text, "hole", true);
+    put_marks(&rows, text);
+    put_columns(&rows, text);
     api_text_add(text, "}");
 }
 
 enum status api_items(struct serve *serve, const struct http_request *request, struct http_answer *answer,
                       struct err *err) {
     int64_t since, epoch;
-    const int64_t now = (int64_t)view_epoch(serve->view);
+    const int64_t now = (int64_t)api_epoch(serve);
     TRY(http_query_number(request, "since", 0, INT64_MAX, -1, &since, err));
     TRY(http_query_number(request, "epoch", 0, INT64_MAX, now, &epoch, err));
     bool full = since < 0 || epoch != now || since > (int64_t)view_revision(serve->view);

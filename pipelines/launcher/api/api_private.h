@@ -6,6 +6,7 @@
 
 #include "common/files.h"
 #include "common/formats/star.h"
+#include "common/harness/choices.h"
 #include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/api/api_text.h"
 #include "pipelines/launcher/serve/serve.h"
@@ -44,7 +45,9 @@ struct api {
     bool status_due;                       /* something has changed since */
     bool begun;               /* with rows of an epoch and a revision: listeners know those, or fetch them */
     uint64_t epoch, revision; /* of the rows that were published */
+    json_t *starts;           /* {INSTANCE: {"pid", "run", "count"}} */
     json_t *histories;        /* {STAGE: number of lines that were published} */
+    struct choices *choices;  /* marks by hand; NULL: they cannot be read */
     struct api_kept map, sprite, directions;
 };
 
@@ -82,6 +85,8 @@ void api_kept_put(struct api_kept *kept, const char *key, void *bytes, size_t le
 void api_kept_clear(struct api_kept *kept);
 
 /* ---- others ---- */
+/* api.c: the epoch of the view, or of the marks by hand: whoever knows another one fetches all rows. */
+uint64_t api_epoch(const struct serve *serve);
 /* api_items.c: the rows that changed after `since`, or all, as JSON text. */
 void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_text *text);
 /* api_columns.c: the columns of a graph's exposures, for /api/session; and each value of /api/items. */
@@ -91,6 +96,8 @@ const char *api_column_key(const struct view *view, size_t column);
 double api_column_value(const struct view *view, size_t row, size_t column);
 /* api_status.c: the answer of /api/status. */
 json_t *api_status_json(struct serve *serve);
+/* api_restarts.c: returns how often an instance was started again in this run. beat: its heartbeat. */
+int64_t api_restarts(struct serve *serve, const char *instance, const json_t *beat);
 /* api_machine.c: disks, GPUs and memory. */
 void api_machine_sample(struct serve *serve, struct api_sample *sample);
 json_t *api_disk_json(struct serve *serve);

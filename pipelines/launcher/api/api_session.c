@@ -77,7 +77,7 @@ enum status api_session(struct serve *serve, const struct http_request *request,
     const struct session *session = view_session(serve->view);
     const double started = view_started(serve->view);
     json_t *json = json_pack("{s:i, s:I, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o}", "v", 1,
-                             "epoch", (json_int_t)view_epoch(serve->view), "session", path_name(serve->folder), "name",
+                             "epoch", (json_int_t)api_epoch(serve), "session", path_name(serve->folder), "name",
                              path_name(serve->folder), "folder", serve->folder, "id", session->id, "run",
                              view_run(serve->view), "state", view_state_name(view_state(serve->view)), "version",
                              ICESTREAM_VERSION, "started", isfinite(started) ? json_real(started) : json_null(),

@@ -18,20 +18,37 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Latencies of the last exposures that the stage has done. */
-static json_t *latency_json(struct serve *serve, size_t stage) {
+/* Latencies at a stage of the last exposures that the stage has done; `whole`: since they were found. */
+static json_t *latency_json(struct serve *serve, size_t stage, bool whole) {
     double seconds[API_DONE_MAX];
     size_t count = 0, looked = 0;
     for (size_t row = view_row_count(serve->view); row > 0 && count < API_DONE_MAX && looked < 4 * API_DONE_MAX;
          looked++) {
         struct view_visit visit = view_visit(serve->view, --row, stage);
-        if (visit.known && visit.state == LEDGER_DONE && visit.time_changed >= visit.time_seen)
-            seconds[count++] = visit.time_changed - visit.time_seen;
+        double begin = whole ? view_row(serve->view, row)->time_found : visit.time_seen;
+        if (visit.known && visit.state == LEDGER_DONE && visit.time_changed >= begin)
+            seconds[count++] = visit.time_changed - begin;
     }
     qsort(seconds, count, sizeof *seconds, compare);
     return json_pack("{s:o, s:o, s:I}", "p50", number(count > 0 ? seconds[count / 2] : NAN), "p95",
-                     number(count > 0 ? seconds[(count * 95) / 100 < count ? (count * 95) / 100 : count - 1] : NAN),
-                     "n", (json_int_t)count);
+                     number(count > 0 ? seconds[count * 95 / 100] : NAN), "n", (json_int_t)count);
+}
+
+/* From found to picked, and to classified. */
+static json_t *pipeline_latency(struct serve *serve) {
+    static const struct {
+        const char *kind, *to;
+    } ends[] = {{"lowpass-picker", "picked"}, {"classifier", "classified"}};
+    json_t *latencies = json_object();
+    size_t i;
+    const json_t *planned;
+    json_array_foreach(json_object_get(view_plan(serve->view), "stages"), i, planned) {
+        const char *kind = json_string_value(json_object_get(planned, "kind"));
+        for (size_t k = 0; kind != NULL && k < sizeof ends / sizeof *ends; k++)
+            if (strcmp(kind, ends[k].kind) == 0 && json_object_get(latencies, ends[k].to) == NULL)
+                json_object_set_new(latencies, ends[k].to, latency_json(serve, i, true));
+    }
+    return latencies;
 }
 
 static json_t *inputs_json(const struct tally_stage *stage) {
@@ -57,6 +74,7 @@ static json_t *instances_json(struct serve *serve, const json_t *planned, const 
         const json_t *known = view_heartbeat(serve->view, instance);
         json_t *beat = known != NULL ? json_copy((json_t *)(uintptr_t)known) : json_object();
         json_object_set_new(beat, "name", json_string(instance));
+        json_object_set_new(beat, "restarts", json_integer(api_restarts(serve, instance, beat)));
         double silent = view_silence(serve->view, instance, serve->now);
         if (silent > 0) json_object_set_new(beat, "silent", json_real(silent));
         const char *note = json_string_value(json_object_get(beat, "note"));
@@ -84,7 +102,7 @@ static json_t *stage_json(struct serve *serve, const json_t *planned, const stru
         (json_int_t)tally->seen, "done", (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
         (json_int_t)tally->failed, "in_flight", (json_int_t)tally->in_flight, "note", note, "inputs",
         inputs_json(tally), "products", tally->name, "instances", instances, "rate", number(api_rate(serve, place)),
-        "latency", latency_json(serve, place), "queue", (json_int_t)view_queue(serve->view, place), "oldest",
+        "latency", latency_json(serve, place, false), "queue", (json_int_t)view_queue(serve->view, place), "oldest",
         number(view_oldest(serve->view, place, serve->now)), "newest", newest_json(serve, tally->name));
     if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
     return stage;
@@ -161,11 +179,12 @@ json_t *api_status_json(struct serve *serve) {
         view_state_name(state), "adds_up", adds_up, "miscount", miscount != NULL ? miscount : "", "stages", stages,
         "left_out", serve->api->left_out, "warnings", serve->api->warnings, "changes", serve->api->changes);
     if (json == NULL) return NULL;
-    json_t *more = json_pack("{s:f, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "time", serve->now, "epoch",
-                             (json_int_t)view_epoch(serve->view), "rev", (json_int_t)view_revision(serve->view),
-                             "last_exposure", last_exposure(serve), "exposures_per_hour", per_hour(serve), "map_lag",
-                             lag(serve), "exposures", (json_int_t)view_row_count(serve->view), "disk",
-                             api_disk_json(serve), "gpus", api_gpus_json(serve), "host", api_host_json());
+    json_t *more =
+        json_pack("{s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "time", serve->now, "epoch",
+                  (json_int_t)api_epoch(serve), "rev", (json_int_t)view_revision(serve->view), "last_exposure",
+                  last_exposure(serve), "exposures_per_hour", per_hour(serve), "pipeline_latency",
+                  pipeline_latency(serve), "map_lag", lag(serve), "exposures", (json_int_t)view_row_count(serve->view),
+                  "disk", api_disk_json(serve), "gpus", api_gpus_json(serve), "host", api_host_json());
     json_object_update(json, more);
     json_decref(more);
     return json;

@@ -29,7 +29,8 @@
     const i = place((event.clientX - box.left) / box.width);
     const j = place((event.clientY - box.top) / box.height);
     const value = matrix.data[j * matrix.n + i] / 255 * matrix.max;
-    const name = (at) => (matrix.order && about && about.names ? about.names[matrix.order[at]] : null) || 'place ' + (at + 1);
+    const order = matrix.order || (about && about.order) || [];
+    const name = (at) => (about && about.names ? about.names[order[Math.floor(at * order.length / matrix.n)]] : null) || 'place ' + (at + 1);
     parts.read.textContent = name(i) + ' and ' + name(j) + ': ' + value.toFixed(1) + ' Å';
   }
 
