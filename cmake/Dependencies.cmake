@@ -17,6 +17,16 @@ if(NOT xgboost_FOUND)
     "and neither trains nor scores")
 endif()
 
+if(ICESTREAM_HTTP)
+  pkg_check_modules(libmicrohttpd IMPORTED_TARGET libmicrohttpd>=0.9.75)
+  pkg_check_modules(zlib IMPORTED_TARGET zlib)
+endif()
+if(NOT libmicrohttpd_FOUND OR NOT zlib_FOUND)
+  set(libmicrohttpd_FOUND FALSE)
+  message(STATUS "libmicrohttpd not found (packages libmicrohttpd-dev, zlib1g-dev), or ICESTREAM_HTTP is off: "
+    "`icestream serve` says so, and shows no page")
+endif()
+
 # OpenMP ships no pkg-config file.
 find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)
 

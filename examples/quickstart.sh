@@ -62,7 +62,8 @@ stages:
   refiner:          {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
 EOF
 "$bin/icestream" check "$work/graph.yaml"
-"$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6
+# The first line that it prints is the address of a page on which the session can be watched.
+"$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 6 --serve --listen 127.0.0.1:0
 wait $simulator
 "$bin/icestream-score" --session "$work/session" --truth "$work/microscope/truth"
 
@@ -77,4 +78,11 @@ else
 fi
 echo "  icestream doctor                                # what this machine lacks, if anything"
 echo "  icestream check GRAPH                           # a graph of yours; $work/graph.yaml is one"
-echo "  icestream run GRAPH --session DIR               # docs/handbook/single-particles.md says more"
+echo "  icestream run GRAPH --session DIR --serve       # docs/handbook/single-particles.md says more"
+echo "  icestream serve --session $work/session         # the page of this session"
+# Who looks at the page goes on looking; a script that called this one goes on.
+if [ -t 0 ] && [ -t 1 ] && [ "${CI:-}" != true ]; then
+  echo
+  echo "The page stays until Ctrl-C:"
+  exec "$bin/icestream" serve --session "$work/session" --listen 127.0.0.1:0
+fi

@@ -3,18 +3,19 @@
 # --tests adds packages for the tests: RELION, MDTraj, MDAnalysis, gemmi, scikit-image, python3-mrcfile and pyzmq,
 # strace, clang and its libFuzzer, and SPIN, which searches the model of the protocol. It also adds clang-format, flake8
 # and shellcheck, which check the form of the sources, groff and man-db, which read the manual pages, and dpkg-dev and
-# lintian, which make and check the Debian package.
+# lintian, which make and check the Debian package. Chromium with its driver and python3-selenium test the live page.
 # Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
 packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
-# Not every distribution has XGBoost. Without it crystal-scorer can neither train nor score.
-optional=(libxgboost-dev)
+# Not every distribution has these. Without XGBoost crystal-scorer can neither train nor score; without libmicrohttpd
+# there is no page.
+optional=(libxgboost-dev libmicrohttpd-dev zlib1g-dev)
 # A test says so where it is not there, and goes on.
 useful=()
-[ "${1:-}" != --tests ] || useful=(lintian)
+[ "${1:-}" != --tests ] || useful=(lintian chromium chromium-driver python3-selenium)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace spin
   clang libclang-rt-dev clang-format-14 shellcheck flake8

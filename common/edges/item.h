@@ -15,6 +15,7 @@
  *                 "amplitude_contrast"},
  *     "columns": {"rlnDefocusU": 15000, …},   numbers of the micrograph, by RELION's names; reject_if looks here
  *     "ctf":       {"data", "picture"},       files of the fit whose values stand in `columns`
+ *     "display":   {"thumb", "spectrum", "ctf", "motion"},   small files for a page (common/harness/display.h)
  *     "picks":     {"star", "count"},
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
  *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones

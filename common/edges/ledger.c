@@ -320,6 +320,9 @@ enum status ledger_open_patient(const char *path, const char *stage, bool read_o
     if (status == STATUS_OK && sqlite3_open_v2(path, &ledger->db, flags, NULL) != SQLITE_OK)
         status = ledger_fail(ledger, "opened", err);
     if (status == STATUS_OK) status = set_up(ledger, stage, read_only, err);
+    bool still = false;
+    if (status == STATUS_UNAVAILABLE && read_only) status = ledger_open_still(ledger, &still, err);
+    if (still && status == STATUS_OK) status = set_up(ledger, stage, read_only, err);
     if (status != STATUS_OK) {
         ledger_close(&ledger);
         return status;

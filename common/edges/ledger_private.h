@@ -85,9 +85,9 @@ struct ledger {
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_COUNT];
     char *path;
-    bool durable; /* the present setting of PRAGMA synchronous */
-    bool read_only;
-    double patience, busy_at; /* s to wait for another process, and the time since which this one waits */
+    bool durable;              /* the present setting of PRAGMA synchronous */
+    bool read_only, immutable; /* immutable: on a medium that cannot be written, so nobody changes it */
+    double patience, busy_at;  /* s to wait for another process, and the time since which this one waits */
     /* A second connection, which sees what is committed while this one waits for the disk; NULL: not needed yet. */
     _Atomic(struct ledger *) reader;
     struct ledger_copy copy;
@@ -124,6 +124,11 @@ enum status ledger_post(struct ledger *ledger, const struct ledger_send *sends, 
 
 /* Makes an empty file for a ledger if there is none, with the mode that the umask leaves of 0666. */
 void ledger_make_file(const char *path);
+/* ledger_still.c: opens a ledger that lies still, on a medium where SQLite cannot make the files that it needs beside a
+ * database with a log. *ret_can: whether it is one; the connection before is closed then. */
+enum status ledger_open_still(struct ledger *ledger, bool *ret_can, struct err *err);
+/* Writes the name under which a ledger that lies still is attached; false: it is too long. */
+bool ledger_still_name(const char *path, char *name, size_t size);
 /* ledger_schema.c: checks the version of a ledger that is only read, and makes one of version 1 look like one of
  * version 2, with empty sources. */
 enum status ledger_schema_read(struct ledger *ledger, struct err *err);

@@ -49,8 +49,11 @@ static enum status compare(struct ledger *ledger, const char *to, bool only_wait
 
 static enum status attach(struct ledger *ledger, const char *path, struct err *err) {
     sqlite3_stmt *statement = NULL;
+    char still[3 * PATH_SIZE];
     TRY(ledger_prepare_once(ledger, SQL_ATTACH, "compared", &statement, err));
-    ledger_bind_text(statement, 1, path);
+    /* One that lies still has neighbours that do. */
+    bool other = ledger->immutable && ledger_still_name(path, still, sizeof still);
+    ledger_bind_text(statement, 1, other ? still : path);
     enum status status = ledger_run(ledger, statement, err);
     sqlite3_finalize(statement);
     sqlite3_exec(ledger->db, "PRAGMA other.cache_size = -256", NULL, NULL, NULL);

@@ -16,6 +16,9 @@
 
 enum { BEAT_BYTES = 4096 };
 
+static const double LIMITS[METRICS_LIMITS] = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000}; /* s */
+static const char *const OUTCOMES[METRICS_OUTCOMES] = {"done", "rejected", "failed"};
+
 /* The texts change a few times a second at most, so a waiter may spin. */
 static void lock(struct metrics *metrics) {
     while (atomic_exchange(&metrics->lock, 1))
@@ -63,7 +66,46 @@ void metrics_texts(struct metrics *metrics, char doing[METRICS_DOING], char note
 
 void metrics_latency(struct metrics *metrics, double seconds) {
     double before = atomic_load(&metrics->latency);
+    int limit = 0;
     atomic_store(&metrics->latency, before == 0 ? seconds : 0.9 * before + 0.1 * seconds);
+    while (limit < METRICS_LIMITS && seconds > LIMITS[limit])
+        limit++;
+    atomic_fetch_add(&metrics->latencies[limit], 1);
+    atomic_store(&metrics->latency_sum, atomic_load(&metrics->latency_sum) + seconds);
+}
+
+void metrics_finished(struct metrics *metrics, enum metrics_outcome outcome) {
+    atomic_fetch_add(&metrics->outcomes[outcome], 1);
+}
+
+/* Returns {"le": [11 limits], "counts": [12], "sum"}; counts[i]: items of up to le[i] s, the last one: all items. NULL: no
+ * memory. */
+static json_t *latencies_json(struct metrics *metrics) {
+    json_t *limits = json_array(), *counts = json_array();
+    long long total = 0;
+    for (int i = 0; i <= METRICS_LIMITS; i++) {
+        total += atomic_load(&metrics->latencies[i]);
+        if (i < METRICS_LIMITS) json_array_append_new(limits, json_real(LIMITS[i]));
+        json_array_append_new(counts, json_integer(total));
+    }
+    return json_pack("{s:o, s:o, s:f}", "le", limits, "counts", counts, "sum", atomic_load(&metrics->latency_sum));
+}
+
+static json_t *outcomes_json(struct metrics *metrics) {
+    json_t *outcomes = json_object();
+    for (int i = 0; i < METRICS_OUTCOMES; i++)
+        json_object_set_new(outcomes, OUTCOMES[i], json_integer(atomic_load(&metrics->outcomes[i])));
+    return outcomes;
+}
+
+/* Returns the bytes of memory that the process has now; 0: not known. */
+static long long resident(void) {
+    FILE *stream = fopen("/proc/self/statm", "re");
+    long long pages = 0;
+    if (stream == NULL) return 0;
+    if (fscanf(stream, "%*d %lld", &pages) != 1) pages = 0;
+    fclose(stream);
+    return pages * sysconf(_SC_PAGESIZE);
 }
 
 /* Returns how many bytes the process has read and written so far, in files and sockets. */
@@ -129,7 +171,12 @@ enum status metrics_heartbeat(struct metrics *metrics, const struct parts *parts
         (json_int_t)bytes_moved(), "latency", atomic_load(&metrics->latency), "queue", atomic_load(&metrics->queue),
         "note", note, "parts", parts->begun > 0 ? parts_json(parts, clock_monotonic()) : NULL);
     double resolution = atomic_load(&metrics->resolution);
-    if (beat != NULL) json_object_set_new(beat, "change", json_integer(change));
+    if (beat != NULL) {
+        json_object_set_new(beat, "change", json_integer(change));
+        json_object_set_new(beat, "outcomes", outcomes_json(metrics));
+        json_object_set_new(beat, "latencies", latencies_json(metrics));
+        json_object_set_new(beat, "resident", json_integer(resident()));
+    }
     if (beat != NULL && doing[0] != '\0') json_object_set_new(beat, "doing", json_string(doing));
     if (beat != NULL && resolution > 0) json_object_set_new(beat, "resolution", json_real(resolution));
     _cleanup_(mem_free) char *text = beat != NULL ? json_dumps(beat, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;

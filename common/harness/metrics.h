@@ -7,11 +7,16 @@
 #include "common/harness/parts.h"
 #include "common/status.h"
 
-enum { METRICS_DOING = 80, METRICS_NOTE = 160 };
+/* METRICS_LIMITS: latencies are counted up to .01, .03, .1, … 1000 s, and above. */
+enum { METRICS_DOING = 80, METRICS_NOTE = 160, METRICS_LIMITS = 11 };
 enum metrics_state { METRICS_WAITING, METRICS_BLOCKED, METRICS_PROCESSING };
+enum metrics_outcome { METRICS_DONE, METRICS_REJECTED, METRICS_FAILED, METRICS_OUTCOMES };
 
 struct metrics {
-    atomic_llong in, out, rejected, failed;
+    atomic_llong in, out, rejected, failed;     /* stage_revise moves items between out and failed */
+    atomic_llong outcomes[METRICS_OUTCOMES];    /* of all items that this process finished: these never fall */
+    atomic_llong latencies[METRICS_LIMITS + 1]; /* items by latency: up to each limit, not to the one before */
+    _Atomic double latency_sum;                 /* s */
     atomic_llong dropped;  /* frames that were no message, or were about nothing that is on its way */
     atomic_llong warnings; /* that the ledger holds */
     atomic_int state, queue;
@@ -31,8 +36,10 @@ void metrics_doing(struct metrics *metrics, const char *doing);
 void metrics_trouble(struct metrics *metrics, const char *trouble);
 /* Copies what the stage computes by itself, and its note. */
 void metrics_texts(struct metrics *metrics, char doing[METRICS_DOING], char note[METRICS_NOTE]);
-/* Adds one item's latency to the running mean. */
+/* Adds one item's latency to the running mean and to the histogram. Called on one thread only. */
 void metrics_latency(struct metrics *metrics, double seconds);
+/* Counts an item that this process has finished. */
+void metrics_finished(struct metrics *metrics, enum metrics_outcome outcome);
 /* Rewrites the heartbeat by exchanging two files, so that readers see a whole one. The file is not synced, since a
  * heartbeat is worthless after a second. After the first heartbeat this needs no room on the disk. Blanks and a line
  * break fill the file. change: number of the last change of parameters that the stage works with. */

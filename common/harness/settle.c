@@ -136,12 +136,16 @@ static void count_sends(struct stage *stage, int count) {
 static void count_outcome(struct stage *stage, const struct item *item, enum ledger_state state, const char *reason) {
     if (state == LEDGER_REJECTED) {
         atomic_fetch_add(&stage->metrics.rejected, 1);
+        metrics_finished(&stage->metrics, METRICS_REJECTED);
         log_write(stage->log, LOG_INFO, "rejected", "%s: %s", item_id(item), reason);
     } else if (state == LEDGER_FAILED) {
         atomic_fetch_add(&stage->metrics.failed, 1);
+        metrics_finished(&stage->metrics, METRICS_FAILED);
         log_write(stage->log, LOG_WARN, "failed", "%s: %s", item_id(item), reason);
-    } else
+    } else {
         atomic_fetch_add(&stage->metrics.out, 1);
+        metrics_finished(&stage->metrics, METRICS_DONE);
+    }
     collect_outcome(stage, item_key(item), state, reason);
 }
 

@@ -38,10 +38,10 @@
  *   icestream-NAME --describe | --help | --version | --manual man|markdown|completion
  *
  * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
- * "item","in","out","rejected","failed","bytes","latency","queue","note","doing","resolution","parts"}. From the first
- * item on, parts says how long load, process, store and ledger were busy (common/harness/parts.h). `current` is a
- * memory-mapped file with the id of the item inside `process`: when a stage crashes, the launcher learns from it which
- * item was the cause.
+ * "item","in","out","rejected","failed","bytes","latency","queue","note","doing","resolution","parts",
+ * "outcomes","latencies","resident"} (docs/protocol.md). From the first item on, parts says how long load, process, store
+ * and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with the id of the item inside
+ * `process`: when a stage crashes, the launcher learns from it which item was the cause.
  *
  * Signals in a pipeline: SIGINT makes a source end its search, and the stream then drains; other stages ignore SIGINT.
  * SIGTERM stops the stage at once; the next run does again what was not finished. */

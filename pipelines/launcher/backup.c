@@ -139,6 +139,20 @@ static enum status copy_ledgers(struct backup *backup, const json_t *stages, jso
     return STATUS_OK;
 }
 
+/* A change exists once its last file does, so that a change that comes meanwhile is copied whole or not at all. */
+static enum status copy_changes(struct backup *backup, struct err *err) {
+    for (int number = 1;; number++) {
+        char name[48], path[PATH_SIZE];
+        snprintf(name, sizeof name, "%04d", number);
+        TRY(session_file(backup->session, "changes", name, ".json", path, err));
+        if (!file_exists(path)) return STATUS_OK;
+        snprintf(name, sizeof name, "changes/%04d.star", number);
+        TRY(copy_name(backup, "", name, err));
+        snprintf(name, sizeof name, "changes/%04d.json", number);
+        TRY(copy_name(backup, "", name, err));
+    }
+}
+
 /* Products come last: all that the ledgers name is on disk by then. */
 static enum status copy_session(struct backup *backup, const json_t *plan, bool products, struct err *err) {
     const json_t *stages = json_object_get(plan, "stages");
@@ -148,6 +162,7 @@ static enum status copy_session(struct backup *backup, const json_t *plan, bool 
     enum status status = copy_ledgers(backup, stages, copied, err);
     json_decref(copied);
     if (status == STATUS_OK) status = copy_ledger(backup, WARNINGS_LAUNCHER, err);
+    if (status == STATUS_OK) status = copy_changes(backup, err);
     for (size_t i = 0; status == STATUS_OK && products && i < json_array_size(stages); i++)
         status = copy_folder(backup, name_of(json_array_get(stages, i)), err);
     return status == STATUS_OK ? file_sync_folders(backup->target, err) : status;

@@ -10,7 +10,9 @@
 #include "common/clock.h"
 #include "common/memory.h"
 
-enum { CHANGE_TEXT_MAX = 1 << 20, CHANGES_MAX = 1000000 };
+enum { CHANGE_TEXT_MAX = 1 << 26, CHANGES_MAX = 1000000 };
+
+static const double LOCK_PAUSE = 0.02; /* s */
 
 static enum status path_of(const struct session *session, int number, char path[PATH_SIZE], struct err *err) {
     char name[32];
@@ -117,10 +119,17 @@ enum status changes_hold(const struct session *session, int *ret_lock, struct er
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FAIL_IF(lock < 0, err, status_of_writing(errno), "%s: cannot be opened: %s", path, status_reason(errno));
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    while (fcntl(lock, F_OFD_SETLKW, &whole) != 0) {
-        if (errno == EINTR) continue;
+    bool patient = session->patience <= 0;
+    double until = clock_monotonic() + session->patience;
+    while (fcntl(lock, patient ? F_OFD_SETLKW : F_OFD_SETLK, &whole) != 0) {
         int reason = errno;
+        bool taken = !patient && (reason == EAGAIN || reason == EACCES);
+        if (reason == EINTR || (taken && clock_monotonic() < until)) {
+            if (taken) clock_pause(LOCK_PAUSE);
+            continue;
+        }
         close(lock);
+        FAIL_IF(taken, err, STATUS_UNAVAILABLE, "%s: somebody else is changing the session; try again", session->path);
         FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(reason));
     }
     *ret_lock = lock;
@@ -138,24 +147,40 @@ static void name_author(char *user, size_t user_size, char *host, size_t host_si
     host[host_size - 1] = '\0';
 }
 
-enum status changes_add(const struct session *session, const char *by, bool whole, json_t *entries, int *ret_number,
-                        struct err *err) {
-    char path[PATH_SIZE], user[128], host[128];
+enum status changes_next(const struct session *session, int *ret_number, struct err *err) {
+    char path[PATH_SIZE];
     int number = 1;
     do {
         TRY(path_of(session, number, path, err));
     } while (file_exists(path) && ++number < CHANGES_MAX);
+    *ret_number = number;
+    return STATUS_OK;
+}
+
+enum status changes_write(const struct session *session, const json_t *change, int *ret_number, struct err *err) {
+    char path[PATH_SIZE], user[128], host[128];
+    int number;
+    TRY(changes_next(session, &number, err));
+    TRY(path_of(session, number, path, err));
     name_author(user, sizeof user, host, sizeof host);
-    json_t *change =
-        json_pack("{s:i, s:i, s:f, s:s, s:s, s:s, s:b, s:O}", "v", 1, "number", number, "time", clock_realtime(),
-                  "user", user, "host", host, "by", by, "whole", (int)whole, "changes", entries);
-    _cleanup_(mem_free) char *text =
-        change != NULL ? json_dumps(change, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(change);
+    json_t *whole = json_pack("{s:i, s:i, s:f, s:s, s:s, s:s, s:b, s:[]}", "v", 1, "number", number, "time",
+                              clock_realtime(), "user", user, "host", host, "by", "", "whole", 0, "changes");
+    if (whole != NULL) json_object_update(whole, (json_t *)change);
+    _cleanup_(mem_free) char *text = whole != NULL ? json_dumps(whole, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(whole);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a change of the session");
     TRY(file_write_whole(path, text, strlen(text), err));
     *ret_number = number;
     return STATUS_OK;
+}
+
+enum status changes_add(const struct session *session, const char *by, bool whole, json_t *entries, int *ret_number,
+                        struct err *err) {
+    json_t *change = json_pack("{s:s, s:b, s:O}", "by", by, "whole", (int)whole, "changes", entries);
+    FAIL_IF(change == NULL, err, STATUS_NO_MEMORY, "no memory for a change of the session");
+    enum status status = changes_write(session, change, ret_number, err);
+    json_decref(change);
+    return status;
 }
 
 enum param_changes change_kind(const struct graph_stage *stage, const char *key) {
@@ -172,24 +197,4 @@ json_t *change_entry(const struct graph_stage *stage, const char *key, const str
                      const struct graph_entry *after) {
     return json_pack("{s:s, s:s, s:o, s:o, s:s}", "stage", stage->section.name, "key", key, "old", value_of(before),
                      "new", value_of(after), "changes", params_changes_name(change_kind(stage, key)));
-}
-
-static void value_text(const json_t *value, char *text, size_t size) {
-    char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-    if (json_is_string(value))
-        snprintf(text, size, "%s", json_string_value(value));
-    else
-        snprintf(text, size, "%s", value == NULL || json_is_null(value) ? "not set" : dump != NULL ? dump : "");
-    free(dump);
-}
-
-void change_text(const json_t *entry, char *text, size_t size) {
-    char old[256], new[256];
-    const char *stage = json_string_value(json_object_get(entry, "stage"));
-    const char *key = json_string_value(json_object_get(entry, "key"));
-    const char *kind = json_string_value(json_object_get(entry, "changes"));
-    value_text(json_object_get(entry, "old"), old, sizeof old);
-    value_text(json_object_get(entry, "new"), new, sizeof new);
-    snprintf(text, size, "%s.%s: %s → %s (%s)", stage != NULL ? stage : "", key != NULL ? key : "", old, new,
-             kind != NULL ? kind : "");
 }

@@ -25,12 +25,20 @@ static int run_command(const struct options *options) {
         return command_redo(options);
     case COMMAND_RETRY:
         return command_retry(options);
+    case COMMAND_MARK:
+        return command_mark(options);
     case COMMAND_BACKUP:
         return command_backup(options);
     case COMMAND_REPAIR:
         return command_repair(options);
+    case COMMAND_SERVE:
+        return command_serve(options);
+    case COMMAND_REPORT:
+        return command_report(options);
     case COMMAND_VERIFY:
         return command_verify(options);
+    case COMMAND_METRICS:
+        return command_metrics(options);
     case COMMAND_STAGES:
         return command_stages(options);
     case COMMAND_DOCTOR:

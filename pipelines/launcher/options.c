@@ -24,8 +24,8 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
-     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_VERIFY | COMMAND_REPAIR |
-         COMMAND_BACKUP,
+     RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
+         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS | COMMAND_REPORT,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -53,8 +53,45 @@ static const struct option_row rows[] = {
     {"lost", NULL, "Also items that are done, but whose products are missing.", COMMAND_RETRY, OPTION_FLAG, AT(lost),
      0},
     {"stage", "NAME", "Only the items of this stage.", COMMAND_RETRY | COMMAND_REDO, OPTION_TEXT, AT(stage), 0},
+    {"keep", NULL, "Keeps the exposures, or the particles of the classes.", COMMAND_MARK, OPTION_FLAG, AT(keep), 0},
+    {"reject", NULL, "Rejects the exposures, or the particles of the classes.", COMMAND_MARK, OPTION_FLAG, AT(reject),
+     0},
+    {"clear", NULL, "Takes marks of the exposures, or choices of the snapshot's classes, back.", COMMAND_MARK,
+     OPTION_FLAG, AT(clear), 0},
+    {"why", "TEXT", "The reason, for those who read it later.", COMMAND_MARK, OPTION_TEXT, AT(why), 0},
+    {"iteration", "N", "The snapshot of the classifier whose classes are chosen.", COMMAND_MARK, OPTION_COUNT,
+     AT(iteration), 0},
+    {"classes", "N,…", "The numbers of the classes.", COMMAND_MARK, OPTION_TEXT, AT(classes), 0},
+    {"stage", "NAME", "The classifier, if the session has several.", COMMAND_MARK, OPTION_TEXT, AT(stage), 0},
+    {"o", "FILE", "The file, which is replaced as a whole; without it the standard output.", COMMAND_METRICS,
+     OPTION_TEXT, AT(output), 0},
+    {"o", "FILE.html", "The page (SESSION/report/report.html); the other files lie beside it.", COMMAND_REPORT,
+     OPTION_TEXT, AT(output), 0},
+    {"pdf", NULL, "Prints the page as PDF too, by Chromium.", COMMAND_REPORT, OPTION_FLAG, AT(pdf), 0},
+    {"anonymous", NULL, "Leaves out paths, the host, and who changed what.", COMMAND_REPORT, OPTION_FLAG, AT(anonymous),
+     0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},
+    {"sessions", "DIR", "A folder of sessions, which the page lists; instead of --session.", COMMAND_SERVE, OPTION_TEXT,
+     AT(sessions), 0},
+    {"serve", NULL, "Shows the session as a page, and prints its address before the first exposure.", RUNS, OPTION_FLAG,
+     AT(serve), 0},
+    {"listen", "HOST:PORT", "Address of the page, such as 127.0.0.1:0 (any free port); without it a Unix socket.",
+     RUNS | COMMAND_SERVE, OPTION_TEXT, AT(listen), 0},
+    {"socket", "PATH", "Unix socket of the page (SESSION/web/ui.sock).", RUNS | COMMAND_SERVE, OPTION_TEXT, AT(socket),
+     0},
+    {"new-token", NULL, "Makes a new token; addresses that were given out lead nowhere from then on.", COMMAND_SERVE,
+     OPTION_FLAG, AT(new_token), 0},
+    {"token-view", NULL, "Prints a second address, for a display: its token may look and change nothing.",
+     COMMAND_SERVE, OPTION_FLAG, AT(token_view), 0},
+    {"host", "NAME", "A further name of this server, such as that of a proxy; may be given again.", COMMAND_SERVE,
+     OPTION_TEXTS, AT(hosts), AT(host_count)},
+    {"behind-proxy", NULL, "Lets --listen take an address that others reach; a proxy with TLS must stand before it.",
+     COMMAND_SERVE, OPTION_FLAG, AT(behind_proxy), 0},
+    {"metrics-open", NULL, "Gives out /metrics without a token, with --listen on this machine alone.", COMMAND_SERVE,
+     OPTION_FLAG, AT(metrics_open), 0},
+    {"with-run", NULL, "Ends ten minutes after the last run of the session; `run` starts the page so.", COMMAND_SERVE,
+     OPTION_FLAG, AT(with_run), 0},
     {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -74,9 +111,14 @@ static const struct {
     {"redo", "[ITEM]…", "Makes items again with the present parameters, while their stage is idle.", COMMAND_REDO, 0,
      SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
+    {"mark", "[ITEM]…", "Keeps or rejects exposures, or the particles of classes, by hand.", COMMAND_MARK, 0, SIZE_MAX},
+    {"serve", "", "Shows a session, running or not, as a page in a browser.", COMMAND_SERVE, 0, 0},
+    {"report", "", "Writes a session as one page to keep, print or send, with its numbers beside it.", COMMAND_REPORT,
+     0, 0},
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},
+    {"metrics", "", "Writes the metrics of a session in the text format of Prometheus.", COMMAND_METRICS, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
     {"doctor", "[DIR]", "Says what this machine lacks, and which command helps; DIR: where sessions will lie.",
      COMMAND_DOCTOR, 0, 1},
@@ -137,8 +179,9 @@ static void print_beginning(FILE *out) {
     fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
-          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`) and `inputs` (a list of folders that items may name\n"
-          "files in).\n",
+          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
+          "files in), `web` (whether a run shows itself as a page), `notify` (a program that is told of\n"
+          "alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
           out);
 }
 
@@ -269,8 +312,8 @@ static enum status check_words(const struct options *options, size_t which, stru
     FAIL_IF(options->word_count > commands[which].most, err, STATUS_BAD_ARGUMENT,
             "'%s' is one word too many; usage: icestream %s %s …", options->words[commands[which].most],
             commands[which].name, commands[which].words);
-    FAIL_IF(options->session == NULL && find_row("session", 7, options->command) != NULL, err, STATUS_BAD_ARGUMENT,
-            "--session DIR is required");
+    FAIL_IF(options->session == NULL && options->sessions == NULL && find_row("session", 7, options->command) != NULL,
+            err, STATUS_BAD_ARGUMENT, "--session DIR is required");
     FAIL_IF(options->session != NULL && options->session[0] == '\0', err, STATUS_BAD_ARGUMENT,
             "--session is empty; it must name a folder");
     return STATUS_OK;
@@ -294,8 +337,9 @@ enum status options_parse(int argc, char **argv, struct options *ret_options, st
     options.words = calloc((size_t)argc, sizeof *options.words);
     options.sets = calloc((size_t)argc, sizeof *options.sets);
     options.faults = calloc((size_t)argc, sizeof *options.faults);
+    options.hosts = calloc((size_t)argc, sizeof *options.hosts);
     enum status status = STATUS_OK;
-    if (options.words == NULL || options.sets == NULL || options.faults == NULL)
+    if (options.words == NULL || options.sets == NULL || options.faults == NULL || options.hosts == NULL)
         status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory");
     bool only_words = false;
     for (int at = 1; status == STATUS_OK && at < argc; at++) {
@@ -321,5 +365,6 @@ void options_clear(struct options *options) {
     free(options->words);
     free(options->sets);
     free(options->faults);
+    free(options->hosts);
     *options = (struct options){0};
 }

@@ -22,19 +22,29 @@ enum command {
     COMMAND_DOCTOR = 1 << 20,
     COMMAND_SET = 1 << 9,
     COMMAND_REDO = 1 << 10,
+    COMMAND_MARK = 1 << 11,
+    COMMAND_SERVE = 1 << 12,
+    COMMAND_METRICS = 1 << 13,
+    COMMAND_REPORT = 1 << 14,
 };
 
 struct options {
     enum command command;
     const char **words; /* words that are no options: GRAPH; RECORDED GRAPH; ITEM… */
     size_t word_count;
-    const char *session, *stage, *to;
-    const char **sets, **faults;
-    size_t set_count, fault_count;
+    const char *session, *stage, *to, *output;
+    const char *sessions, *listen, *socket; /* of serve */
+    const char **sets, **faults, **hosts;
+    size_t set_count, fault_count, host_count;
     double until_idle; /* s; negative: not given */
     double speed;      /* infinite: as fast as possible */
     double log_size;   /* MiB */
     bool json, follow, lost, products;
+    bool keep, reject, clear;
+    const char *why, *classes;
+    int iteration;                                                           /* 0: not given */
+    bool serve, new_token, token_view, behind_proxy, metrics_open, with_run; /* of serve; the first of run */
+    bool pdf, anonymous;                                                     /* of report */
     bool help;
     struct supervisor_options supervisor;
 };

@@ -1,6 +1,8 @@
 /* `icestream redo`: makes items again with the present parameters. Their sender sends them in a later revision, which
  * replaces the earlier one in the stage and in all stages behind it. In a session that runs, new items go first: redo
  * waits until nothing is on its way to the stage, and then sends a few. */
+#include "pipelines/launcher/redo.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +15,13 @@
 #include "pipelines/launcher/status.h"
 #include "pipelines/launcher/tally.h"
 
-enum { AT_ONCE = 16 };
 static const double look_pause = 0.2, CHANGE_PATIENCE = 120; /* s */
 
 struct redo {
-    struct session session;
+    const struct session *session;
+    const struct redo_request *request;
     json_t *plan;
-    int64_t total, on_their_way, failed;
+    struct redo_outcome outcome;
 };
 
 static json_t *planned_of(const json_t *plan, const char *name) {
@@ -46,7 +48,7 @@ static enum status next_revision(const struct redo *redo, struct ledger_key key,
     json_array_foreach(json_object_get(redo->plan, "stages"), i, stage) {
         struct ledger *ledger = NULL;
         int64_t revision = 0;
-        TRY(session_ledger(&redo->session, json_string_value(json_object_get(stage, "name")), true, &ledger, err));
+        TRY(session_ledger(redo->session, json_string_value(json_object_get(stage, "name")), true, &ledger, err));
         if (ledger == NULL) continue;
         enum status status = ledger_latest_revision(ledger, key, &revision, err);
         ledger_close(&ledger);
@@ -66,7 +68,7 @@ static enum status count_waiting(const struct redo *redo, const json_t *planned,
     json_array_foreach(json_object_get(planned, "from"), i, from) {
         struct ledger *ledger = NULL;
         int64_t count = 0;
-        TRY(session_ledger(&redo->session, json_string_value(from), true, &ledger, err));
+        TRY(session_ledger(redo->session, json_string_value(from), true, &ledger, err));
         if (ledger == NULL) continue;
         enum status status = ledger_waiting_for(ledger, suffix, &count, err);
         ledger_close(&ledger);
@@ -79,7 +81,7 @@ static enum status count_waiting(const struct redo *redo, const json_t *planned,
 static enum status await_idle(const struct redo *redo, const json_t *planned, const char *suffix, struct err *err) {
     for (;;) {
         int64_t waiting = 0;
-        if (!session_is_running(&redo->session)) return STATUS_OK;
+        if (!session_is_running(redo->session)) return STATUS_OK;
         TRY(count_waiting(redo, planned, suffix, &waiting, err));
         if (waiting == 0) return STATUS_OK;
         clock_pause(look_pause);
@@ -97,7 +99,7 @@ static enum status find_on_the_way(const struct redo *redo, const json_t *planne
     json_array_foreach(json_object_get(planned, "from"), i, from) {
         struct ledger *ledger = NULL;
         const json_t *before = planned_of(redo->plan, json_string_value(from));
-        TRY(session_ledger(&redo->session, json_string_value(from), true, &ledger, err));
+        TRY(session_ledger(redo->session, json_string_value(from), true, &ledger, err));
         if (ledger != NULL) {
             enum status status = ledger_awaits(ledger, suffix, key, ret_found, err);
             ledger_close(&ledger);
@@ -118,7 +120,7 @@ static enum status send_again(struct redo *redo, const json_t *planned, const ch
     json_array_foreach(json_object_get(planned, "from"), i, from) {
         struct ledger *ledger = NULL;
         bool own = false;
-        TRY(session_ledger(&redo->session, json_string_value(from), false, &ledger, err));
+        TRY(session_ledger(redo->session, json_string_value(from), false, &ledger, err));
         if (ledger == NULL) continue;
         enum status status = ledger_send_revised(ledger, suffix, key, revision, &own, err);
         ledger_close(&ledger);
@@ -133,7 +135,7 @@ static enum status send_once(struct redo *redo, const json_t *planned, const cha
                              bool *sent, struct err *err) {
     int lock = -1;
     bool on_the_way = false;
-    TRY(changes_hold(&redo->session, &lock, err));
+    TRY(changes_hold(redo->session, &lock, err));
     enum status status = find_on_the_way(redo, planned, key, &on_the_way, err);
     if (status == STATUS_OK && !on_the_way) status = send_again(redo, planned, suffix, key, sent, err);
     close(lock);
@@ -142,20 +144,20 @@ static enum status send_once(struct redo *redo, const json_t *planned, const cha
 
 /* A value that was set a moment ago may still be on its way to the stages. */
 static enum status await_changes(const struct redo *redo, struct err *err) {
-    double until = clock_monotonic() + CHANGE_PATIENCE;
+    double until = clock_monotonic() + (redo->request->wait ? CHANGE_PATIENCE : 0);
     for (;;) {
-        json_t *changes = status_changes_json(&redo->session, redo->plan), *change;
+        json_t *changes = status_changes_json(redo->session, redo->plan), *change;
         int late = 0;
         size_t i;
         json_array_foreach(changes, i, change) {
             if (json_is_false(json_object_get(change, "in_force"))) late = (int)i + 1;
         }
         json_decref(changes);
-        if (late == 0 || !session_is_running(&redo->session)) return STATUS_OK;
-        FAIL_IF(clock_monotonic() > until, err, STATUS_BAD_STATE,
+        if (late == 0 || !session_is_running(redo->session)) return STATUS_OK;
+        FAIL_IF(clock_monotonic() >= until, err, STATUS_BAD_STATE,
                 "change %d is not in force yet (`icestream status --session %s` shows it); end the run, or try again "
                 "later",
-                late, redo->session.path);
+                late, redo->session->path);
         clock_pause(look_pause);
     }
 }
@@ -186,7 +188,7 @@ static void say_kept(const struct redo *redo, const char *name) {
         json_array_foreach(json_object_get(stage, "from"), k, from) {
             if (strcmp(json_string_value(from), name) != 0) continue;
             if (!takes_revisions(stage))
-                fprintf(stderr,
+                fprintf(redo->request->warnings,
                         "icestream: warning: %s does not take later revisions of items: it keeps what it has made of "
                         "the earlier ones\n",
                         behind);
@@ -211,17 +213,17 @@ static enum status redo_stage(struct redo *redo, const struct tally_stage *stage
         bool sent = false;
         if (!tally_is_chosen(chosen, tally_key(item))) continue;
         if (item->state == LEDGER_FAILED) {
-            redo->failed++;
+            redo->outcome.failed++;
             continue;
         }
-        if (total % AT_ONCE == 0) TRY(await_idle(redo, planned, suffix, err));
+        if (redo->request->wait && total % REDO_AT_ONCE == 0) TRY(await_idle(redo, planned, suffix, err));
         TRY(send_once(redo, planned, suffix, tally_key(item), &sent, err));
         total += sent;
-        redo->on_their_way += !sent;
+        redo->outcome.on_their_way += !sent;
     }
-    printf("%s: %lld item%s go%s through again\n", stage->name, (long long)total, total == 1 ? "" : "s",
-           total == 1 ? "es" : "");
-    redo->total += total;
+    fprintf(redo->request->out, "%s: %lld item%s go%s through again\n", stage->name, (long long)total,
+            total == 1 ? "" : "s", total == 1 ? "es" : "");
+    redo->outcome.total += total;
     return STATUS_OK;
 }
 
@@ -239,22 +241,27 @@ static bool is_first(const struct redo *redo, const char *name) {
     return first;
 }
 
-static enum status redo_all(const struct options *options, struct redo *redo, struct err *err) {
+static enum status redo_all(struct redo *redo, struct err *err) {
+    const struct redo_request *request = redo->request;
     struct tally tally = {0};
     struct tally_choice chosen = {0};
-    TRY(session_find(options->session, &redo->session, err));
-    TRY(session_read_plan(&redo->session, &redo->plan, err));
-    enum status status = tally_take(&redo->session, redo->plan, TALLY_ITEMS, &tally, err);
-    if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
-        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", redo->session.path,
-                         options->stage);
-    if (status == STATUS_OK) status = tally_choose(&tally, options->words, options->word_count, &chosen, err);
+    FAIL_IF(
+        !request->wait && (request->name_count == 0 || request->name_count > REDO_AT_ONCE), err, STATUS_BAD_ARGUMENT,
+        "%zu items: here 1 to %d are made again at a time; `icestream redo --session %s` makes any number, and waits "
+        "for idle moments of the stage",
+        request->name_count, REDO_AT_ONCE, redo->session->path);
+    TRY(session_read_plan(redo->session, &redo->plan, err));
+    enum status status = tally_take(redo->session, redo->plan, TALLY_ITEMS, &tally, err);
+    if (status == STATUS_OK && request->stage != NULL && tally_find(&tally, request->stage) == NULL)
+        status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", redo->session->path,
+                         request->stage);
+    if (status == STATUS_OK) status = tally_choose(&tally, request->names, request->name_count, &chosen, err);
     for (size_t i = 0; status == STATUS_OK && i < chosen.count; i++)
         if (chosen.items[i] == NULL)
             status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s: no stage of %s has seen such an item",
-                             options->words[i], redo->session.path);
+                             request->names[i], redo->session->path);
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
-        if (options->stage != NULL ? strcmp(options->stage, tally.stages[i].name) == 0
+        if (request->stage != NULL ? strcmp(request->stage, tally.stages[i].name) == 0
                                    : is_first(redo, tally.stages[i].name))
             status = redo_stage(redo, &tally.stages[i], &chosen, err);
     tally_choice_clear(&chosen);
@@ -262,9 +269,18 @@ static enum status redo_all(const struct options *options, struct redo *redo, st
     return status;
 }
 
+enum status redo_items(const struct session *session, const struct redo_request *request,
+                       struct redo_outcome *ret_outcome, struct err *err) {
+    struct redo redo = {.session = session, .request = request};
+    enum status status = redo_all(&redo, err);
+    json_decref(redo.plan);
+    if (status == STATUS_OK) *ret_outcome = redo.outcome;
+    return status;
+}
+
 /* In a session that does not run, what is on its way is made with the present parameters by the next run. */
-static void report(const struct redo *redo) {
-    bool running = session_is_running(&redo->session), one = redo->on_their_way == 1;
+static void report(const struct session *session, const struct redo_outcome *redo) {
+    bool running = session_is_running(session), one = redo->on_their_way == 1;
     if (redo->on_their_way > 0)
         printf("%lld %s on %s way to the stage already%s\n", (long long)redo->on_their_way, one ? "is" : "are",
                one ? "its" : "their",
@@ -273,16 +289,23 @@ static void report(const struct redo *redo) {
                         : ": name them again once they are done");
     if (redo->failed > 0)
         printf("%lld failed, and `icestream retry --session %s` sends %s through again\n", (long long)redo->failed,
-               redo->session.path, redo->failed == 1 ? "it" : "them");
+               session->path, redo->failed == 1 ? "it" : "them");
     if (redo->total + redo->on_their_way > 0 && !running) puts("run the session again to make them");
 }
 
 int command_redo(const struct options *options) {
     struct err err = {0};
-    struct redo redo = {0};
-    enum status status = redo_all(options, &redo, &err);
-    if (status == STATUS_OK) report(&redo);
-    json_decref(redo.plan);
+    struct session session = {0};
+    struct redo_outcome outcome = {0};
+    const struct redo_request request = {.stage = options->stage,
+                                         .names = options->words,
+                                         .name_count = options->word_count,
+                                         .wait = true,
+                                         .out = stdout,
+                                         .warnings = stderr};
+    enum status status = session_find(options->session, &session, &err);
+    if (status == STATUS_OK) status = redo_items(&session, &request, &outcome, &err);
+    if (status == STATUS_OK) report(&session, &outcome);
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
     return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;

@@ -1,4 +1,6 @@
 /* `icestream retry`: puts items that failed, and on request those whose products are lost, back to be done again. */
+#include "pipelines/launcher/retry.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,7 @@ static bool needs_retry(const struct tally_item *item, bool running) {
 struct lost {
     const struct session *session;
     const char *stage;
+    FILE *out;
     struct ledger_key *keys;
     size_t count;
 };
@@ -78,15 +81,16 @@ static enum status redo(const struct lost *lost, struct ledger_key key, const st
     TRY(ledger_redo(ledger, key, &redone, err));
     if (!redone) return STATUS_OK;
     TRY(send_again(lost->session, planned, lost->stage, key, err));
-    printf("%s: %s%s%s goes through again, since its products are gone\n", lost->stage, whole ? key.source : "",
-           whole ? "/" : "", key.id);
+    fprintf(lost->out, "%s: %s%s%s goes through again, since its products are gone\n", lost->stage,
+            whole ? key.source : "", whole ? "/" : "", key.id);
     ++*total;
     return STATUS_OK;
 }
 
 static enum status redo_lost(const struct tally_choice *chosen, const struct session *session, const json_t *planned,
-                             const struct tally_stage *stage, struct ledger *ledger, int64_t *total, struct err *err) {
-    struct lost lost = {.session = session, .stage = stage->name};
+                             const struct tally_stage *stage, struct ledger *ledger, FILE *out, int64_t *total,
+                             struct err *err) {
+    struct lost lost = {.session = session, .stage = stage->name, .out = out};
     enum status status = ledger_each(ledger, LEDGER_DONE, note_lost, &lost, err);
     for (size_t i = 0; i < lost.count; i++) {
         if (status == STATUS_OK && tally_is_chosen(chosen, lost.keys[i]))
@@ -97,7 +101,7 @@ static enum status redo_lost(const struct tally_choice *chosen, const struct ses
     return status;
 }
 
-static enum status retry_stage(const struct options *options, const struct tally_choice *chosen,
+static enum status retry_stage(const struct retry_request *request, const struct tally_choice *chosen,
                                const struct session *session, const json_t *planned, const struct tally_stage *stage,
                                bool running, int64_t *total, struct err *err) {
     struct ledger *ledger = NULL;
@@ -113,43 +117,35 @@ static enum status retry_stage(const struct options *options, const struct tally
         if (ledger != NULL) status = ledger_retry(ledger, &key, &count, err);
         if (status == STATUS_OK) status = send_again(session, planned, stage->name, key, err);
         if (status == STATUS_OK) {
-            printf("%s: %s goes through again\n", stage->name, item->name);
+            fprintf(request->out, "%s: %s goes through again\n", stage->name, item->name);
             ++*total;
         }
     }
-    if (status == STATUS_OK && options->lost && ledger != NULL)
-        status = redo_lost(chosen, session, planned, stage, ledger, total, err);
+    if (status == STATUS_OK && request->lost && ledger != NULL)
+        status = redo_lost(chosen, session, planned, stage, ledger, request->out, total, err);
     ledger_close(&ledger);
     return status;
 }
 
-/* The outcome of a retry. */
-struct outcome {
-    struct session session;
-    int64_t total; /* items put back */
-    bool running;
-    char miscount[256]; /* why the counts do not add up; "": they do */
-};
-
-static enum status retry(const struct options *options, struct outcome *outcome, struct err *err) {
-    struct session *session = &outcome->session;
+enum status retry_items(const struct session *session, const struct retry_request *request,
+                        struct retry_outcome *outcome, struct err *err) {
     json_t *plan = NULL;
     struct tally tally = {0};
     struct tally_choice chosen = {0};
-    TRY(session_find(options->session, session, err));
+    *outcome = (struct retry_outcome){0};
     outcome->running = session_is_running(session);
-    FAIL_IF(outcome->running && options->lost, err, STATUS_BAD_STATE,
+    FAIL_IF(outcome->running && request->lost, err, STATUS_BAD_STATE,
             "%s is running: end it (Ctrl-C) before its lost products are made again", session->path);
     TRY(session_read_plan(session, &plan, err));
     enum status status = tally_take(session, plan, TALLY_ITEMS, &tally, err);
-    if (status == STATUS_OK && options->stage != NULL && tally_find(&tally, options->stage) == NULL)
+    if (status == STATUS_OK && request->stage != NULL && tally_find(&tally, request->stage) == NULL)
         status =
-            err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session->path, options->stage);
+            err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", session->path, request->stage);
     /* A name that no item has is reported at the end, as one that has not failed. */
-    if (status == STATUS_OK) status = tally_choose(&tally, options->words, options->word_count, &chosen, err);
+    if (status == STATUS_OK) status = tally_choose(&tally, request->names, request->name_count, &chosen, err);
     for (size_t i = 0; status == STATUS_OK && i < tally.count; i++)
-        if (options->stage == NULL || strcmp(options->stage, tally.stages[i].name) == 0)
-            status = retry_stage(options, &chosen, session, json_array_get(json_object_get(plan, "stages"), i),
+        if (request->stage == NULL || strcmp(request->stage, tally.stages[i].name) == 0)
+            status = retry_stage(request, &chosen, session, json_array_get(json_object_get(plan, "stages"), i),
                                  &tally.stages[i], outcome->running, &outcome->total, err);
     if (status == STATUS_OK) tally_reconciles(&tally, outcome->miscount, sizeof outcome->miscount);
     tally_choice_clear(&chosen);
@@ -160,10 +156,17 @@ static enum status retry(const struct options *options, struct outcome *outcome,
 
 int command_retry(const struct options *options) {
     struct err err = {0};
-    struct outcome outcome = {0};
-    enum status status = retry(options, &outcome, &err);
+    struct session session = {0};
+    struct retry_outcome outcome = {0};
+    const struct retry_request request = {.stage = options->stage,
+                                          .names = options->words,
+                                          .name_count = options->word_count,
+                                          .lost = options->lost,
+                                          .out = stdout};
+    enum status status = session_find(options->session, &session, &err);
+    if (status == STATUS_OK) status = retry_items(&session, &request, &outcome, &err);
     if (status == STATUS_OK && outcome.total == 0 && outcome.miscount[0] != '\0') {
-        status_miscount(&outcome.session, outcome.miscount, stderr);
+        status_miscount(&session, outcome.miscount, stderr);
         return EXIT_COUNTS;
     }
     if (status == STATUS_OK && options->word_count > (size_t)outcome.total)

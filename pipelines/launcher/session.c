@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/memory.h"
@@ -131,6 +132,13 @@ enum status session_ledger(const struct session *session, const char *stage, boo
 
 /* ---- plan.json ---- */
 
+/* Returns by how many seconds local time is ahead of UTC. Logs are in local time, ledgers in UTC. */
+static int utc_offset(void) {
+    time_t now = time(NULL);
+    struct tm local;
+    return localtime_r(&now, &local) != NULL ? (int)local.tm_gmtoff : 0;
+}
+
 static json_t *stage_plan(const struct plan *plan, size_t index) {
     const struct graph_stage *stage = &plan->graph->stages[index];
     json_t *from = json_array(), *instances = json_array();
@@ -148,8 +156,9 @@ static enum status write_plan(const struct session *session, const struct plan *
     json_t *stages = json_array();
     for (size_t i = 0; i < plan->graph->stage_count; i++)
         json_array_append_new(stages, stage_plan(plan, i));
-    json_t *root = json_pack("{s:i, s:s, s:i, s:i, s:b, s:o}", "v", PLAN_VERSION, "id", session->id, "run",
-                             session->run, "pid", (int)getpid(), "separate", session->separate, "stages", stages);
+    json_t *root =
+        json_pack("{s:i, s:s, s:i, s:i, s:i, s:b, s:o}", "v", PLAN_VERSION, "id", session->id, "run", session->run,
+                  "pid", (int)getpid(), "utc_offset", utc_offset(), "separate", session->separate, "stages", stages);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");

@@ -22,7 +22,8 @@ struct session {
     char id[SESSION_ID_SIZE]; /* random text, the same in every run; "": of a version without ids */
     int run;                  /* from 1; counts how often the session was started */
     bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
-    double patience; /* s to wait for a ledger that a stage holds; 0: as long as stages wait (LEDGER_PATIENCE) */
+    double patience; /* s to wait for a ledger that a stage holds, and for others who change the session; 0: as long as
+                        stages wait (LEDGER_PATIENCE), and for others without end */
 };
 
 /* Makes the folder when it is missing, takes the lock, and compares the graph with that of earlier runs. BAD_STATE:
@@ -39,7 +40,7 @@ void session_end(struct session *session);
 enum status session_find(const char *path, struct session *ret_session, struct err *err);
 /* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
-/* Reads log/plan.json: {"run", "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
+/* Reads log/plan.json: {"run", "utc_offset" (s), "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
  * "left_out", "revisions"}]}. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */

@@ -1,4 +1,6 @@
 /* `icestream set`: gives stages of a session other values of their parameters, while it runs or before its next run. */
+#include "pipelines/launcher/set.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,10 @@
 #include "pipelines/launcher/session.h"
 
 struct setting {
-    struct session session;
+    const struct session *session;
+    const char *const *words;
+    size_t word_count;
+    FILE *problems;
     json_t *changes; /* of before */
     struct graph *before, *after;
     json_t *entries;
@@ -29,25 +34,25 @@ static enum status check(struct setting *setting, struct err *err) {
     struct machine machine;
     struct problems problems;
     char path[PATH_SIZE];
-    int length = snprintf(path, sizeof path, "%s/graph.yaml", setting->session.path);
-    FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", setting->session.path);
+    int length = snprintf(path, sizeof path, "%s/graph.yaml", setting->session->path);
+    FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", setting->session->path);
     machine_inspect(&machine);
     problems_init(&problems, path);
     enum status status = graph_check(setting->after, &machine, &problems, err);
     bool wrong = problems.errors > 0;
-    if (wrong) problems_print(&problems, stderr);
+    if (wrong) problems_print(&problems, setting->problems);
     problems_clear(&problems);
     FAIL_IF(status == STATUS_OK && wrong, err, STATUS_BAD_ARGUMENT,
             "nothing has changed: the session would not run with that");
     return status;
 }
 
-static enum status apply_words(const struct options *options, struct setting *setting, struct err *err) {
+static enum status apply_words(struct setting *setting, struct err *err) {
     struct problems problems;
-    problems_init(&problems, setting->session.path);
+    problems_init(&problems, setting->session->path);
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < options->word_count; i++) {
-        const char *word = options->words[i], *dot = strchr(word, '.'), *equals = strchr(word, '=');
+    for (size_t i = 0; status == STATUS_OK && i < setting->word_count; i++) {
+        const char *word = setting->words[i], *dot = strchr(word, '.'), *equals = strchr(word, '=');
         if (dot == NULL || equals == NULL || dot > equals || dot == word || dot + 1 == equals || equals[1] == '\0')
             status = err_set(err, STATUS_BAD_ARGUMENT, __FILE__, __LINE__,
                              "'%s': expected STAGE.KEY=VALUE, as in lowpass-picker.threshold=0.3", word);
@@ -58,7 +63,7 @@ static enum status apply_words(const struct options *options, struct setting *se
             status = graph_set(setting->after, word, &problems, err);
     }
     bool wrong = problems.errors > 0;
-    if (wrong) problems_print(&problems, stderr);
+    if (wrong) problems_print(&problems, setting->problems);
     problems_clear(&problems);
     FAIL_IF(status == STATUS_OK && wrong, err, STATUS_BAD_ARGUMENT, "nothing has changed");
     return status;
@@ -85,9 +90,9 @@ static enum status compare(struct setting *setting, const char *stage_name, cons
     return STATUS_OK;
 }
 
-static enum status collect(const struct options *options, struct setting *setting, struct err *err) {
-    for (size_t i = 0; i < options->word_count; i++) {
-        const char *word = options->words[i];
+static enum status collect(struct setting *setting, struct err *err) {
+    for (size_t i = 0; i < setting->word_count; i++) {
+        const char *word = setting->words[i];
         char stage[128], key[128];
         size_t dot = strcspn(word, "."), equals = strcspn(word, "=");
         snprintf(stage, sizeof stage, "%.*s", (int)dot, word);
@@ -99,31 +104,58 @@ static enum status collect(const struct options *options, struct setting *settin
     return STATUS_OK;
 }
 
-static enum status prepare(const struct options *options, struct setting *setting, struct err *err) {
-    const struct session *session = &setting->session;
+static enum status prepare(struct setting *setting, struct err *err) {
+    const struct session *session = setting->session;
     TRY(changes_read(session, &setting->changes, err));
     TRY(session_read_graph(session, &setting->before, err));
     TRY(changes_apply(setting->changes, setting->before, err));
     TRY(session_read_graph(session, &setting->after, err));
     TRY(changes_apply(setting->changes, setting->after, err));
-    TRY(apply_words(options, setting, err));
+    TRY(apply_words(setting, err));
     TRY(check(setting, err));
     setting->entries = json_array();
     FAIL_IF(setting->entries == NULL, err, STATUS_NO_MEMORY, "no memory for the change");
-    return collect(options, setting, err);
+    return collect(setting, err);
 }
 
-static void report(const struct setting *setting, int number) {
+/* Needs the lock. */
+static enum status set_held(struct setting *setting, const char *peer, struct set_result *ret_result, struct err *err) {
+    TRY(prepare(setting, err));
+    int number = 0;
+    if (json_array_size(setting->entries) > 0) {
+        json_t *change = json_pack("{s:s, s:O}", "by", "set", "changes", setting->entries);
+        if (change != NULL && peer != NULL) json_object_set_new(change, "peer", json_string(peer));
+        FAIL_IF(change == NULL, err, STATUS_NO_MEMORY, "no memory for the change");
+        enum status status = changes_write(setting->session, change, &number, err);
+        json_decref(change);
+        TRY(status);
+    }
+    *ret_result = (struct set_result){.number = number, .entries = json_incref(setting->entries)};
+    return STATUS_OK;
+}
+
+enum status set_values(const struct session *session, const char *const *words, size_t count, const char *peer,
+                       FILE *problems, struct set_result *ret_result, struct err *err) {
+    struct setting setting = {.session = session, .words = words, .word_count = count, .problems = problems};
+    int lock;
+    TRY(changes_hold(session, &lock, err));
+    enum status status = set_held(&setting, peer, ret_result, err);
+    close(lock);
+    setting_clear(&setting);
+    return status;
+}
+
+static void report(const struct session *session, const struct set_result *result) {
     size_t i;
     json_t *entry;
-    json_array_foreach(setting->entries, i, entry) {
+    json_array_foreach(result->entries, i, entry) {
         char text[768];
         change_text(entry, text, sizeof text);
-        printf("change %d: %s\n", number, text);
+        printf("change %d: %s\n", result->number, text);
     }
-    if (json_array_size(setting->entries) == 0)
+    if (json_array_size(result->entries) == 0)
         puts("nothing has changed: the session has these values");
-    else if (!session_is_running(&setting->session))
+    else if (!session_is_running(session))
         puts("the next run of the session takes it over");
     else
         puts("the running session takes it over; `icestream redo` makes earlier items again with it");
@@ -131,16 +163,13 @@ static void report(const struct setting *setting, int number) {
 
 int command_set(const struct options *options) {
     struct err err = {0};
-    struct setting setting = {0};
-    int lock = -1, number = 0;
-    enum status status = session_find(options->session, &setting.session, &err);
-    if (status == STATUS_OK) status = changes_hold(&setting.session, &lock, &err);
-    if (status == STATUS_OK) status = prepare(options, &setting, &err);
-    if (status == STATUS_OK && json_array_size(setting.entries) > 0)
-        status = changes_add(&setting.session, "set", false, setting.entries, &number, &err);
-    if (lock >= 0) close(lock);
-    if (status == STATUS_OK) report(&setting, number);
-    setting_clear(&setting);
+    struct session session = {0};
+    struct set_result result = {0};
+    enum status status = session_find(options->session, &session, &err);
+    if (status == STATUS_OK)
+        status = set_values(&session, options->words, options->word_count, NULL, stderr, &result, &err);
+    if (status == STATUS_OK) report(&session, &result);
+    json_decref(result.entries);
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
     bool wrong = status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT || status == STATUS_BAD_FORMAT;

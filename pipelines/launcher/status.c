@@ -13,50 +13,9 @@
 #include "common/memory.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/status_left_out.h"
+#include "pipelines/launcher/status_marks.h"
+#include "pipelines/launcher/view/view.h"
 #include "pipelines/launcher/warnings.h"
-
-enum { HEARTBEAT_MAX = 1 << 16, HISTORY_MAX = 1 << 26 };
-static const double SILENT = 5; /* s without a heartbeat that are worth a line; there is one heartbeat a second */
-
-json_t *status_heartbeat(const struct session *session, const char *instance) {
-    char path[PATH_SIZE];
-    _cleanup_(mem_free) char *text = NULL;
-    size_t length;
-    if (session_file(session, "log", instance, ".heartbeat.json", path, NULL) != STATUS_OK ||
-        file_read_whole(path, HEARTBEAT_MAX, &text, &length, NULL) != STATUS_OK)
-        return NULL;
-    json_t *beat = json_loadb(text, length, 0, NULL);
-    if (!json_is_object(beat)) {
-        json_decref(beat);
-        return NULL;
-    }
-    return beat;
-}
-
-/* Returns how long (s) a process that should be working has been silent; 0: it has not begun, has ended, or answers. */
-static double silence(const struct session *session, const json_t *beat) {
-    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
-    double said = json_number_value(json_object_get(beat, "time")), age = clock_realtime() - said;
-    bool lives = pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
-    return lives && said > 0 && age > SILENT && session_is_running(session) ? age : 0;
-}
-
-/* Reads what a cumulative stage has produced, and when: one JSON object on each line. Skips a last line that is still
- * being written. */
-static json_t *read_history(const struct session *session, const char *stage) {
-    char path[PATH_SIZE];
-    _cleanup_(mem_free) char *text = NULL;
-    size_t length;
-    json_t *events = json_array();
-    if (session_file(session, stage, "history.jsonl", "", path, NULL) != STATUS_OK ||
-        file_read_whole(path, HISTORY_MAX, &text, &length, NULL) != STATUS_OK)
-        return events;
-    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        json_t *event = json_loadb(line, (size_t)(end - line), 0, NULL);
-        if (event != NULL) json_array_append_new(events, event);
-    }
-    return events;
-}
 
 /* Returns {"watcher": {"sent", "seen", "waiting", "lost"}}; null for a stage that does not remember what it sent. */
 static json_t *inputs_json(const struct tally_stage *stage) {
@@ -72,7 +31,7 @@ static json_t *inputs_json(const struct tally_stage *stage) {
     return inputs;
 }
 
-static json_t *stage_json(const struct session *session, const json_t *planned, const struct tally_stage *tally) {
+static json_t *stage_json(struct view *view, const json_t *planned, const struct tally_stage *tally) {
     json_t *stage = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seen", (json_int_t)tally->seen, "done",
                               (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
                               (json_int_t)tally->failed, "in_flight", (json_int_t)tally->in_flight);
@@ -80,10 +39,10 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
     size_t i;
     const char *note = "";
     json_array_foreach(json_object_get(planned, "instances"), i, name) {
-        json_t *beat = status_heartbeat(session, json_string_value(name));
+        json_t *beat = json_copy((json_t *)view_heartbeat(view, json_string_value(name)));
         if (beat == NULL) beat = json_object();
         json_object_set(beat, "name", name);
-        double silent = silence(session, beat);
+        double silent = view_silence(view, json_string_value(name), clock_realtime());
         if (silent > 0) json_object_set_new(beat, "silent", json_real(silent));
         const char *text = json_string_value(json_object_get(beat, "note"));
         if (text != NULL && text[0] != '\0') note = text;
@@ -92,20 +51,23 @@ static json_t *stage_json(const struct session *session, const json_t *planned, 
     json_object_set_new(stage, "note", json_string(note));
     json_object_set_new(stage, "inputs", inputs_json(tally));
     if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
-    json_object_set_new(stage, "products", json_sprintf("%s/%s", session->path, tally->name));
-    json_object_set_new(stage, "history", read_history(session, tally->name));
+    json_object_set_new(stage, "products", json_sprintf("%s/%s", view_session(view)->path, tally->name));
+    json_object_set_new(stage, "history", json_incref((json_t *)view_history(view, tally->name)));
     json_object_set_new(stage, "instances", instances);
     return stage;
 }
 
-static void add_items(json_t *items, const struct tally_stage *stage, const struct tally_choice *choice) {
+static void add_items(json_t *items, const struct tally_stage *stage, const struct tally_choice *choice,
+                      const struct choices *marks) {
     for (size_t i = 0; i < stage->item_count; i++) {
         const struct tally_item *item = &stage->items[i];
         if (!tally_is_chosen(choice, tally_key(item))) continue;
-        json_array_append_new(items, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "id", item->id, "source",
-                                               item->source, "name", item->name, "stage", stage->name, "state",
-                                               ledger_state_name(item->state), "reason",
-                                               item->reason ? item->reason : "", "time", item->time));
+        json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "id", item->id, "source", item->source, "name",
+                                 item->name, "stage", stage->name, "state", ledger_state_name(item->state), "reason",
+                                 item->reason ? item->reason : "", "time", item->time);
+        const char *mark = marks != NULL ? choice_name(choices_of_item(marks, tally_key(item))) : NULL;
+        if (mark != NULL) json_object_set_new(json, "mark", json_string(mark));
+        json_array_append_new(items, json);
     }
 }
 
@@ -115,13 +77,16 @@ struct report {
     json_t *warnings;   /* as warnings_read returns them */
 };
 
-static json_t *status_json(const struct session *session, const json_t *plan, const struct tally *tally,
-                           const struct tally_choice *choice, const struct report *report) {
+static json_t *status_json(struct view *view, const struct tally *tally, const struct tally_choice *choice,
+                           const struct report *report) {
+    const struct session *session = view_session(view);
+    const json_t *plan = view_plan(view);
     json_t *stages = json_object(), *items = json_array();
+    struct choices *marks = status_marks(session);
     for (size_t i = 0; i < tally->count; i++) {
         const json_t *planned = json_array_get(json_object_get(plan, "stages"), i);
-        json_object_set_new(stages, tally->stages[i].name, stage_json(session, planned, &tally->stages[i]));
-        add_items(items, &tally->stages[i], choice);
+        json_object_set_new(stages, tally->stages[i].name, stage_json(view, planned, &tally->stages[i]));
+        add_items(items, &tally->stages[i], choice, marks);
     }
     const char *miscount = report->miscount;
     json_t *root = json_pack("{s:s, s:O, s:b, s:b, s:s, s:o, s:o, s:o, s:O}", "session", session->path, "run",
@@ -129,6 +94,8 @@ static json_t *status_json(const struct session *session, const json_t *plan, co
                              miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
                              status_left_out(session, plan), "warnings", report->warnings);
     if (root != NULL) json_object_set_new(root, "changes", status_changes_json(session, plan));
+    if (root != NULL && marks != NULL) json_object_set_new(root, "marks", choices_marks(marks));
+    choices_destroy(&marks);
     return root;
 }
 
@@ -187,19 +154,18 @@ void status_reasons(const struct tally *tally, size_t limit, FILE *out) {
     }
 }
 
-static void print_notes(const struct session *session, const json_t *plan, FILE *out) {
+static void print_notes(struct view *view, FILE *out) {
     size_t i, k;
     json_t *stage, *instance;
-    json_array_foreach(json_object_get(plan, "stages"), i, stage) {
+    json_array_foreach(json_object_get(view_plan(view), "stages"), i, stage) {
         json_array_foreach(json_object_get(stage, "instances"), k, instance) {
-            json_t *beat = status_heartbeat(session, json_string_value(instance));
+            const json_t *beat = view_heartbeat(view, json_string_value(instance));
             const char *note = json_string_value(json_object_get(beat, "note"));
             if (note != NULL && note[0] != '\0') fprintf(out, "%s: %s\n", json_string_value(instance), note);
-            double silent = silence(session, beat);
+            double silent = view_silence(view, json_string_value(instance), clock_realtime());
             if (silent > 0)
                 fprintf(out, "%s: has not answered for %.0f s (process %lld)\n", json_string_value(instance), silent,
                         (long long)json_integer_value(json_object_get(beat, "pid")));
-            json_decref(beat);
         }
     }
 }
@@ -215,15 +181,20 @@ static void print_chosen(const struct tally *tally, const struct tally_choice *c
         }
 }
 
-static void write_text(const struct session *session, const json_t *plan, const struct tally *tally,
-                       const struct tally_choice *choice, const struct report *report, FILE *out) {
+static void write_text(struct view *view, const struct tally *tally, const struct tally_choice *choice,
+                       const struct report *report, FILE *out) {
+    const struct session *session = view_session(view);
+    const json_t *plan = view_plan(view);
     if (choice->count > 0) {
+        struct choices *marks = status_marks(session);
         print_chosen(tally, choice, out);
+        status_marks_text(marks, choice, out);
+        choices_destroy(&marks);
     } else {
         fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
         status_table(session, tally, out);
         status_inputs(tally, out);
-        print_notes(session, plan, out);
+        print_notes(view, out);
         status_left_out_text(session, plan, out);
         warnings_list(report->warnings, out);
         status_changes(session, plan, out);
@@ -232,8 +203,8 @@ static void write_text(const struct session *session, const json_t *plan, const 
     if (report->miscount[0] != '\0') fprintf(out, "the counts do not add up: %s\n", report->miscount);
 }
 
-static enum status write_report(const struct session *session, const json_t *plan, const struct tally *tally,
-                                const struct options *options, struct report *report, struct err *err) {
+static enum status write_report(struct view *view, const struct tally *tally, const struct options *options,
+                                struct report *report, struct err *err) {
     struct tally_choice choice = {0};
     size_t length = 0;
     TRY(tally_choose(tally, options->words, options->word_count, &choice, err));
@@ -241,16 +212,16 @@ static enum status write_report(const struct session *session, const json_t *pla
     for (size_t i = 0; i < choice.count; i++)
         if (choice.items[i] == NULL)
             status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s: no stage of %s has seen such an item",
-                             options->words[i], session->path);
+                             options->words[i], view_session(view)->path);
     tally_reconciles(tally, report->miscount, sizeof report->miscount);
     if (status == STATUS_OK && options->json) {
-        json_t *root = status_json(session, plan, tally, &choice, report);
+        json_t *root = status_json(view, tally, &choice, report);
         report->text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
         json_decref(root);
     } else if (status == STATUS_OK) {
         FILE *out = open_memstream(&report->text, &length);
         if (out != NULL) {
-            write_text(session, plan, tally, &choice, report, out);
+            write_text(view, tally, &choice, report, out);
             fclose(out);
         }
     }
@@ -260,33 +231,30 @@ static enum status write_report(const struct session *session, const json_t *pla
 }
 
 /* Takes the whole status; the caller frees its text. */
-static enum status take_report(const struct session *session, const struct options *options, struct report *ret_report,
+static enum status take_report(struct view *view, const struct options *options, struct report *ret_report,
                                struct err *err) {
-    json_t *plan = NULL;
     struct tally tally = {0};
     struct report report = {0};
     enum tally_depth depth = options->json || options->word_count > 0 ? TALLY_ITEMS : TALLY_COUNTS;
-    TRY(session_read_plan(session, &plan, err));
-    enum status status = tally_take(session, plan, depth, &tally, err);
-    if (status == STATUS_OK) status = warnings_read(session, plan, &report.warnings, err);
-    if (status == STATUS_OK) status = write_report(session, plan, &tally, options, &report, err);
+    TRY(view_look_around(view, err));
+    TRY(view_tally_now(view, depth, &tally, err));
+    enum status status = view_warnings(view, &report.warnings, err);
+    if (status == STATUS_OK) status = write_report(view, &tally, options, &report, err);
     json_decref(report.warnings);
     report.warnings = NULL;
     tally_clear(&tally);
-    json_decref(plan);
     if (status == STATUS_OK) *ret_report = report;
     return status;
 }
 
 /* Prints whenever something has changed. Looks for the end before it takes the status, so that the last status is
  * printed too. */
-static enum status follow(const struct session *session, const struct options *options, struct report *last,
-                          struct err *err) {
+static enum status follow(struct view *view, const struct options *options, struct report *last, struct err *err) {
     enum status status = STATUS_OK;
     for (bool running = true; running && status == STATUS_OK;) {
         struct report report = {0};
-        running = session_is_running(session);
-        status = take_report(session, options, &report, err);
+        running = session_is_running(view_session(view));
+        status = take_report(view, options, &report, err);
         if (status == STATUS_OK && (last->text == NULL || strcmp(last->text, report.text) != 0)) {
             puts(report.text);
             fflush(stdout);
@@ -299,21 +267,21 @@ static enum status follow(const struct session *session, const struct options *o
 }
 
 int command_status(const struct options *options) {
-    struct session session;
+    struct view *view = NULL;
     struct err err = {0};
     struct report report = {0};
-    enum status status = session_find(options->session, &session, &err);
+    enum status status = view_open(options->session, &view, &err);
     if (status == STATUS_OK && options->follow) {
-        status = follow(&session, options, &report, &err);
+        status = follow(view, options, &report, &err);
     } else if (status == STATUS_OK) {
-        status = take_report(&session, options, &report, &err);
+        status = take_report(view, options, &report, &err);
         if (status == STATUS_OK) printf(options->json ? "%s\n" : "%s", report.text);
     }
     free(report.text);
-    if (status == STATUS_OK && report.miscount[0] != '\0') {
-        status_miscount(&session, report.miscount, stderr);
-        return EXIT_COUNTS;
-    }
+    bool miscounted = status == STATUS_OK && report.miscount[0] != '\0';
+    if (miscounted) status_miscount(view_session(view), report.miscount, stderr);
+    view_close(&view);
+    if (miscounted) return EXIT_COUNTS;
     if (status == STATUS_OK) return EXIT_OK;
     fprintf(stderr, "icestream: %s\n", err.message);
     return status == STATUS_NOT_FOUND || status == STATUS_BAD_ARGUMENT ? EXIT_USAGE : EXIT_ERROR;

@@ -16,7 +16,7 @@ void status_inputs(const struct tally *tally, FILE *out);
 void status_miscount(const struct session *session, const char *reason, FILE *out);
 /* Prints the rejected and failed items with their reasons; up to `limit` for each stage. */
 void status_reasons(const struct tally *tally, size_t limit, FILE *out);
-/* Returns the last heartbeat of an instance, or NULL. */
+/* status_heartbeat.c: returns the last heartbeat of an instance, or NULL. */
 json_t *status_heartbeat(const struct session *session, const char *instance);
 
 /* status_changes.c: returns the history of the session's changes, oldest first, each with "in_force": whether the

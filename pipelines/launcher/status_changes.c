@@ -53,6 +53,17 @@ json_t *status_changes_json(const struct session *session, const json_t *plan) {
     return changes;
 }
 
+struct telling {
+    FILE *out;
+    int number;
+    const char *when, *user;
+};
+
+static void tell(void *context, const char *text) {
+    const struct telling *t = context;
+    fprintf(t->out, "change %d, %s, %s: %s\n", t->number, t->when, t->user, text);
+}
+
 void status_changes(const struct session *session, const json_t *plan, FILE *out) {
     json_t *changes = status_changes_json(session, plan), *change, *entry;
     size_t i, k;
@@ -76,6 +87,7 @@ void status_changes(const struct session *session, const json_t *plan, FILE *out
             change_text(entry, text, sizeof text);
             fprintf(out, "change %d, %s, %s: %s%s\n", number, when, user != NULL ? user : "", text, state);
         }
+        change_marks_text(change, tell, &(struct telling){out, number, when, user != NULL ? user : ""});
     }
     json_decref(changes);
 }

@@ -284,6 +284,11 @@ static bool settled(const struct classifier *c) {
     return c->final_done >= c->options.final_passes || (c->final_done >= 2 && c->last_changed < 0.03);
 }
 
+void classifier_review(struct classifier *c) {
+    double n = (double)dataset_count(c->dataset);
+    if (c->restored && c->visits >= c->options.visits * n) c->visits = c->options.visits * n - 1;
+}
+
 enum status classifier_step(struct classifier *c, bool final, struct classifier_progress *ret_progress,
                             struct err *err) {
     *ret_progress = (struct classifier_progress){0};

@@ -7,6 +7,7 @@
 #ifndef ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 #define ICESTREAM_STAGES_CLASSIFIER_CLASSIFIER_H
 
+#include "common/harness/choices.h"
 #include "stages/classifier/dataset.h"
 #include "stages/classifier/estep.h"
 #include "stages/classifier/model.h"
@@ -39,7 +40,8 @@ struct classifier_options {
 struct classifier {
     struct classifier_options options;
     struct dataset *dataset;
-    struct model *model; /* NULL until there are enough particles */
+    const struct choices *choices; /* by hand; NULL: none */
+    struct model *model;           /* NULL until there are enough particles */
     struct estep *estep;
     size_t *order; /* of particles in the pass under way */
     size_t order_count, order_next, order_capacity;
@@ -70,6 +72,8 @@ struct classifier_progress {
 /* Does one slice of work, about a second at most. final: no more particles come. */
 enum status classifier_step(struct classifier *classifier, bool final, struct classifier_progress *ret_progress,
                             struct err *err);
+/* Lets a restored classification, whose classes are not judged yet, compare all particles once more. */
+void classifier_review(struct classifier *classifier);
 /* Makes the model and the workspaces for the box of the particles. Does nothing if they exist. */
 enum status classifier_start(struct classifier *classifier, struct err *err);
 

@@ -51,8 +51,19 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
         free(b->stacks[i].path);
     free(b->stacks);
     free(b->particles);
+    free(b->source);
+    free(b->id);
     free(b);
     *batch = NULL;
+}
+
+enum status dataset_batch_name(struct dataset_batch *batch, const char *source, const char *id, struct err *err) {
+    free(batch->source);
+    free(batch->id);
+    batch->source = strdup(source);
+    batch->id = strdup(id);
+    FAIL_IF(batch->source == NULL || batch->id == NULL, err, STATUS_NO_MEMORY, "no memory for the name of an item");
+    return STATUS_OK;
 }
 
 static enum status add_stack(struct dataset_batch *batch, const char *path, const struct particle_stack_header *header,
@@ -330,4 +341,10 @@ const struct star_table *dataset_optics(const struct dataset *dataset, size_t in
 const char *dataset_stack(const struct dataset *dataset, size_t index) {
     const struct dataset_particle *p = &dataset->particles[index];
     return dataset->batches[p->batch]->stacks[p->stack].path;
+}
+
+void dataset_item(const struct dataset *dataset, size_t index, const char **ret_source, const char **ret_id) {
+    const struct dataset_batch *batch = dataset->batches[dataset->particles[index].batch];
+    *ret_source = batch->source != NULL ? batch->source : "";
+    *ret_id = batch->id != NULL ? batch->id : "";
 }

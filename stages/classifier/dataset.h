@@ -49,6 +49,7 @@ struct dataset_batch {
     size_t count;
     int box;
     double pixel_size;
+    char *source, *id; /* of the item that it came with; NULL: not known */
 };
 
 /* Finds the file that a STAR file names. absolute: PATH_MAX. */
@@ -58,6 +59,8 @@ typedef enum status dataset_resolve(void *context, const char *star_path, const 
  * of the first stack. */
 enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
                                struct dataset_batch **ret_batch, struct err *err);
+/* Notes source and id of the item that the table came with. */
+enum status dataset_batch_name(struct dataset_batch *batch, const char *source, const char *id, struct err *err);
 void dataset_batch_destroy(struct dataset_batch **batch);
 
 struct dataset;
@@ -89,6 +92,8 @@ enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t c
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
 /* Returns the path of the stack that holds the image. */
 const char *dataset_stack(const struct dataset *dataset, size_t index);
+/* Returns source and id of the item that brought the particle; "" where they are not known. */
+void dataset_item(const struct dataset *dataset, size_t index, const char **ret_source, const char **ret_id);
 /* Returns the optics table of the particle; NULL: none. */
 const struct star_table *dataset_optics(const struct dataset *dataset, size_t index, size_t *ret_row);
 

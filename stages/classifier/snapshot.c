@@ -168,6 +168,21 @@ static bool in_kept_class(struct classifier *c, size_t index) {
     return k >= 0 && k < c->model->class_count && c->model->classes[k].kept;
 }
 
+/* Returns what a person has chosen for a particle: a rejected exposure leaves it out, whatever was chosen for its
+ * class. */
+static enum choice choice_of(struct classifier *c, const char *root, size_t index) {
+    const char *source, *id;
+    char name[SNAPSHOT_NAME];
+    size_t row;
+    if (c->choices == NULL) return CHOICE_NONE;
+    dataset_item(c->dataset, index, &source, &id);
+    if (choices_of_item(c->choices, (struct ledger_key){source, id}) == CHOICE_REJECT) return CHOICE_REJECT;
+    const struct star_table *table = dataset_row(c->dataset, index, &row);
+    snapshot_image(root, c->dataset, index, name);
+    return choices_of_particle(c->choices, name, star_get(table, row, star_column_find(table, "rlnCoordinateX")),
+                               star_get(table, row, star_column_find(table, "rlnCoordinateY")));
+}
+
 static int by_size(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -198,8 +213,19 @@ static enum status off_centre_limit(struct classifier *c, double *ret_limit, str
     return STATUS_OK;
 }
 
-/* Writes all particles, or those of kept classes that lie within `limit` px of their picks. */
-static enum status write_particles(struct classifier *c, const char *root, const char *path, bool kept_only,
+/* Returns whether a particle goes on: by hand, or because it is of a kept class and lies within `limit` px of its pick.
+ * Counts in the snapshot what a choice by hand decides otherwise than the rules. */
+static bool is_selected(struct classifier *c, struct snapshot *s, size_t index, double limit) {
+    const struct dataset_particle *p = dataset_at(c->dataset, index);
+    bool by_rule = in_kept_class(c, index) && hypot(p->x, p->y) <= limit;
+    enum choice choice = choice_of(c, s->root, index);
+    s->kept_by_hand += choice == CHOICE_KEEP && !by_rule;
+    s->left_by_hand += choice == CHOICE_REJECT && by_rule;
+    return choice == CHOICE_KEEP || (choice == CHOICE_NONE && by_rule);
+}
+
+/* Writes all particles, or only those that are selected. */
+static enum status write_particles(struct classifier *c, struct snapshot *s, const char *path, bool selected_only,
                                    double limit, size_t *ret_count, struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *optics, *table;
@@ -210,9 +236,8 @@ static enum status write_particles(struct classifier *c, const char *root, const
     enum status status = STATUS_OK;
     size_t count = 0;
     for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++) {
-        const struct dataset_particle *p = dataset_at(c->dataset, i);
-        if (!kept_only || (in_kept_class(c, i) && hypot(p->x, p->y) <= limit)) {
-            status = add_particle(c, i, root, &map, optics, table, err);
+        if (!selected_only || is_selected(c, s, i, limit)) {
+            status = add_particle(c, i, s->root, &map, optics, table, err);
             count++;
         }
     }
@@ -244,6 +269,8 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     TRY(quality_judge(c->model, c->dataset, &c->options.rule, err));
     s->classes = c->model->class_count + c->model->options.with_empty;
     s->kept_classes = 0;
+    s->kept_by_hand = s->left_by_hand = 0;
+    s->change = c->choices != NULL ? choices_number(c->choices) : 0;
     for (int k = 0; k < c->model->class_count; k++)
         s->kept_classes += c->model->classes[k].kept;
     snapshot_name(s, "_classes.mrcs", path, s->folder);
@@ -251,11 +278,11 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     snapshot_name(s, "_classes.png", path, s->folder);
     TRY(snapshot_picture(c->model, dataset_count(c->dataset), path, err));
     snapshot_name(s, "_data.star", path, s->folder);
-    TRY(write_particles(c, s->root, path, false, INFINITY, &all, err));
+    TRY(write_particles(c, s, path, false, INFINITY, &all, err));
     snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
     double limit;
     TRY(off_centre_limit(c, &limit, err));
-    TRY(write_particles(c, s->root, path, true, limit, &s->kept, err));
+    TRY(write_particles(c, s, path, true, limit, &s->kept, err));
     /* The model comes last: if it exists, the other files exist. */
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));
@@ -290,6 +317,11 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
                              "classes", "iteration", s->iteration, "particles", (json_int_t)dataset_count(c->dataset),
                              "kept", (json_int_t)s->kept, "classes", s->classes, "kept_classes", s->kept_classes,
                              "resolution", resolution, "final", s->final, "files", files);
+    if (s->change > 0) {
+        json_object_set_new(line, "change", json_integer(s->change));
+        json_object_set_new(line, "kept_by_hand", json_integer((json_int_t)s->kept_by_hand));
+        json_object_set_new(line, "left_by_hand", json_integer((json_int_t)s->left_by_hand));
+    }
     char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a line of history");

@@ -12,6 +12,8 @@ struct snapshot {
     bool final;
     size_t kept; /* particles that are selected: set by snapshot_write and snapshot_restore */
     int kept_classes, classes;
+    int change;                        /* the last change of the session whose choices by hand it obeys: set by both */
+    size_t kept_by_hand, left_by_hand; /* particles that only a choice by hand selects, or leaves out: snapshot_write */
 };
 
 /* Judges the classes, then writes run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star, _sampling.star,

@@ -27,6 +27,10 @@ static enum status read_general(struct snapshot_state *s, const struct model_opt
     TRY(star_need_number(t, 0, "icestreamFinal", 0, 1, &final, err));
     TRY(star_need_number(t, 0, "icestreamParticles", 0, 1e12, &s->particles, err));
     TRY(star_need_number(t, 0, "icestreamKeptParticles", 0, s->particles, &s->kept, err));
+    /* Snapshots of earlier versions know of no choices by hand. */
+    s->change = 0;
+    if (star_column_find(t, "icestreamChange") >= 0)
+        TRY(star_need_number(t, 0, "icestreamChange", 0, INT_MAX, &s->change, err));
     s->sigma_offset = offset / px;
     s->size = (int)size / 2 * 2;
     s->final = final != 0;
@@ -245,6 +249,7 @@ enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret
         c->updates = 20;
         c->restored = true;
         s->kept = (size_t)state.kept;
+        s->change = (int)state.change;
         *ret_final = state.final && known == dataset_count(c->dataset) && (size_t)state.particles == known;
     }
     snapshot_state_clear(&state);

@@ -12,6 +12,7 @@ int snapshot_last(const char *folder, int before);
 struct snapshot_state {
     int class_count, size;             /* without the empty class; Fourier px */
     double average_norm, sigma_offset; /* 1, px */
+    double change;                     /* the last change of the session whose choices by hand the snapshot obeys */
     double particles, kept;
     bool final;
     float *sigma2;     /* box/2+1 */

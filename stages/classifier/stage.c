@@ -33,6 +33,9 @@ struct state {
     bool warned_of_ctf;      /* that particles have none */
     size_t unusable;         /* images that the log has counted */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
+    struct choices *choices; /* by hand; NULL on files */
+    bool warned_of_choices;  /* that they cannot be read */
+    int chosen;              /* the last change whose choices the last snapshot obeys */
     double last_time;        /* s, of the last snapshot, with its particles and updates */
     size_t last_count;
     int last_updates;
@@ -54,6 +57,16 @@ static void check(const void *params, const struct stage_session *session, struc
     (void)stage_checks_result(checks, "keep", status, &err);
 }
 
+/* Reads what was marked by hand since. A file that is broken or away does not keep the stage from its work. */
+static void look_at_choices(struct stage *stage, struct state *s) {
+    struct err own = {0};
+    if (s->choices == NULL) return;
+    enum status status = choices_poll(s->choices, NULL, &own);
+    if (status != STATUS_OK && !s->warned_of_choices)
+        stage_log(stage, LOG_WARN, "choices", "later marks and choices of classes do not count: %s", own.message);
+    s->warned_of_choices = status != STATUS_OK;
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     struct classifier_options *o = &s->options;
@@ -72,6 +85,10 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
+    if (!stage_in_pipeline(stage)) return STATUS_OK;
+    TRY(choices_create(root, stage_name(stage), &s->choices, err));
+    s->classifier.choices = s->choices;
+    look_at_choices(stage, s);
     return STATUS_OK;
 }
 
@@ -80,6 +97,7 @@ static void fini(struct stage *stage, void *state) {
     struct state *s = state;
     classifier_clear(&s->classifier);
     dataset_destroy(&s->dataset);
+    choices_destroy(&s->choices);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -105,7 +123,8 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     struct dataset_batch *batch = NULL;
     TRY(dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, &batch, err));
     const struct classifier_options *o = stage_params(stage);
-    enum status status = o->ignore_optics ? STATUS_OK : optics_need_applied(batch->file, batch->table, path, err);
+    enum status status = dataset_batch_name(batch, item_source(item), item_id(item), err);
+    if (status == STATUS_OK && !o->ignore_optics) status = optics_need_applied(batch->file, batch->table, path, err);
     if (status == STATUS_OK)
         *ret_batch = batch;
     else
@@ -189,6 +208,7 @@ static enum status restore_latest(struct stage *stage, struct state *s, int last
               dataset_count(s->dataset));
     classifier_clear(&s->classifier);
     classifier_init(&s->classifier, &s->options, s->dataset);
+    s->classifier.choices = s->choices;
     ret_snapshot->iteration = 0;
     return STATUS_OK;
 }
@@ -221,6 +241,7 @@ static enum status restore(struct stage *stage, struct state *s, struct err *err
     s->last_count = dataset_count(s->dataset);
     s->last_time = clock_monotonic();
     s->last_updates = s->classifier.updates;
+    s->chosen = snapshot.change;
     /* The last run may have ended before it sent the selection. The harness does not send a known selection again. */
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
@@ -292,6 +313,10 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     s->last_time = clock_monotonic();
     s->last_count = dataset_count(s->dataset);
     s->last_updates = s->classifier.updates;
+    s->chosen = snapshot.change;
+    if (snapshot.kept_by_hand + snapshot.left_by_hand > 0)
+        stage_log(stage, LOG_INFO, "by-hand", "iteration %d: by hand %zu more particles are kept, and %zu left out",
+                  snapshot.iteration, snapshot.kept_by_hand, snapshot.left_by_hand);
     stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
               snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
               final ? "; final" : "");
@@ -340,13 +365,21 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     TRY(classifier_step(c, false, &progress, err));
     *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
     if (progress.updated || (!progress.more && c->model == NULL)) note(stage, s);
-    if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE || c->updates == s->last_updates) return STATUS_OK;
+    look_at_choices(stage, s);
+    if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE) return STATUS_OK;
+    bool chosen = s->iteration > 0 && s->choices != NULL && choices_number(s->choices) != s->chosen;
+    if (c->updates == s->last_updates && !chosen) return STATUS_OK;
+    if (chosen && c->restored) {
+        classifier_review(c);
+        *ret_work = STAGE_WORK_MORE;
+        return STATUS_OK;
+    }
     size_t count = dataset_count(s->dataset);
     bool rested = !progress.more; /* no new particles, and all had their share of visits */
     bool grown = (double)count >= 1.05 * (double)s->last_count && (double)c->first_unseen >= 0.9 * (double)count;
     /* Snapshots of better averages without more particles are written less often. */
-    double due = s->last_time + s->options.snapshot_interval * (grown ? 1 : 6), now = clock_monotonic();
-    if ((rested || (grown && progress.updated)) && now >= due) return take_snapshot(stage, s, false, err);
+    double due = s->last_time + s->options.snapshot_interval * (grown || chosen ? 1 : 6), now = clock_monotonic();
+    if ((rested || ((grown || chosen) && progress.updated)) && now >= due) return take_snapshot(stage, s, false, err);
     return STATUS_OK;
 }
 
@@ -354,7 +387,9 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     struct state *s = state;
     TRY(restore(stage, s, err));
     TRY(dataset_merge(s->dataset, NULL, err));
-    if (s->finished > 0 && s->finished == dataset_count(s->dataset)) return STATUS_OK;
+    look_at_choices(stage, s);
+    bool chosen = s->choices != NULL && choices_number(s->choices) != s->chosen;
+    if (s->finished > 0 && s->finished == dataset_count(s->dataset) && !chosen) return STATUS_OK;
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
         if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the final passes were complete");

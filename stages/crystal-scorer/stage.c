@@ -4,6 +4,7 @@
 
 #include "common/files.h"
 #include "common/formats/image_formats.h"
+#include "common/harness/display.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/crystal-scorer/crystal_scorer.h"
@@ -146,6 +147,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
         lane->started = false;
         TRY(features_finish(lane->features, err));
     }
+    if (p->features_from == NULL) TRY(display_micrograph(stage, item, &lane->features->image, err));
     if (p->keep_features) TRY(keep_features(stage, item, lane->features, err));
     if (p->train != NULL) {
         const char *image = item_string(item, "micrograph.path");

@@ -89,8 +89,9 @@ static int fill(const struct ctf_record *record, json_t *object) {
         double value;
     } numbers[] = {{"defocus_u", r->defocus_u},   {"defocus_v", r->defocus_v},
                    {"angle", r->angle},           {"phase_shift", r->phase_shift},
-                   {"score", r->score},           {"significance", r->significance},
+                   {"figure_of_merit", r->score}, {"significance", r->significance},
                    {"resolution", r->resolution}, {"ice", r->ice}};
+    failed |= json_object_set_new(object, "v", json_integer(1));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         failed |= json_object_set_new(object, numbers[i].name, json_real(numbers[i].value));
     for (int i = 0; i < p->count; i++)
@@ -101,11 +102,11 @@ static int fill(const struct ctf_record *record, json_t *object) {
                                                 record->tilt, "axis", record->axis, "gain", record->gain, "chance",
                                                 record->chance));
     if (record->reason != NULL) failed |= json_object_set_new(object, "reason", json_string(record->reason));
-    failed |= json_object_set_new(object, "frequency", frequencies);
+    failed |= json_object_set_new(object, "k", frequencies);
     failed |= put_curve(object, "background", p->background, p->count);
-    failed |= put_curve(object, "spectrum", p->spectrum, p->count);
+    failed |= put_curve(object, "data", p->spectrum, p->count);
     failed |= put_curve(object, "fit", p->fit, p->count);
-    return failed | put_curve(object, "agreement", p->agreement, p->count);
+    return failed | put_curve(object, "score", p->agreement, p->count);
 }
 
 enum status ctf_record_write(const struct ctf_record *record, const char *path, struct err *err) {

@@ -41,14 +41,15 @@ enum status ctf_record_take(struct ctf_record *record, const struct ctf_fit *fit
 enum status ctf_record_take_local(struct ctf_record *record, const struct ctf_local_result *local, int nx, int ny,
                                   struct err *err);
 /* Draws the spectrum with low frequencies in the middle: the right half as measured, the left half as fitted. finest: the
- * resolution at the edge, Å. */
+ * resolution at the edge, Å; most: of the picture's side, px. */
 enum status ctf_record_draw(struct ctf_record *record, const struct ctf *fit, double pixel_size, double finest,
-                            struct err *err);
+                            int most, struct err *err);
 void ctf_record_clear(struct ctf_record *record);
 
-/* Writes {"defocus_u", "defocus_v", "angle", "phase_shift", "score", "significance", "resolution", "ice", "frequency":
- * […], "background": […], "spectrum": […], "fit": […], "agreement": […]} in Å, °, 1/Å: the profile up to Nyquist. Where
- * the tilt was looked for also "tilt": {"significant", "angle", "axis", "gain", "chance"}, where the fit holds nowhere
+/* Writes {"v": 1, "defocus_u", "defocus_v", "angle", "phase_shift", "figure_of_merit", "significance", "resolution",
+ * "ice", "k": […], "background": […], "data": […], "fit": […], "score": […]} in Å, °, 1/Å: the profile up to Nyquist.
+ * data: amplitude over its local average, less 1; score: how well data and fit agree locally. Where the tilt was looked
+ * for also "tilt": {"significant", "angle", "axis", "gain", "chance"}, where the fit holds nowhere
  * also "reason". */
 enum status ctf_record_write(const struct ctf_record *record, const char *path, struct err *err);
 /* Writes MIC_local.star: rlnCoordinateX/Y (px), rlnDefocusU/V (Å), rlnDefocusAngle (°) of the grid's points, row by

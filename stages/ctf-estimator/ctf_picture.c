@@ -4,7 +4,6 @@
 #include "common/memory.h"
 #include "stages/ctf-estimator/ctf_files.h"
 
-enum { SIDE_MOST = 512 };
 /* The greys reach over so many standard deviations of the spectrum on both sides of its mean. */
 static const double CONTRAST = 2.5;
 
@@ -44,9 +43,9 @@ static double deviation(const struct ctf_record *s, int side, double radius) {
 }
 
 enum status ctf_record_draw(struct ctf_record *record, const struct ctf *fit, double pixel_size, double finest,
-                            struct err *err) {
+                            int most, struct err *err) {
     double radius = fmin(record->box * pixel_size / finest, record->box / 2.0);
-    int side = 2 * (int)radius < SIDE_MOST ? 2 * (int)radius : SIDE_MOST;
+    int side = 2 * (int)radius < most ? 2 * (int)radius : most;
     size_t pixels = (size_t)side * (size_t)side;
     if (pixels > record->pixel_room) {
         mem_free(&record->pixels);

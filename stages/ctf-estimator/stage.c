@@ -5,6 +5,7 @@
 
 #include "common/files.h"
 #include "common/formats/picture.h"
+#include "common/harness/display.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/micrograph_table.h"
 #include "common/harness/stage.h"
@@ -13,6 +14,9 @@
 #include "stages/ctf-estimator/ctf_files.h"
 #include "stages/ctf-estimator/input.h"
 #include "stages/ctf-estimator/parameters.h"
+
+/* Sides of the pictures of a spectrum, px: for people, and for a page that shows many. */
+enum { PICTURE_SIDE = 512, DISPLAY_SIDE = 256 };
 
 struct state {
     struct ctf_estimator *estimator; /* of the shape that came last */
@@ -98,7 +102,7 @@ static enum status reconfigure(struct stage *stage, void *state, struct stage_la
     return ctf_estimator_create(&task, &s->estimator, err);
 }
 
-static enum status draw(const struct ctf_estimator_options *o, struct lane *lane, struct err *err) {
+static enum status draw(const struct ctf_estimator_options *o, struct lane *lane, int side, struct err *err) {
     const struct ctf_fit_result *r = &lane->record.result;
     const struct optics *optics = &lane->input.optics;
     double pixel_size = lane->input.has_spectrum ? (double)lane->input.spectrum.pixel_size : optics->pixel_size;
@@ -111,7 +115,7 @@ static enum status draw(const struct ctf_estimator_options *o, struct lane *lane
                       .phase_shift = r->phase_shift,
                       .scale = 1};
     /* The picture reaches a little beyond what was fitted. */
-    return ctf_record_draw(&lane->record, &fit, pixel_size, 0.8 * o->resolution.values[1], err);
+    return ctf_record_draw(&lane->record, &fit, pixel_size, 0.8 * o->resolution.values[1], side, err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -126,7 +130,18 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     TRY(ctf_record_take_local(&lane->record, &local, lane->input.micrograph.nx, lane->input.micrograph.ny, err));
     lane->record.reason = result.resolution > 0 ? NULL : NO_RINGS;
     return ctf_record_take(&lane->record, ctf_estimator_fit(s->estimator), &result, ctf_estimator_box(s->estimator),
-                           o->write_png, err);
+                           o->write_png || stage_in_pipeline(stage), err);
+}
+
+/* Writes the spectrum of record->side px at most, and names it in the item. */
+static enum status write_picture(struct stage *stage, struct stage_lane *stage_lane, int side, const char *suffix,
+                                 const char *member, struct err *err) {
+    struct lane *lane = stage_lane->state;
+    char relative[PATH_MAX], path[PATH_MAX];
+    TRY(draw(stage_params(stage), lane, side, err));
+    TRY(stage_product(stage, stage_lane->item, suffix, relative, path, err));
+    TRY(picture_write_grey(path, lane->record.side, lane->record.side, lane->record.pixels, err));
+    return item_set_string(stage_lane->item, member, relative, err);
 }
 
 static enum status set_columns(struct item *item, const struct ctf_record *record, bool phase, struct err *err) {
@@ -157,12 +172,11 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(stage_product(stage, item, "_ctf.json", relative, path, err));
     TRY(ctf_record_write(&lane->record, path, err));
     TRY(item_set_string(item, "ctf.data", relative, err));
-    if (o->write_png) {
-        TRY(draw(o, lane, err));
-        TRY(stage_product(stage, item, "_ctf.png", relative, path, err));
-        TRY(picture_write_grey(path, lane->record.side, lane->record.side, lane->record.pixels, err));
-        TRY(item_set_string(item, "ctf.picture", relative, err));
-    }
+    TRY(item_set_string(item, "display.ctf", relative, err));
+    if (o->write_png) TRY(write_picture(stage, stage_lane, PICTURE_SIDE, "_ctf.png", "ctf.picture", err));
+    if (stage_in_pipeline(stage))
+        TRY(write_picture(stage, stage_lane, DISPLAY_SIDE, "_spectrum.png", "display.spectrum", err));
+    if (lane->input.has_micrograph) TRY(display_micrograph(stage, item, &lane->input.micrograph, err));
     if (o->local && lane->record.grid_columns > 0) {
         TRY(stage_product(stage, item, "_local.star", relative, path, err));
         TRY(ctf_record_write_local(&lane->record, path, err));

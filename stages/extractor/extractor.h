@@ -50,6 +50,7 @@ struct extractor_lane {
     struct extractor_picks picks;
     struct local_ctf local;         /* of the micrograph's parts */
     char micrograph_name[PATH_MAX]; /* as rlnMicrographName */
+    bool unread;                    /* there are no picks, so the micrograph was not read */
     size_t flat;                    /* particles whose background had no variance */
     size_t broken;                  /* particles left out because they have NaN or infinite pixels */
 };

@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/formats/image_formats.h"
 #include "common/formats/mrc.h"
+#include "common/harness/display.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
@@ -122,7 +123,8 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     lane->picks.count = 0;
     lane->picks.table = NULL;
     lane->local.columns = 0;
-    if (has_no_picks(extractor, item)) return STATUS_OK;
+    lane->unread = has_no_picks(extractor, item);
+    if (lane->unread) return STATUS_OK;
     TRY(stage_resolve(stage, micrograph, path, err));
     TRY(image_read_micrograph(path, &lane->micrograph, err));
     TRY(check_one(path, lane->micrograph.nz, err));
@@ -206,6 +208,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     size_t count = lane->picks.count;
     TRY(item_set_number(item, "particles.count", (double)count, err));
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
+    if (!lane->unread) TRY(display_micrograph(stage, item, &lane->micrograph, err));
     if (count == 0) {
         stage_log(stage, LOG_INFO, "no-picks", "%s: no picks, so there is nothing to cut out", item_id(item));
         return drop_earlier(stage, item, err);

@@ -6,6 +6,7 @@
 #include "common/device.h"
 #include "common/files.h"
 #include "common/formats/image_formats.h"
+#include "common/harness/display.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
@@ -338,6 +339,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(pick_choose(&lane->maps, &s->rules, &lane->scratch, &lane->picks, err));
     if (p->keep_maps) TRY(keep_maps(stage, stage_lane, err));
     if (p->write_png) TRY(draw(stage, stage_lane, err));
+    TRY(display_micrograph(stage, item, &lane->micrograph, err));
     TRY(stage_product(stage, item, "_autopick.star", relative, absolute, err));
     TRY(pick_files_write(absolute, picks, err));
     TRY(note_picks(item, relative, picks, err));

@@ -27,6 +27,7 @@ struct corrected {
     float *shifts;
     size_t patch_room, shift_room;
     struct motion_lengths lengths;
+    double gain_residual; /* deviation of the fixed pattern in the frames, as a part of 1; NaN: unknown */
 };
 
 void corrected_clear(struct corrected *corrected);

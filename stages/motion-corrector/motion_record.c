@@ -20,6 +20,15 @@ static int put_floats(json_t *object, const char *name, const float *values, int
     return failed | json_object_set_new(object, name, array);
 }
 
+/* Puts where the specimen is, Å: opposite to the shifts that correct its motion. */
+static int put_track(json_t *object, const char *name, const float *shifts, int count, double pixel_size) {
+    json_t *array = json_array();
+    int failed = 0;
+    for (int i = 0; i < count; i++)
+        failed |= json_array_append_new(array, rounded(0 - (double)shifts[i] * pixel_size));
+    return failed | json_object_set_new(object, name, array);
+}
+
 static int put_model(json_t *object, const struct motion_model *model) {
     if (!model->local) return json_object_set_new(object, "local", json_null());
     json_t *axes = json_array();
@@ -57,15 +66,18 @@ static int fill(const struct corrected *c, const struct exposure *e, size_t bad_
     } numbers[] = {{"pixel_size", e->pixel_size},     {"dose_per_frame", e->dose_per_frame},
                    {"pre_exposure", e->pre_exposure}, {"total", c->lengths.total},
                    {"early", c->lengths.early},       {"late", c->lengths.late},
-                   {"rmsd", c->report.rmsd}};
+                   {"rmsd", c->report.rmsd},          {"gain_residual", c->gain_residual}};
+    failed |= json_object_set_new(object, "v", json_integer(1));
     failed |= json_object_set_new(object, "frames", json_integer(c->model.frames));
     failed |= json_object_set_new(object, "first_frame", json_integer(e->first_frame));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         failed |= json_object_set_new(object, numbers[i].name, rounded(numbers[i].value));
     failed |= json_object_set_new(object, "converged", json_boolean(c->report.converged));
     failed |= json_object_set_new(object, "bad_pixels", json_integer((json_int_t)bad_pixels));
-    failed |= put_floats(object, "x", c->model.x, c->model.frames);
-    failed |= put_floats(object, "y", c->model.y, c->model.frames);
+    failed |= put_track(object, "x", c->model.x, c->model.frames, e->pixel_size);
+    failed |= put_track(object, "y", c->model.y, c->model.frames, e->pixel_size);
+    failed |= put_floats(object, "shift_x", c->model.x, c->model.frames);
+    failed |= put_floats(object, "shift_y", c->model.y, c->model.frames);
     failed |= put_model(object, &c->model);
     return failed | put_patches(object, &c->report);
 }

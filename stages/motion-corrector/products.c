@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/harness/display.h"
 #include "common/harness/item_optics.h"
 #include "common/memory.h"
 #include "stages/motion-corrector/motion_record.h"
@@ -82,6 +83,7 @@ static enum status write_record(struct stage *stage, struct item *item, const st
     TRY(stage_product(stage, item, "_motion.json", relative, path, err));
     TRY(motion_record_write(p->corrected, p->exposure, p->hot->count, path, err));
     TRY(item_set_string(item, "motion.data", relative, err));
+    TRY(item_set_string(item, "display.motion", relative, err));
     if (!o->write_png) return STATUS_OK;
     TRY(stage_product(stage, item, "_motion.png", relative, path, err));
     TRY(motion_picture_write(p->corrected, path, err));
@@ -100,13 +102,16 @@ static enum status set_columns(struct item *item, const struct products *p, stru
                    {"icestreamMotionEarly", l->early},        {"icestreamMotionLate", l->late}};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         TRY(item_set_column(item, columns[i].name, columns[i].value, err));
-    return STATUS_OK;
+    if (!isfinite(p->corrected->gain_residual)) return STATUS_OK;
+    return item_set_column(item, "icestreamGainResidualSd", p->corrected->gain_residual, err);
 }
 
 enum status products_write(struct stage *stage, struct item *item, const struct products *p, struct err *err) {
     const struct motion_corrector_options *o = stage_params(stage);
     struct optics optics = *p->optics;
     TRY(write_images(stage, item, p->corrected, err));
+    TRY(display_micrograph(stage, item,
+                           p->corrected->weighted ? &p->corrected->weighted_sum : &p->corrected->unweighted_sum, err));
     TRY(write_tables(stage, item, p, err));
     TRY(write_record(stage, item, p, err));
     TRY(item_set_number(item, "movie.frames", p->info->frames, err));

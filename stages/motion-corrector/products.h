@@ -19,7 +19,7 @@ struct products {
 };
 
 /* Writes MIC.mrc, MIC_noDW.mrc where there are doses, MIC_PS.mrc, the half sets where they are wanted, MIC.star,
- * MIC_motion.json, MIC_motion.png; sets members and columns of the item. */
+ * MIC_motion.json, MIC_motion.png, MIC_thumb.jpg; sets members and columns of the item. */
 enum status products_write(struct stage *stage, struct item *item, const struct products *products, struct err *err);
 /* Returns the name of the gain reference in the stage's folder. */
 const char *products_gain_name(bool eer);

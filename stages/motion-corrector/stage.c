@@ -11,6 +11,7 @@
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "common/text.h"
+#include "kernels/gain_residual/gain_residual.h"
 #include "stages/motion-corrector/estimate.h"
 #include "stages/motion-corrector/frames.h"
 #include "stages/motion-corrector/motion_corrector.h"
@@ -196,7 +197,9 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     TRY(find_exposure(stage, item, info, path, &lane->optics, &lane->exposure, err));
     if (!(lane->exposure.dose_per_frame > 0) && o->dose_per_frame != 0) tell_no_dose(stage, s);
     TRY(references_need(&s->references, o, info->nx, info->ny, info->format == MOVIE_EER, &lane->reference, err));
-    return reference_apply(lane->reference, o, task.threads, text_hash(item_id(item)), &frames->data, &lane->hot, err);
+    TRY(reference_apply(lane->reference, o, task.threads, text_hash(item_id(item)), &frames->data, &lane->hot, err));
+    lane->corrected.gain_residual = gain_residual(&frames->data);
+    return STATUS_OK;
 }
 
 static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
@@ -294,7 +297,7 @@ const struct stage_descriptor motion_corrector_stage = {
     .store_threads = 2,
     .cuda = true,
     .columns = "rlnAccumMotionTotal rlnAccumMotionEarly rlnAccumMotionLate icestreamMotionTotal icestreamMotionEarly "
-               "icestreamMotionLate",
+               "icestreamMotionLate icestreamGainResidualSd",
     .check = check,
     .init = init,
     .fini = fini,

@@ -62,6 +62,8 @@ allowed="#include \"(${names#|})\"|#include <(jansson|stdbool|stddef|stdint|stdi
 
 # Only one place may use each of these libraries.
 allowed='^common/edges/transport' forbid 'ZeroMQ is common/edges/transport only' "${inc}zmq" common kernels stages pipelines
+allowed='^pipelines/launcher/serve/http_[a-z_]*\.[ch]:' \
+  forbid 'libmicrohttpd is pipelines/launcher/serve/http_*.c only' "${inc}microhttpd" common kernels stages pipelines
 allowed='^(kernels/|common/device)' \
   forbid 'CUDA is kernels/ and common/device only' "$inc(cuda|cublas|cufft)" common kernels stages pipelines
 forbid 'libraries do not end the program' '(^|[^_[:alnum:]])(exit|abort|_exit|quick_exit)[[:space:]]*\(' kernels

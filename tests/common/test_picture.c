@@ -9,7 +9,40 @@
 #include <png.h>
 
 #include "common/formats/image_formats.h"
+#include "common/formats/picture_encode.h"
 #include "tests/common/scratch.h"
+
+static void encoded_pictures_come_back(void **state) {
+    (void)state;
+    enum { NX = 203, NY = 150 };
+    struct err err = {0};
+    struct image image = {0};
+    char path[PATH_SIZE];
+    static uint8_t grey[NX * NY];
+    unsigned char *bytes = NULL;
+    size_t length = 0;
+    for (int i = 0; i < NX * NY; i++)
+        grey[i] = (uint8_t)(127 + 100 * sin(i % NX / 20.0) * cos(i / NX / 15.0));
+    assert_ok(picture_encode_png(NX, NY, grey, &bytes, &length, &err));
+    scratch_path("encoded.png", path);
+    assert_ok(file_write_whole(path, bytes, length, &err));
+    free(bytes);
+    assert_ok(image_read(path, &image, &err));
+    assert_true(image.nx == NX && image.ny == NY);
+    for (int i = 0; i < NX * NY; i++)
+        assert_true(image.data[i] == (float)grey[i]);
+    assert_ok(picture_encode_jpeg(NX, NY, grey, 90, &bytes, &length, &err));
+    scratch_path("encoded.jpg", path);
+    assert_ok(file_write_whole(path, bytes, length, &err));
+    free(bytes);
+    assert_ok(image_read(path, &image, &err));
+    assert_true(image.nx == NX && image.ny == NY);
+    for (int i = 0; i < NX * NY; i++)
+        assert_true(fabs(image.data[i] - (double)grey[i]) < 12); /* quality 90 of a smooth picture */
+    assert_int_equal(picture_encode_jpeg(0, 5, grey, 75, &bytes, &length, &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(picture_encode_png(5, 70000, grey, &bytes, &length, &err), STATUS_BAD_ARGUMENT);
+    image_destroy(&image);
+}
 
 static void pictures_come_back(void **state) {
     (void)state;
@@ -226,8 +259,11 @@ static void real_pictures_are_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_come_back),     cmocka_unit_test(other_kinds_of_png_are_read),
-        cmocka_unit_test(jpegs_are_read),         cmocka_unit_test(a_growing_picture_is_never_whole),
+        cmocka_unit_test(pictures_come_back),
+        cmocka_unit_test(encoded_pictures_come_back),
+        cmocka_unit_test(other_kinds_of_png_are_read),
+        cmocka_unit_test(jpegs_are_read),
+        cmocka_unit_test(a_growing_picture_is_never_whole),
         cmocka_unit_test(real_pictures_are_read),
     };
     return scratch_run("picture", tests, sizeof tests / sizeof *tests);

@@ -39,8 +39,9 @@ expect 'newest' icestream-watcher --order = n
 expect 'newest oldest' icestream-watcher --order =
 expect '--min_free --min_free_memory' icestream-watcher --settle 10 --min
 expect '' icestream-watcher --settle ''
-expect 'redo repair replay retry run' icestream r
+expect 'redo repair replay report retry run' icestream r
 expect '--follow' icestream status --f
+expect '--classes --clear' icestream mark --cl
 expect '--set' icestream check --s
 expect 'eer mrc tiff' icestream-simulate --format ''
 offered=$(complete_line icestream-refiner --)

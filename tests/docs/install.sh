@@ -17,6 +17,9 @@ done
 for file in README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md LICENSE docs; do
   diff -r -x '*.py' "$source/$file" "$documents/$file" || bad=1
 done
+for file in prometheus-rules.yml notify/mail.sh notify/webhook.sh systemd/onfailure.conf; do
+  [ -s "$prefix/share/icestream/$file" ] || { echo "share/icestream/$file is not installed"; bad=1; }
+done
 [ -s "$prefix/share/icestream/pipelines/spa.yaml" ] || { echo "the graphs are not installed"; bad=1; }
 # Links may name folders that are not installed, such as examples. Pages must be installed.
 while IFS=: read -r page link; do

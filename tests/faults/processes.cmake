@@ -30,6 +30,11 @@ endforeach()
 
 # Items that come again in a later revision.
 icestream_add_fault_test(changes changes.py)
+# Marks by hand, and what the page does.
+foreach(case live kills)
+  icestream_add_fault_test(marks_${case} marks.py ${case})
+endforeach()
+icestream_add_fault_test(control control.py $<TARGET_FILE:control_tool>)
 icestream_add_fault_test(redo redo.py calm)
 icestream_add_fault_test(redo_kills redo.py kills)
 icestream_add_fault_test(revisions revisions.py calm)

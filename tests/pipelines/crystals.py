@@ -154,6 +154,8 @@ with Work("crystals") as work:
             found["done"] == len(images) and found["failed"] == 0 and found["in_flight"] == 0,
             f"{name}: every image is done once: {found}",
         )
+        thumbs = [name_ for name_ in os.listdir(f"{session}/crystal-scorer") if name_.endswith("_thumb.jpg")]
+        check(len(thumbs) == len(images), f"{name}: a page finds a thumbnail of each drop: {thumbs[:3]}…")
 
     # The graph has several globs. The replay must find files of each, and not wait for a file that matches none.
     write(f"{work('incoming-calm')}/notes.txt", "of no interest")

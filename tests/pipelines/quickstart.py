@@ -3,6 +3,8 @@
 can read all files."""
 
 import os
+import re
+import socket
 import subprocess
 import warnings
 
@@ -87,6 +89,12 @@ with Work("quickstart") as work:
     )
     print(ran.stdout[-3000:], ran.stderr[-3000:], sep="\n", flush=True)
     check(ran.returncode == 0, f"quickstart.sh: exit {ran.returncode}")
+    # The page's address comes before the first exposure, and its server ends with the run.
+    address = re.search(r"^the session: http://127\.0\.0\.1:(\d+)/\?token=[0-9a-f]{64}\n.*ssh -L \1:127", ran.stdout, re.M)
+    check(bool(address), "the address of the page, and the line for ssh")
+    check(address.start() < ran.stdout.index("\nwatcher "), "the address comes before the first exposure")
+    with socket.socket() as probe:
+        check(probe.connect_ex(("127.0.0.1", int(address[1]))) != 0, "the page has ended with the run")
     # The last lines say how to call icestream, in a form that a shell takes.
     export = [line.strip() for line in ran.stdout.splitlines() if line.strip().startswith("export PATH=")]
     called = subprocess.run(["bash", "-c", f"{''.join(export)}\nicestream --version"], capture_output=True, text=True)

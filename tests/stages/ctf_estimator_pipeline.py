@@ -86,8 +86,8 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         assert abs(off) < 400, (found[name], truth[name])
         fit = json.load(open(f"{folder}/s/ctf-estimator/{name}_ctf.json"))
         assert abs(fit["defocus_u"] - float(found[name]["rlnDefocusU"])) < 1
-        assert len(fit["frequency"]) == len(fit["spectrum"]) == len(fit["fit"]) == len(fit["agreement"])
-        assert fit["frequency"][-1] < 0.5 / 2.5
+        assert len(fit["k"]) == len(fit["data"]) == len(fit["fit"]) == len(fit["score"])
+        assert fit["k"][-1] < 0.5 / 2.5
         assert fit["tilt"]["angle"] == float(found[name]["icestreamTiltAngle"]) < 20 and "reason" not in fit, fit["tilt"]
     assert float(found["noise"]["rlnCtfMaxResolution"]) == 25
     particles = table(f"{folder}/s/extractor/particles.star", "particles")

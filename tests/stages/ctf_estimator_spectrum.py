@@ -117,7 +117,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         assert abs((u + v) / 2 - 15700) < 80 and abs(u - v - 600) < 150 and abs(angle - 35) < 5, row
         assert float(row["rlnCtfMaxResolution"]) < 6, row
     fit = json.load(open(f"{folder}/o/cropped_ctf.json"))
-    assert abs(fit["frequency"][-1] - 0.5 / (PIXEL * BOX / 400)) < 0.001, fit["frequency"][-1]
+    assert abs(fit["k"][-1] - 0.5 / (PIXEL * BOX / 400)) < 0.001, fit["k"][-1]
     with open(f"{folder}/corrected_micrographs.star") as file:
         head = file.read().split("whole_PS")[0]
     with open(f"{folder}/one.star", "w") as file:

@@ -43,7 +43,7 @@ def place_by_files(record, x, y):
     """Returns the positions of the specimen at (x, y) in the frames, Å, relative to the first."""
     j = np.arange(record["frames"])
     shift = []
-    for axis, whole in enumerate((record["x"], record["y"])):
+    for axis, whole in enumerate((record["shift_x"], record["shift_y"])):
         rows = np.array(record["local"][axis]).reshape(6, 3)
         local = sum(t * (a * j + b * j**2 + c * j**3) for t, (a, b, c) in zip(terms(x, y), rows))
         shift.append(np.array(whole) + local)

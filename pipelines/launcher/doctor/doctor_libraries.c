@@ -20,11 +20,23 @@
 static const struct {
     const char *library, *package;
 } packages[] = {
-    {"libchealpix.so", "libchealpix0"}, {"libfftw3f.so", "libfftw3-single3"}, {"libfftw3f_omp.so", "libfftw3-single3"},
-    {"libgomp.so", "libgomp1"},         {"libjansson.so", "libjansson4"},     {"libjpeg.so.62", "libjpeg62-turbo"},
-    {"libjpeg.so.8", "libjpeg-turbo8"}, {"libopenblas.so", "libopenblas0"},   {"libpng16.so", "libpng16-16"},
-    {"libsqlite3.so", "libsqlite3-0"},  {"libstdc++.so", "libstdc++6"},       {"libtiff.so", "libtiff6"},
-    {"libxgboost.so", "libxgboost0"},   {"libxxhash.so", "libxxhash0"},       {"libyaml-0.so", "libyaml-0-2"},
+    {"libchealpix.so", "libchealpix0"},
+    {"libfftw3f.so", "libfftw3-single3"},
+    {"libfftw3f_omp.so", "libfftw3-single3"},
+    {"libgomp.so", "libgomp1"},
+    {"libjansson.so", "libjansson4"},
+    {"libjpeg.so.62", "libjpeg62-turbo"},
+    {"libjpeg.so.8", "libjpeg-turbo8"},
+    {"libopenblas.so", "libopenblas0"},
+    {"libpng16.so", "libpng16-16"},
+    {"libmicrohttpd.so", "libmicrohttpd12"},
+    {"libz.so", "zlib1g"},
+    {"libsqlite3.so", "libsqlite3-0"},
+    {"libstdc++.so", "libstdc++6"},
+    {"libtiff.so", "libtiff6"},
+    {"libxgboost.so", "libxgboost0"},
+    {"libxxhash.so", "libxxhash0"},
+    {"libyaml-0.so", "libyaml-0-2"},
     {"libzmq.so", "libzmq5"},
 };
 

@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/files.h"
 #include "common/formats/star.h"
 #include "common/harness/params.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
+#include "pipelines/launcher/alarms/rules.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
 
 /* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table:
@@ -31,6 +33,19 @@ static const struct param session_table[] = {
     {.name = "inputs",
      .type = PARAM_STRING,
      .help = "Further folders in which items may name files, such as where links in the watched folder lead."},
+    {.name = "web",
+     .type = PARAM_BOOL,
+     .default_text = "false",
+     .help = "Shows the session as a page while it runs, as `icestream run --serve` does."},
+    {.name = "notify",
+     .type = PARAM_STRING,
+     .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
+    {.name = "defocus",
+     .type = PARAM_STRING,
+     .help = "The least and the greatest defocus (µm) at which the microscope collects, such as [0.8, 2.2]."},
+    {.name = "alarms",
+     .type = PARAM_STRING,
+     .help = "Thresholds of alarms, such as [disk=5, picks=off, trouble.for=60]."},
 };
 
 static void check_inputs(struct graph_checks *c, const struct graph_entry *entry) {
@@ -58,6 +73,40 @@ static void check_listen(struct graph_checks *c, const struct graph_entry *entry
         snprintf(c->graph->listen, sizeof c->graph->listen, "%s", text);
 }
 
+static void check_notify(struct graph_checks *c, const struct graph_entry *entry) {
+    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
+    if (text[0] != '/' || file_is_folder(text) || access(text, X_OK) != 0)
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.notify: \"%s\" is not the absolute path of a program that can be started",
+                     graph_set_by(entry), text);
+}
+
+static void check_defocus(struct graph_checks *c, const struct graph_entry *entry) {
+    double range[2] = {0, 0};
+    bool good = entry->value.count == 2;
+    for (size_t i = 0; good && i < 2; i++) {
+        char *end;
+        range[i] = strtod(entry->value.texts[i], &end);
+        good = end != entry->value.texts[i] && *end == '\0' && range[i] >= 0 && range[i] <= 100;
+    }
+    if (!good || range[0] >= range[1])
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.defocus must be two numbers from 0 to 100 (µm), the lesser first, as in defocus: "
+                     "[0.8, 2.2]",
+                     graph_set_by(entry));
+}
+
+static void check_alarms(struct graph_checks *c, const struct graph_entry *entry) {
+    struct alarm_settings settings;
+    alarm_settings_default(&settings);
+    for (size_t i = 0; i < entry->value.count; i++) {
+        struct err err = {0};
+        if (alarm_settings_set(&settings, entry->value.texts[i], &err) != STATUS_OK)
+            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%ssession.alarms: %s", graph_set_by(entry),
+                         err.message);
+    }
+}
+
 static enum status check_keys(struct graph_checks *c, const json_t *described) {
     const struct graph_section *section = &c->graph->session;
     for (size_t i = 0; i < section->count; i++) {
@@ -68,13 +117,16 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (graph_find_param(described, entry->key) == NULL)
             graph_unknown_key(c, described, false, section, entry,
                               "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                              "min_free_memory, threads, transport, listen and inputs");
+                              "min_free_memory, threads, transport, listen, inputs, web, notify, defocus and alarms");
         else
             graph_check_value(c, described, section, entry, text);
         /* A value out of range has been reported, and ends the check. */
         if (strcmp(entry->key, "threads") == 0) c->graph->threads = atoi(text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
+        if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
+        if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);
+        if (strcmp(entry->key, "alarms") == 0) check_alarms(c, entry);
     }
     return STATUS_OK;
 }

@@ -7,13 +7,19 @@
 
 #include "common/memory.h"
 
-/* Returns false for keys that may change between runs of a session: they decide where the work is done, not its
- * results. */
-static bool matters(const char *key) {
-    static const char *const free_keys[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
-    for (size_t i = 0; i < sizeof free_keys / sizeof free_keys[0]; i++)
-        if (strcmp(key, free_keys[i]) == 0) return false;
-    return true;
+static bool is_among(const char *key, const char *const *keys, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+/* Returns false for keys that may change between runs of a session: they decide where the work is done and who is told,
+ * not its results. stage NULL: a key of `session`. */
+static bool matters(const struct graph_stage *stage, const char *key) {
+    static const char *const anywhere[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
+    static const char *const session[] = {"web", "notify", "defocus", "alarms"};
+    if (is_among(key, anywhere, sizeof anywhere / sizeof *anywhere)) return false;
+    return stage != NULL || !is_among(key, session, sizeof session / sizeof *session);
 }
 
 /* Prints a text in JSON, which is YAML too; a number keeps its spelling. */
@@ -109,7 +115,7 @@ static bool visit_section(const struct graph_section *old, const struct graph_se
                           const struct graph_stage *stage, graph_difference_visit *visit, void *context) {
     for (size_t i = 0; i < old->count; i++) {
         const struct graph_entry *before = &old->entries[i], *after = graph_entry(new, before->key);
-        if (!matters(before->key) || (after != NULL && graph_value_equal(&before->value, &after->value)) ||
+        if (!matters(stage, before->key) || (after != NULL && graph_value_equal(&before->value, &after->value)) ||
             (after != NULL && is_same_place(&before->value, &after->value)) ||
             (after != NULL && stage != NULL && is_program(before, stage->program)))
             continue;
@@ -117,7 +123,7 @@ static bool visit_section(const struct graph_section *old, const struct graph_se
     }
     for (size_t i = 0; i < new->count; i++) {
         const struct graph_entry *after = &new->entries[i];
-        if (!matters(after->key) || graph_entry(old, after->key) != NULL) continue;
+        if (!matters(stage, after->key) || graph_entry(old, after->key) != NULL) continue;
         if (visit(&(struct graph_difference){old->name, after->key, stage, NULL, after}, context)) return true;
     }
     return false;

@@ -103,6 +103,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     hung_tend(run->hung);
     memory_kills_look(&run->memory);
     run_changes_tend(run, supervisor);
+    run_serve_tend(run);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -149,6 +150,7 @@ static void tick(void *context, struct supervisor *supervisor) {
 
 static void say(void *context, const char *text) {
     struct run *run = context;
+    log_write(run->log, LOG_INFO, "notice", "%s", text);
     progress_say(&run->progress, text);
 }
 
@@ -186,6 +188,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 }
 
 static void run_clear(struct run *run) {
+    run_serve_end(run);
     run_sockets_remove(run);
     explicit_bzero(run->secret_key, sizeof run->secret_key);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
@@ -242,6 +245,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     TRY(run_prepare(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
+    run_serve_begin(run);
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {.context = run,
                                            .starting = run_starting,

@@ -54,15 +54,27 @@ static enum status apply(struct run *run, struct supervisor *supervisor, const j
     return STATUS_OK;
 }
 
+struct saying {
+    struct run *run;
+    int number;
+};
+
+static void say_line(void *context, const char *text) {
+    struct saying *saying = context;
+    char line[832];
+    snprintf(line, sizeof line, "change %d: %s", saying->number, text);
+    progress_say(&saying->run->progress, line);
+}
+
 static void say_change(struct run *run, const json_t *change, int number) {
     size_t i;
     json_t *entry;
     json_array_foreach(json_object_get(change, "changes"), i, entry) {
-        char text[768], line[832];
+        char text[768];
         change_text(entry, text, sizeof text);
-        snprintf(line, sizeof line, "change %d: %s", number, text);
-        progress_say(&run->progress, line);
+        say_line(&(struct saying){run, number}, text);
     }
+    change_marks_text(change, say_line, &(struct saying){run, number});
 }
 
 void run_changes_tend(struct run *run, struct supervisor *supervisor) {

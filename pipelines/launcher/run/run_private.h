@@ -33,6 +33,13 @@ struct run_binding {
     double gone_at; /* time at which some were missing after that; 0: none is missing */
 };
 
+/* The page of the session, a process of its own. */
+struct run_page {
+    bool wanted;
+    pid_t pid;                        /* 0: not running */
+    double begun_at, start_at, pause; /* of clock_monotonic; s */
+};
+
 struct run {
     const struct options *options;
     struct graph *graph; /* with the changes of the session */
@@ -63,6 +70,7 @@ struct run {
     int miscounts;             /* in a row */
     int change;                /* number of the last change of the session that the stages were told of */
     bool unchanged;            /* the next one cannot be read or passed on, which was reported */
+    struct run_page page;
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
     char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
@@ -84,6 +92,12 @@ enum status run_prepare(struct run *run, struct err *err);
  * that have come since; call it about once a second. */
 enum status run_changes_begin(struct run *run, struct err *err);
 void run_changes_tend(struct run *run, struct supervisor *supervisor);
+
+/* run_serve.c: starts the page if the graph or the command line wants it, and prints its address; call it before a stage
+ * starts. Starts it again when it has ended; call it about once a second. Ends it. */
+void run_serve_begin(struct run *run);
+void run_serve_tend(struct run *run);
+void run_serve_end(struct run *run);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */

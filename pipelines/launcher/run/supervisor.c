@@ -216,13 +216,13 @@ static void last_error(const char *log, char *text, size_t size) {
 }
 
 /* Shows how a child died, why (from its log), and what follows. */
-static void report_death(const struct supervisor *s, size_t index, const char *what_follows) {
+static void report_death(const struct supervisor *s, size_t index, bool last, const char *what_follows) {
     const struct supervisor_child *spec = &s->specs[index];
     char how[128], why[512], text[1024];
     describe_death(s->children[index].wait_status, how, sizeof how);
     last_error(spec->log, why, sizeof why);
     snprintf(text, sizeof text, "%s %s%s%s", spec->name, how, why, what_follows);
-    warn(s, "died", text);
+    warn(s, last ? "gave-up" : "died", text);
 }
 
 /* Starts the child again after a pause, which doubles so many times up to its limit. */
@@ -272,7 +272,7 @@ static void give_up_or_start_again(struct supervisor *s, size_t index, int code)
             snprintf(text, sizeof text,
                      "; %d deaths in a row, with nothing finished between them, so icestream gives up. See %s",
                      child->deaths, s->specs[index].log);
-        report_death(s, index, text);
+        report_death(s, index, true, text);
         child->state = CHILD_ENDED;
         give_up(s);
         return;
@@ -280,7 +280,7 @@ static void give_up_or_start_again(struct supervisor *s, size_t index, int code)
     int row = child->deaths > child->frail ? child->deaths : child->frail;
     start_later(s, child, row - 1);
     child->restarts++;
-    report_death(s, index, row > 1 ? "; starting it again after a pause" : "; starting it again");
+    report_death(s, index, false, row > 1 ? "; starting it again after a pause" : "; starting it again");
 }
 
 /* Returns whether a child that was to be started again has ended for that reason. */

@@ -1,0 +1,23 @@
+/* Takes samples of a session for the judge (judge.h). It remembers what a single look does not show: processes that
+ * were started again, GPUs that were there before, medians of a long session. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_H
+#define ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_H
+
+#include <jansson.h>
+
+#include "pipelines/launcher/alarms/judge.h"
+
+struct sampler;
+struct view;
+
+/* Makes a sampler for a view, which must outlive it. */
+enum status sampler_new(struct view *view, struct sampler **ret_sampler, struct err *err);
+/* Frees it; accepts NULL. */
+void sampler_free(struct sampler **sampler);
+/* Takes a sample of the view as it was last polled. settings: for the session's target. */
+enum status sampler_take(struct sampler *sampler, double now, const struct alarm_settings *settings,
+                         struct alarm_sample *ret_sample, struct err *err);
+/* Returns how often each instance was started again since the sampler was made: {"refiner.0": 1}; borrowed. */
+const json_t *sampler_restarts(const struct sampler *sampler);
+
+#endif

@@ -1,0 +1,29 @@
+/* What the files of the sampler share. */
+#ifndef ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_PRIVATE_H
+#define ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_PRIVATE_H
+
+#include "pipelines/launcher/alarms/sampler.h"
+#include "pipelines/launcher/view/view.h"
+
+struct sampler {
+    struct view *view;
+    json_t *pids;     /* {"refiner.0": {"pid", "change"}} as last seen */
+    json_t *restarts; /* {"refiner.0": 1} */
+    json_t *warnings; /* as last read; NULL: none */
+    struct {
+        double median;
+        size_t rows; /* of the view when it was taken */
+        size_t seen;
+    } session[QUANTITIES];
+    double *values; /* room for a column */
+    size_t capacity;
+    uint64_t epoch;
+    int run;      /* that `begun` belongs to */
+    double begun; /* s since 1970; NaN: not known */
+};
+
+/* sampler_quality.c: fills in the medians, what was lost, and the newest map. */
+enum status sampler_quality(struct sampler *sampler, const struct alarm_settings *settings, struct alarm_sample *sample,
+                            struct err *err);
+
+#endif

@@ -1,0 +1,84 @@
+/* The numbers of exposures that the page shows: those that the field knows by name, and all others as they are. */
+#include <math.h>
+#include <string.h>
+
+#include "pipelines/launcher/api/api_private.h"
+
+struct known {
+    const char *column; /* as the item has it; or that of which a derived one is made */
+    const char *key, *label, *unit;
+    double factor;    /* from the item's unit to `unit` */
+    const char *good; /* "low", "high" or NULL */
+};
+/* Motion in Å: RELION's columns of it are in pixels of the movie. */
+static const struct known known[] = {
+    {"rlnCtfMaxResolution", "res", "CTF resolution", "Å", 1, "low"},
+    {"rlnCtfAstigmatism", "astig", "Astigmatism", "nm", 0.1, "low"},
+    {"icestreamMotionTotal", "motion", "Total motion", "Å", 1, "low"},
+    {"icestreamMotionEarly", "early", "Early motion", "Å", 1, "low"},
+    {"icestreamMotionLate", "late", "Late motion", "Å", 1, "low"},
+    {"rlnAccumMotionTotal", "motionpx", "Total motion", "px", 1, "low"},
+    {"rlnAccumMotionEarly", "earlypx", "Early motion", "px", 1, "low"},
+    {"rlnAccumMotionLate", "latepx", "Late motion", "px", 1, "low"},
+    {"rlnCtfIceRingDensity", "ice", "Ice ring density", "", 1, "low"},
+    {"picks.count", "picks", "Picks", "", 1, "high"},
+    {"particles.count", "particles", "Particles", "", 1, "high"},
+    {"rlnCtfFigureOfMerit", "score", "CTF score", "", 1, "high"},
+    {"rlnDefocusU", "defocusu", "Defocus U", "µm", 1e-4, NULL},
+    {"rlnDefocusV", "defocusv", "Defocus V", "µm", 1e-4, NULL},
+    {"rlnDefocusAngle", "angle", "Astigmatism angle", "°", 1, NULL},
+    {"rlnPhaseShift", "phase", "Phase shift", "°", 1, NULL},
+    {"icestreamGainResidualSd", "gain", "Gain residual", "", 1, "low"},
+    {"icestreamPickThreshold", "threshold", "Pick threshold", "", 1, NULL},
+    {"icestreamMaskedFraction", "masked", "Masked share", "%", 100, "low"},
+};
+/* The first one, made of rlnDefocusU and V, where an item has both. */
+static const struct known defocus = {NULL, "defocus", "Defocus", "µm", 1e-4, NULL};
+
+static const struct known *find(const char *column) {
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].column, column) == 0) return &known[i];
+    return NULL;
+}
+
+static bool has_defocus(const struct view *view) {
+    return view_column_find(view, "rlnDefocusU") >= 0 && view_column_find(view, "rlnDefocusV") >= 0;
+}
+
+size_t api_column_count(const struct view *view) {
+    return view_column_count(view) + (has_defocus(view) ? 1 : 0);
+}
+
+const char *api_column_key(const struct view *view, size_t column) {
+    if (column == view_column_count(view)) return defocus.key;
+    const char *name = view_column_name(view, column);
+    const struct known *of = find(name);
+    return of != NULL ? of->key : name;
+}
+
+double api_column_value(const struct view *view, size_t row, size_t column) {
+    if (column < view_column_count(view)) return view_value(view, row, column);
+    double u = view_value(view, row, (size_t)view_column_find(view, "rlnDefocusU"));
+    double v = view_value(view, row, (size_t)view_column_find(view, "rlnDefocusV"));
+    return (u + v) / 2;
+}
+
+static json_t *about(const struct known *of, const char *column) {
+    return json_pack("{s:s, s:s?, s:s, s:s, s:f, s:s?}", "key", of->key, "column", column, "label", of->label, "unit",
+                     of->unit, "factor", of->factor, "good", of->good);
+}
+
+json_t *api_columns_json(struct serve *serve) {
+    const struct view *view = serve->view;
+    json_t *columns = json_array();
+    if (has_defocus(view)) json_array_append_new(columns, about(&defocus, NULL));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (view_column_find(view, known[i].column) >= 0)
+            json_array_append_new(columns, about(&known[i], known[i].column));
+    for (size_t i = 0; i < view_column_count(view); i++) {
+        const char *name = view_column_name(view, i);
+        const struct known other = {name, name, name, "", 1, NULL};
+        if (find(name) == NULL) json_array_append_new(columns, about(&other, name));
+    }
+    return columns;
+}

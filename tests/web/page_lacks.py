@@ -1,0 +1,50 @@
+"""Sessions that lack something: stages, columns, pictures, exposures. The rest is drawn."""
+import web
+
+
+@web.shows(exposures=30, without=["motion-corrector", "classifier", "refiner"])
+def test_what_a_graph_lacks_is_not_drawn(page):
+    page.open("overview")
+    page.wait("document.querySelectorAll('figure.series').length >= 4", "charts")
+    assert "Total motion" not in page.texts("figure.series .title")
+    tabs = page.texts("#tabs a")
+    assert "Classes" not in tabs and "Map" not in tabs and {"Overview", "Exposures", "Ledger"} <= set(tabs), tabs
+    assert page.get("document.querySelector('#fact-map').hidden")
+    assert page.texts(".stage h3") == ["watcher", "ctf-estimator", "lowpass-picker", "extractor"]
+    page.open("classes")
+    page.wait("document.querySelector('#tabs a[aria-current]').textContent === 'Overview'", "the overview instead of"
+                                                                                            " a tab that is not there")
+
+
+@web.shows(exposures=30, without=["motion-corrector", "classifier", "refiner"], pictures=4)
+def test_a_missing_picture_has_a_placeholder(page):
+    page.open("exposures?sort=n")
+    page.wait("document.querySelectorAll('.no-picture').length >= 2", "placeholders")
+    page.wait("[...document.querySelectorAll('.cell img')].filter((i) => i.naturalWidth > 0).length >= 2",
+              "the pictures that are there")
+    page.open("exposure/20")
+    page.wait("document.querySelector('.large.no-picture') && document.querySelector('.stages tbody tr')", "all but the picture")
+
+
+@web.shows(exposures=0, in_flight=0, iterations=0)
+def test_an_empty_session_says_so(page):
+    page.open("overview")
+    page.wait("document.querySelectorAll('.stage').length === 7", "the flow")
+    page.wait("document.querySelector('#section-series').textContent.includes('first measured exposure')", "what will come")
+    for view in ("exposures", "ledger", "exposure/1"):
+        page.open(view)
+    page.wait("document.querySelector('.exposure-name').textContent.includes('no exposure 1')", "an exposure that is"
+                                                                                                " not there")
+    page.site.session.add(2)
+    page.wait("ice.store.rows.length === 2", "the first exposures")
+    page.open("overview")
+    page.wait("document.querySelectorAll('figure.series').length === 6", "the first charts")
+
+
+@web.shows(exposures=24, running=False, in_flight=0)
+def test_a_session_that_has_ended_looks_the_same(page):
+    page.open("overview")
+    page.wait("document.querySelector('#session-state').textContent.match(/finished|stopped/)", "the state")
+    page.wait("document.querySelectorAll('figure.series').length === 6", "charts")
+    page.open("exposure/3")
+    page.wait("document.querySelector('.micrograph').naturalWidth > 100", "the micrograph")
