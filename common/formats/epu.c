@@ -10,6 +10,7 @@
 #include "common/memory.h"
 
 enum { TEXT_LIMIT = 8 << 20 };
+static const double STAGE_MOST = 1e5; /* µm: no stage goes so far */
 
 struct span {
     const char *at, *end;
@@ -93,7 +94,7 @@ enum status epu_parse(const char *name, const char *text, size_t length, struct 
             "%s: has no element MicroscopeImage: it is not an XML file that EPU wrote beside an image", name);
     FAIL_IF(!find(all, "MicroscopeImage", &image, NULL), err, STATUS_TRUNCATED,
             "%s: ends at byte %zu, before the end of MicroscopeImage", name, length);
-    struct epu_image found = {NAN, NAN, NAN, NAN, NAN};
+    struct epu_image found = {NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     if (find(image, "pixelSize", &part, NULL)) /* m */
         found.pixel_size = within(1e10 * number_in(part, "numericValue"), 0.01, 1000);
     found.voltage = within(1e-3 * number_in(image, "AccelerationVoltage"), 1, 3000);
@@ -101,6 +102,10 @@ enum status epu_parse(const char *name, const char *text, size_t length, struct 
     if (find(image, "BeamShift", &part, NULL)) {
         found.shift_x = number_in(part, "_x");
         found.shift_y = number_in(part, "_y");
+    }
+    if (find(image, "stage", &part, NULL) && find(part, "Position", &part, NULL)) { /* m */
+        found.stage_x = within(1e6 * number_in(part, "X"), -STAGE_MOST, STAGE_MOST);
+        found.stage_y = within(1e6 * number_in(part, "Y"), -STAGE_MOST, STAGE_MOST);
     }
     *ret_image = found;
     return STATUS_OK;

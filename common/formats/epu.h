@@ -12,6 +12,7 @@ struct epu_image {
     double voltage;          /* kV */
     double dose;             /* e⁻/Å², of the whole exposure */
     double shift_x, shift_y; /* of the beam, in the microscope's own unit (about 50 µm) */
+    double stage_x, stage_y; /* of the stage, µm */
 };
 
 /* Reads a file. STATUS_TRUNCATED: its end is missing, as while it is written. STATUS_BAD_FORMAT: it is not of EPU. */

@@ -127,7 +127,8 @@ static enum status begin_tilt(struct parser *parser, struct span number, struct 
         mdoc->tilts = tilts;
         parser->capacity = capacity;
     }
-    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){.z = (int)z, .angle = NAN, .dose = NAN, .prior = NAN, .time = NAN};
+    mdoc->tilts[mdoc->count++] = (struct mdoc_tilt){
+        .z = (int)z, .angle = NAN, .dose = NAN, .prior = NAN, .time = NAN, .stage_x = NAN, .stage_y = NAN};
     parser->in_tilt = true;
     return STATUS_OK;
 }
@@ -189,6 +190,17 @@ static void take_shot(struct span text, struct mdoc_tilt *tilt) {
     memcpy(tilt->shot, shot, length + 1);
 }
 
+/* Reads "X Y". */
+static void take_stage(struct span text, struct mdoc_tilt *tilt) {
+    const char *end = text.at + text.length, *at = text.at;
+    double x, y;
+    while (at < end && !isspace((unsigned char)*at))
+        at++;
+    if (!whole_number_of(text, &x) || !whole_number_of(trim(at, end), &y) || !isfinite(x) || !isfinite(y)) return;
+    tilt->stage_x = x;
+    tilt->stage_y = y;
+}
+
 static enum status take_tilt_value(struct parser *parser, struct span key, struct span value, struct err *err) {
     struct mdoc_tilt *tilt = &parser->mdoc.tilts[parser->mdoc.count - 1];
     if (is(key, "TiltAngle")) {
@@ -205,6 +217,8 @@ static enum status take_tilt_value(struct parser *parser, struct span key, struc
         take_frame_doses(value, &tilt->dose);
     else if (is(key, "MultishotHoleAndPosition"))
         take_shot(value, tilt);
+    else if (is(key, "StagePosition"))
+        take_stage(value, tilt);
     else if (is(key, "Voltage") && isnan(parser->mdoc.voltage))
         take_finite(value, &parser->mdoc.voltage);
     else if (is(key, "DateTime"))

@@ -18,6 +18,7 @@ struct mdoc_tilt {
     double dose;               /* ExposureDose, or FrameDosesAndNumber, e⁻/Å²; NaN: not given */
     double prior;              /* PriorRecordDose: before this image, e⁻/Å²; NaN: not given */
     double time;               /* DateTime, s since 1970 by the microscope's clock; NaN: not given */
+    double stage_x, stage_y;   /* StagePosition, µm; NaN: not given */
     char *file;                /* SubFramePath as in the file (often a Windows path); NULL: none */
     char shot[MDOC_SHOT_SIZE]; /* MultishotHoleAndPosition, with _ for blanks: hole and place in a pattern; "": none */
 };

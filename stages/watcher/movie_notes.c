@@ -10,7 +10,7 @@
 #include "common/memory.h"
 
 struct movie_notes movie_notes_unknown(void) {
-    return (struct movie_notes){NAN, NAN, NAN, NAN, NAN, NAN, ""};
+    return (struct movie_notes){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
 }
 
 static double positive(double value) {
@@ -27,6 +27,8 @@ static enum status take_mdoc(const char *path, struct movie_notes *notes, bool *
     notes->voltage = positive(mdoc.voltage);
     notes->dose = positive(shot->dose);
     if (shot->prior >= 0) notes->pre_exposure = shot->prior;
+    notes->stage_x = shot->stage_x;
+    notes->stage_y = shot->stage_y;
     memcpy(notes->shot, shot->shot, sizeof notes->shot);
     *ret_found = true;
     return STATUS_OK;
@@ -40,6 +42,8 @@ static enum status take_epu(const char *path, struct movie_notes *notes, bool *r
     notes->dose = image.dose;
     notes->shift_x = image.shift_x;
     notes->shift_y = image.shift_y;
+    notes->stage_x = image.stage_x;
+    notes->stage_y = image.stage_y;
     *ret_found = true;
     return STATUS_OK;
 }

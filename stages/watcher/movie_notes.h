@@ -14,6 +14,7 @@ struct movie_notes {
     double dose;               /* e⁻/Å², of the whole movie */
     double pre_exposure;       /* e⁻/Å², before its first frame */
     double shift_x, shift_y;   /* of the beam, in EPU's unit */
+    double stage_x, stage_y;   /* of the stage, µm */
     char shot[MDOC_SHOT_SIZE]; /* hole and place in SerialEM's pattern of shots, "2_5"; "": not known */
 };
 

@@ -111,6 +111,10 @@ static enum status set_movie(const struct record_source *source, struct item *it
     if (isnan(prior) && source->tilt != NULL) prior = source->tilt->prior_dose;
     if (!isnan(dose)) TRY(item_set_number(item, "movie.dose_per_frame", dose / source->image.nz, err));
     if (!isnan(prior)) TRY(item_set_number(item, "movie.pre_exposure", prior, err));
+    if (!isnan(source->notes.stage_x) && !isnan(source->notes.stage_y)) {
+        TRY(item_set_number(item, "movie.stage_x", source->notes.stage_x, err));
+        TRY(item_set_number(item, "movie.stage_y", source->notes.stage_y, err));
+    }
     if (source->shift_group == 0) return STATUS_OK;
     TRY(item_set_number(item, "movie.shift_group", source->shift_group, err));
     TRY(item_set_number(item, "movie.shift_x", source->notes.shift_x, err));

@@ -59,6 +59,7 @@ static void mdoc(const char *text, size_t length) {
     for (int i = 0; i < found.count; i++) {
         const struct mdoc_tilt *tilt = &found.tilts[i];
         FUZZ_CHECK(tilt->z >= 0 && tilt->z < TILTS_MAX && (isnan(tilt->angle) || fabs(tilt->angle) <= TILT_ANGLE_MAX));
+        FUZZ_CHECK(!isinf(tilt->stage_x) && isnan(tilt->stage_x) == isnan(tilt->stage_y));
         if (tilt->file == NULL) continue;
         int place = mdoc_find(&found, tilt->file);
         FUZZ_CHECK(place >= 0 && strcmp(mdoc_file_name(found.tilts[place].file), mdoc_file_name(tilt->file)) == 0);
@@ -85,6 +86,7 @@ static void epu(const char *text, size_t length) {
     }
     FUZZ_CHECK(isnan(found.pixel_size) || found.pixel_size > 0);
     FUZZ_CHECK(!isinf(found.voltage) && !isinf(found.dose) && !isinf(found.shift_x) && !isinf(found.shift_y));
+    FUZZ_CHECK(!isinf(found.stage_x) && !isinf(found.stage_y));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

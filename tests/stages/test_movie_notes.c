@@ -24,14 +24,16 @@ static const char EPU_XML[] =
     "<microscopeData><gun><AccelerationVoltage>200000</AccelerationVoltage></gun><optics><BeamShift "
     "xmlns:a=\"http://schemas.datacontract.org/2004/07/Fei.Types\"><a:_x>%g</a:_x><a:_y>%g</a:_y></BeamShift>"
     "<BeamTilt xmlns:a=\"http://schemas.datacontract.org/2004/07/Fei.Types\"><a:_x>9</a:_x><a:_y>9</a:_y></BeamTilt>"
-    "</optics></microscopeData><SpatialScale><pixelSize><x><numericValue>8.3E-11</numericValue>"
+    "</optics><stage><ATolerance>1</ATolerance><Position xmlns:a=\"http://schemas.datacontract.org/2004/07/Fei.Types\">"
+    "<a:A>0.001</a:A><a:B>0</a:B><a:X>-0.00012345</a:X><a:Y>0.0002</a:Y><a:Z>1E-05</a:Z></Position></stage>"
+    "</microscopeData><SpatialScale><pixelSize><x><numericValue>8.3E-11</numericValue>"
     "<unit xmlns:a=\"x\"><a:_x>m</a:_x></unit></x><y><numericValue>8.4E-11</numericValue></y></pixelSize>"
     "</SpatialScale></MicroscopeImage>\n";
 
 static const char FRAMES_MDOC[] =
     "T = SerialEM: Krios  08-Oct-21  07:39:08\nVoltage = 300\n\n[FrameSet = 0]\n"
     "TiltAngle = 0.01\nPixelSpacing = 1.05\nExposureDose = %s\nFrameDosesAndNumber = 1.5 %d\n"
-    "MultishotHoleAndPosition = %s\nDateTime = 08-Oct-21  07:39:08\n";
+    "StagePosition = 12.5 -603.25\nMultishotHoleAndPosition = %s\nDateTime = 08-Oct-21  07:39:08\n";
 
 static void put_movie(const char *name) {
     struct err err = {0};
@@ -74,6 +76,7 @@ static void epu_is_read(void **state) {
     assert_ok(epu_parse("a.xml", text, length, &image, &err));
     assert_true(near(image.pixel_size, 0.83) && near(image.voltage, 200) && near(image.dose, 42));
     assert_true(near(image.shift_x, -0.031) && near(image.shift_y, 0.012));
+    assert_true(near(image.stage_x, -123.45) && near(image.stage_y, 200));
     /* Each beginning of the file is one that is still written. */
     const char *end = strstr(text, "</MicroscopeImage");
     for (size_t cut = 0; cut < (size_t)(end - text); cut++) {
@@ -86,6 +89,7 @@ static void epu_is_read(void **state) {
     static const char empty[] = "<MicroscopeImage><pixelSize/><BeamShift><_x>a</_x></BeamShift></MicroscopeImage>";
     assert_ok(epu_parse("c.xml", empty, strlen(empty), &image, &err));
     assert_true(isnan(image.pixel_size) && isnan(image.dose) && isnan(image.shift_x) && isnan(image.shift_y));
+    assert_true(isnan(image.stage_x) && isnan(image.stage_y));
 }
 
 static void notes_lie_beside_movies(void **state) {
@@ -190,6 +194,9 @@ static void items_carry_the_notes(void **state) {
     assert_true(near(item_number(a, "optics.voltage", 0), 200) && near(item_number(a, "optics.pixel_size", 0), 1.05));
     assert_true(near(item_number(s, "movie.dose_per_frame", 0), 20.0 / FRAMES));
     expect_group(&results, "s", "beamShift_2_5");
+    assert_true(near(item_number(a, "movie.stage_x", 0), -123.45) && near(item_number(a, "movie.stage_y", 0), 200));
+    assert_true(near(item_number(s, "movie.stage_x", 0), 12.5) && near(item_number(s, "movie.stage_y", 0), -603.25));
+    assert_false(item_has(emitted(&results, "without"), "movie.stage_x"));
     expect_group(&results, "without", "opticsGroup1");
     assert_false(item_has(emitted(&results, "without"), "movie.dose_per_frame"));
     char first[64];

@@ -176,6 +176,24 @@ def check_grid(server, items):
         values = [column(items, "res", i) for i in rows if column(items, "res", i) is not None]
         assert abs(square["medians"]["res"] - numpy.median(values)) < 1e-4
         assert sorted(n for hole in square["holes"] for n in hole["n"]) == [items["n"][i] for i in rows]
+        check_places(square, items)
+
+
+def check_places(square, items):
+    """A hole lies where its exposures were taken, a square in their middle; without the stage's place nowhere."""
+    if square["name"] == "1002":
+        assert square["x"] is None and square["y"] is None and {hole["x"] for hole in square["holes"]} == {None}
+        return
+    places = {}
+    for hole in square["holes"]:
+        at = items["n"].index(hole["n"][0]) // 2 % 13
+        places[hole["name"]] = (hole["x"], hole["y"], len(hole["n"]))
+        expected = (90 * (int(square["name"]) - 1000) + 2.5 * (at % 4), -2.5 * (at // 4))
+        assert (hole["x"], hole["y"]) == expected, (hole, expected)
+    many = sum(place[2] for place in places.values())
+    for axis, key in enumerate("xy"):
+        assert abs(square[key] - sum(place[axis] * place[2] for place in places.values()) / many) < 1e-3
+    assert "movie.stage_x" not in items["columns"]
 
 
 def check_classes(server, session):
@@ -216,7 +234,7 @@ def check_map(server, session):
     for name in ("latest", "it006", "half1", "half2", "postprocess", "class001"):
         answer = server.get("/api/map/%s?n=128" % name)
         about = json.loads(answer.headers["X-Map"])
-        assert about["n"] == 64 and abs(about["pixel"] - 3.75) < 1e-4, about
+        assert about["n"] == 64 and abs(about["pixel"] - 3.75) < 1e-4 and about["level"] == 4, about
         expected = numpy.clip(60 + 12 * (volume - volume.mean()) / volume.std(), 0, 255)
         shown = numpy.frombuffer(answer.body, dtype=numpy.uint8).reshape(64, 64, 64)
         assert abs(shown - expected).max() < 0.51, name

@@ -169,6 +169,13 @@ class Session:
         return "Images-Disc1/GridSquare_%d/Data/FoilHole_%d_Data_%d_%d_20261122_%02d%02d%02d_Fractions" % (
             square, hole, 30000 + i, i % 7, i // 3600 % 24, i // 60 % 60, i % 60)
 
+    def stage(self, i):
+        """Returns where the stage was (µm): squares on a grid of 90 µm, holes on one of 2.5 µm. Square 1002 lacks it."""
+        square, hole = i // 25, i // 2 % 13
+        if square == 2 or self.special and i in SPECIAL:
+            return {}
+        return {"stage_x": 90.0 * (square % 6) + 2.5 * (hole % 4), "stage_y": -90.0 * (square // 6) - 2.5 * (hole // 4)}
+
     def columns(self, i):
         wave = numpy.sin(i / 40.0)
         defocus = 14000 + 6000 * wave + self.random.gauss(0, 500)
@@ -239,7 +246,7 @@ class Session:
         name, columns = self.name(i), self.columns(i)
         path = os.path.join(self.data, "movies", name + ".tif")
         item = {"v": 1, "id": name, "kind": "movie", "time": when, "source": "watcher",
-                "movie": {"path": path, "nx": 512, "ny": 512, "frames": 8},
+                "movie": {"path": path, "nx": 512, "ny": 512, "frames": 8, **self.stage(i)},
                 "optics": {"group": "opticsGroup1", "pixel_size": 2.5, "voltage": 300, "spherical_aberration": 2.7,
                            "amplitude_contrast": 0.1}}
         if "motion-corrector" not in line:

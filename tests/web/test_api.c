@@ -37,9 +37,46 @@ static void pixels_are_those_of_healpix(void **state) {
     assert_true(directions_pixel(16, 1, 0) >= 0 && directions_pixel(16, -1, 3) < 12 * 256);
     assert_int_equal(directions_group("C1", operations), 1);
     assert_int_equal(directions_group("d7", operations), 14);
-    assert_int_equal(directions_group("O", operations), 0);
+    assert_int_equal(directions_group("D99", operations), 198);
+    assert_int_equal(directions_group("D101", operations), 0);
+    assert_int_equal(directions_group("I5", operations), 0);
     assert_int_equal(directions_group("C", operations), 0);
     assert_int_equal(directions_group("", operations), 0);
+}
+
+/* Each group of the solids is a group of rotations that has RELION's axes: turns by a whole fold about them give the
+ * identity, and are of the group. */
+static void solids_have_their_axes(void **state) {
+    (void)state;
+    static const double golden = 1.6180339887498948482;
+    const struct {
+        const char *name;
+        int count, fold;
+        double axis[3];
+    } cases[] = {{"T", 12, 3, {0, 0, 1}},       {"o", 24, 4, {0, 0, 1}},       {"O", 24, 3, {1, 1, 1}},
+                 {"I", 60, 2, {0, 0, 1}},       {"I1", 60, 2, {0, 0, 1}},      {"I1", 60, 5, {golden, 0, -1}},
+                 {"I2", 60, 5, {1, 0, golden}}, {"I3", 60, 5, {0, 0, 1}},      {"I4", 60, 5, {2, 0, 1}},
+                 {"I4", 60, 2, {1, 0, golden}}, {"I3", 60, 2, {-1, 0, golden}}};
+    double all[DIRECTIONS_OPERATIONS][3][3];
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        assert_int_equal(directions_group(cases[c].name, all), cases[c].count);
+        int about = 0;
+        for (int k = 0; k < cases[c].count; k++) {
+            const double(*m)[3] = all[k];
+            double determinant = 0, moved = 0;
+            for (int i = 0; i < 3; i++) {
+                const int j = (i + 1) % 3, l = (i + 2) % 3;
+                double turned = 0;
+                determinant += m[0][i] * (m[1][j] * m[2][l] - m[1][l] * m[2][j]);
+                for (int n = 0; n < 3; n++)
+                    turned += m[i][n] * cases[c].axis[n];
+                moved += fabs(turned - cases[c].axis[i]);
+            }
+            assert_true(fabs(determinant - 1) < 1e-9);
+            about += moved < 1e-9;
+        }
+        if (about != cases[c].fold) fail_msg("%s has %d turns about its axis", cases[c].name, about);
+    }
 }
 
 static double efficiency_of(const char *symmetry, double least_tilt, double most_tilt, double most_rot) {
@@ -66,6 +103,7 @@ static void efficiency_falls_with_preference(void **state) {
     double all = efficiency_of("C1", 0, 180, 360), cone = efficiency_of("C1", 0, 40, 360);
     double top = efficiency_of("C1", 0, 5, 360), side = efficiency_of("C1", 85, 95, 360);
     double arc = efficiency_of("C1", 80, 100, 20), turned = efficiency_of("D4", 80, 100, 20);
+    assert_true(efficiency_of("O", 80, 100, 20) > turned && efficiency_of("I", 80, 100, 20) > turned);
     print_message("efficiency: all %.3f, cone of 40 degrees %.3f, top %.3f, side %.3f, arc %.3f, arc in D4 %.3f\n", all,
                   cone, top, side, arc, turned);
     assert_true(all > 0.97 && all <= 1);
@@ -196,6 +234,7 @@ static void gpus_are_read_and_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pixels_are_those_of_healpix),
+        cmocka_unit_test(solids_have_their_axes),
         cmocka_unit_test(efficiency_falls_with_preference),
         cmocka_unit_test(volumes_keep_their_low_frequencies),
         cmocka_unit_test(greys_leave_out_what_is_no_number),

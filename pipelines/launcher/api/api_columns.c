@@ -63,6 +63,11 @@ double api_column_value(const struct view *view, size_t row, size_t column) {
     return (u + v) / 2;
 }
 
+/* Places are for the map of the grid; as a series they say nothing. */
+bool api_column_shown(const struct view *view, size_t column) {
+    return column >= view_column_count(view) || strncmp(view_column_name(view, column), "movie.stage_", 12) != 0;
+}
+
 static json_t *about(const struct known *of, const char *column) {
     return json_pack("{s:s, s:s?, s:s, s:s, s:f, s:s?}", "key", of->key, "column", column, "label", of->label, "unit",
                      of->unit, "factor", of->factor, "good", of->good);
@@ -78,7 +83,7 @@ json_t *api_columns_json(struct serve *serve) {
     for (size_t i = 0; i < view_column_count(view); i++) {
         const char *name = view_column_name(view, i);
         const struct known other = {name, name, name, "", 1, NULL};
-        if (find(name) == NULL) json_array_append_new(columns, about(&other, name));
+        if (find(name) == NULL && api_column_shown(view, i)) json_array_append_new(columns, about(&other, name));
     }
     return columns;
 }

@@ -55,19 +55,39 @@ static void put_medians(struct serve *serve, const struct place *places, size_t 
     api_text_add(text, "}");
 }
 
+/* Puts the mean place of exposures (µm); null: it is not known. */
+static void put_place(struct serve *serve, const struct place *places, size_t count, struct api_text *text) {
+    static const char *const names[] = {"movie.stage_x", "movie.stage_y"};
+    for (int axis = 0; axis < 2; axis++) {
+        int column = view_column_find(serve->view, names[axis]);
+        size_t known = 0;
+        double sum = 0;
+        for (size_t i = 0; column >= 0 && i < count; i++) {
+            double value = view_value(serve->view, places[i].row, (size_t)column);
+            if (!isfinite(value)) continue;
+            sum += value;
+            known++;
+        }
+        api_text_add(text, axis == 0 ? ",\"x\":" : ",\"y\":");
+        api_text_number(text, known > 0 ? sum / (double)known : NAN, 7);
+    }
+}
+
 static void put_holes(struct serve *serve, const struct place *places, size_t count, struct api_text *text) {
     api_text_add(text, ",\"holes\":[");
-    for (size_t i = 0; i < count; i++) {
-        bool first = i == 0 || strcmp(places[i].hole, places[i - 1].hole) != 0;
-        if (first) {
-            api_text_comma(text);
-            api_text_add(text, "{\"name\":");
-            api_text_string(text, places[i].hole);
-            api_text_add(text, ",\"x\":null,\"y\":null,\"n\":[");
-        }
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && strcmp(places[end].hole, places[i].hole) == 0;)
+            end++;
         api_text_comma(text);
-        api_text_integer(text, view_row(serve->view, places[i].row)->number);
-        if (i + 1 == count || strcmp(places[i].hole, places[i + 1].hole) != 0) api_text_add(text, "]}");
+        api_text_add(text, "{\"name\":");
+        api_text_string(text, places[i].hole);
+        put_place(serve, places + i, end - i, text);
+        api_text_add(text, ",\"n\":[");
+        for (size_t k = i; k < end; k++) {
+            api_text_comma(text);
+            api_text_integer(text, view_row(serve->view, places[k].row)->number);
+        }
+        api_text_add(text, "]}");
     }
     api_text_add(text, "]");
 }
@@ -95,7 +115,7 @@ static void put_square(struct serve *serve, const struct place *places, size_t c
         api_text_integer(text, counts[i].value);
     }
     put_medians(serve, places, count, buffer, text);
-    api_text_add(text, ",\"x\":null,\"y\":null");
+    put_place(serve, places, count, text);
     put_holes(serve, places, count, text);
     api_text_add(text, "}");
 }

@@ -153,6 +153,7 @@ static void put_marks(const struct rows *rows, struct api_text *text) {
 static void put_columns(const struct rows *rows, struct api_text *text) {
     api_text_add(text, ",\"columns\":{");
     for (size_t column = 0; column < api_column_count(rows->view); column++) {
+        if (!api_column_shown(rows->view, column)) continue;
         begin(text, api_column_key(rows->view, column));
         FOR_ROWS(i, rows) {
             api_text_comma(text);

@@ -9,7 +9,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/api/shrink.h"
 
-enum { STAR_MAX = 64 << 20, SIDE_LEAST = 16, SIDE_MOST = 128, SIDE_USUAL = 96 };
+enum { STAR_MAX = 64 << 20, SIDE_LEAST = 16, SIDE_MOST = 128, SIDE_USUAL = 96, LEVEL = 4 };
 
 static bool ends_with(const char *text, const char *ending) {
     size_t length = strlen(text), size = strlen(ending);
@@ -200,8 +200,8 @@ static enum status make_map(const struct api_file *file, int64_t wanted, const s
     to_bytes(values, count, bytes, &mean, &sigma);
     api_kept_put(kept, key, bytes, count);
     snprintf(kept->header, sizeof kept->header,
-             "{\"n\":%d,\"pixel\":%.6g,\"mean\":%.6g,\"sigma\":%.6g,\"iteration\":%lld,\"final\":%s}", side,
-             (double)header.pixel_size * header.nx / side, mean, sigma, (long long)product->iteration,
+             "{\"n\":%d,\"pixel\":%.6g,\"mean\":%.6g,\"sigma\":%.6g,\"level\":%d,\"iteration\":%lld,\"final\":%s}",
+             side, (double)header.pixel_size * header.nx / side, mean, sigma, LEVEL, (long long)product->iteration,
              product->final ? "true" : "false");
     return STATUS_OK;
 }

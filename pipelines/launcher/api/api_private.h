@@ -94,6 +94,7 @@ json_t *api_columns_json(struct serve *serve);
 size_t api_column_count(const struct view *view);
 const char *api_column_key(const struct view *view, size_t column);
 double api_column_value(const struct view *view, size_t row, size_t column);
+bool api_column_shown(const struct view *view, size_t column); /* false: it is no column of the page */
 /* api_status.c: the answer of /api/status. */
 json_t *api_status_json(struct serve *serve);
 /* api_restarts.c: returns how often an instance was started again in this run. beat: its heartbeat. */

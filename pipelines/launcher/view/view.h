@@ -116,7 +116,7 @@ int64_t view_rows_since(const struct view *view, uint64_t revision, size_t from)
 /* What one stage knows of one row. */
 struct view_visit view_visit(const struct view *view, size_t row, size_t stage);
 /* Numbers of the rows, column by column: each number of the item's `columns` under its name (rlnDefocusU in Å, …),
- * picks.count and particles.count. New ones may come with a poll, at the end. NaN: the row has none. */
+ * picks.count and particles.count; movie.stage_x and movie.stage_y, where the stage was (µm). New ones may come with a poll, at the end. NaN: the row has none. */
 size_t view_column_count(const struct view *view);
 const char *view_column_name(const struct view *view, size_t column);
 /* Returns the column of that name; −1: there is none. */

@@ -79,10 +79,9 @@ static enum status columns(const char *at, view_number *visit, void *context, st
 /* Numbers of other members that are worth a column. */
 static const struct {
     const char *object, *name, *column;
-} others[] = {{"picks", "count", "picks.count"},
-              {"particles", "count", "particles.count"},
-              {"score", "crystal", "score.crystal"},
-              {"tilt", "angle", "tilt.angle"}};
+} others[] = {{"picks", "count", "picks.count"},     {"particles", "count", "particles.count"},
+              {"score", "crystal", "score.crystal"}, {"tilt", "angle", "tilt.angle"},
+              {"movie", "stage_x", "movie.stage_x"}, {"movie", "stage_y", "movie.stage_y"}};
 
 static enum status other(const struct member *object, view_number *visit, void *context, struct err *err) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {

@@ -64,7 +64,9 @@
     const holes = square.holes || [];
     if (!holes.length) return null;
     const placed = holes.filter((h) => ice.is_number(h.x) && ice.is_number(h.y));
-    const known = placed.length > 1 && placed.length >= holes.length / 2;
+    /* Where the beam is shifted to holes and the stage stays, many holes have one place. */
+    const places = new Set(placed.map((h) => h.x.toFixed(1) + ' ' + h.y.toFixed(1)));
+    const known = placed.length > 1 && places.size >= holes.length / 2;
     const across = Math.ceil(Math.sqrt(holes.length * 1.6));
     const spots = known ? placed.map((h) => [h, h.x, -h.y]) : holes.map((h, k) => [h, k % across, Math.floor(k / across)]);
     const xs = spots.map((s) => s[1]);
