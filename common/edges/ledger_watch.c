@@ -9,14 +9,16 @@
 enum { BLOCK = 1000 }; /* rows of one statement */
 
 #define SELECT "SELECT number, source, id, revision, reason, item, state, attempts, time_seen, time_changed FROM items"
+#define OUTLINES "SELECT number, source, id, revision, reason, '', state, attempts, time_seen, time_changed FROM items"
 #define PARCELS "SELECT edge, seq, source, id, verdict, time_sent, acknowledged FROM outbox"
 
-enum { VERSION, AFTER, IN_FLIGHT, ONE, KEY, SENT, WAITING, ANSWERED, LAST, COUNTS, STATEMENTS };
+enum { VERSION, AFTER, IN_FLIGHT, ONE, OUTLINE, KEY, SENT, WAITING, ANSWERED, LAST, COUNTS, STATEMENTS };
 static const char *const texts[STATEMENTS] = {
     [VERSION] = "PRAGMA data_version",
     [AFTER] = SELECT " WHERE number > ?1 ORDER BY number LIMIT 1000",
     [IN_FLIGHT] = SELECT " WHERE state = 0 AND number > ?1 ORDER BY number LIMIT 1000",
     [ONE] = SELECT " WHERE number = ?1",
+    [OUTLINE] = OUTLINES " WHERE number > ?1 ORDER BY number LIMIT 1000",
     [KEY] = SELECT " WHERE id = ?2 AND (source = ?1 OR source = '' OR ?1 = '') ORDER BY source = ?1 DESC, number"
                    " LIMIT 1",
     [SENT] = PARCELS " WHERE seq > ?1 ORDER BY seq LIMIT 1000",
@@ -164,17 +166,28 @@ static enum status visit_rows(struct ledger_watch *watch, sqlite3_stmt *statemen
     return STATUS_OK;
 }
 
-enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what, int64_t number,
-                              ledger_watch_visit *visit, void *context, struct err *err) {
-    static const int which[] = {
-        [LEDGER_LOOK_AFTER] = AFTER, [LEDGER_LOOK_IN_FLIGHT] = IN_FLIGHT, [LEDGER_LOOK_ONE] = ONE};
+/* Runs a statement that begins after a number, block by block. */
+static enum status visit_blocks(struct ledger_watch *watch, int which, int64_t number, ledger_watch_visit *visit,
+                                void *context, struct err *err) {
     for (size_t count = BLOCK; count == BLOCK;) {
         sqlite3_stmt *statement = NULL;
-        TRY(prepare(watch, which[what], &statement, err));
+        TRY(prepare(watch, which, &statement, err));
         sqlite3_bind_int64(statement, 1, number);
         TRY(visit_rows(watch, statement, visit, context, &number, &count, err));
     }
     return STATUS_OK;
+}
+
+enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what, int64_t number,
+                              ledger_watch_visit *visit, void *context, struct err *err) {
+    static const int which[] = {
+        [LEDGER_LOOK_AFTER] = AFTER, [LEDGER_LOOK_IN_FLIGHT] = IN_FLIGHT, [LEDGER_LOOK_ONE] = ONE};
+    return visit_blocks(watch, which[what], number, visit, context, err);
+}
+
+enum status ledger_watch_outlines(struct ledger_watch *watch, ledger_watch_visit *visit, void *context,
+                                  struct err *err) {
+    return visit_blocks(watch, OUTLINE, 0, visit, context, err);
 }
 
 enum status ledger_watch_key(struct ledger_watch *watch, struct ledger_key key, ledger_watch_visit *visit,

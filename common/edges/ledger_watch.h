@@ -24,6 +24,9 @@ enum ledger_look { LEDGER_LOOK_AFTER, LEDGER_LOOK_IN_FLIGHT, LEDGER_LOOK_ONE };
 /* Visits rows; the strings are valid during the call, and the visitor must not use the watch. */
 enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what, int64_t number,
                               ledger_watch_visit *visit, void *context, struct err *err);
+/* Visits all rows without their items (item_text is ""), oldest first: much less is read. */
+enum status ledger_watch_outlines(struct ledger_watch *watch, ledger_watch_visit *visit, void *context,
+                                  struct err *err);
 /* Visits the one row of a key, if there is one. */
 enum status ledger_watch_key(struct ledger_watch *watch, struct ledger_key key, ledger_watch_visit *visit,
                              void *context, struct err *err);

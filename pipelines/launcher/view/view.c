@@ -95,8 +95,9 @@ enum status view_begin(struct view *view, struct err *err) {
     view->epoch = epoch > view->epoch ? epoch : view->epoch + 1;
     view->revision = 0;
     view->last_time = NAN;
-    view->due = view->check_due = view->reread_due = view->exact_due = 0;
+    view->due = view->check_due = view->suspect_due = view->compare_due = view->reread_due = view->exact_due = 0;
     view->reread = false;
+    view->unsound = 0;
     view->stale = true;
     return make_stages(view, err);
 }

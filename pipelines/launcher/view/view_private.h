@@ -51,7 +51,8 @@ struct stage_view {
     bool source, keeps, passes_on, left_out;
     size_t *to, to_count; /* stages that it feeds */
     struct ledger_watch *watch;
-    bool loaded, forced; /* forced: its open entries are looked at even if nothing was committed */
+    bool loaded, forced;      /* forced: its open entries are looked at even if nothing was committed */
+    bool suspect, uncompared; /* its counts are not those in memory; it has changed since it was compared */
     int64_t version, last_number, last_seq, inode;
     int64_t counts[LEDGER_FAILED + 1];   /* of the visits */
     int64_t waiting, unseen;             /* parcels to this stage that are not acknowledged; those it does not have */
@@ -104,7 +105,9 @@ struct view {
     struct beat *beats;
     size_t beat_count;
     /* When to look again, on the monotonic clock (s). */
-    double due, files_due, exact_due, check_due, reread_due;
+    double due, files_due, exact_due, check_due, suspect_due, compare_due, reread_due;
+    size_t turn;    /* the stage that is compared next */
+    int unsound;    /* exact tallies in a row that did not add up */
     bool reread;    /* a whole reading is due */
     bool unchecked; /* a ledger has changed since the counts were compared */
 };
@@ -122,6 +125,8 @@ enum status view_settle(struct view *view, size_t entry, struct err *err);
 /* view_read.c: reads what has changed in the ledgers. *ret_changed: something was committed. *ret_gone: an exposure was
  * taken out of the ledger of its source, so the table has to be made anew. */
 enum status view_read(struct view *view, bool *ret_changed, bool *ret_gone, struct err *err);
+/* view_check.c: finds what view_read has missed, and reads it; *ret_gone as in view_read. */
+enum status view_check(struct view *view, bool *ret_gone, struct err *err);
 /* view_counts.c: counts anew; any: something was committed. Sets view->counts_changed when a number is another. */
 enum status view_count(struct view *view, bool any, struct err *err);
 /* view.c: takes over a plan, and begins anew when its stages are others. Owns the plan from then on. */

@@ -2,8 +2,8 @@
  *
  * A row of a ledger changes when it is new, while it is in flight, and when its item is sent again: each change of a
  * row that was finished comes with a parcel, to the stage (a revision, a retry) or from it. So a poll looks at rows with
- * greater numbers, rows in flight, rows that were in flight at the last poll, and rows whose item was posted. Counts by
- * state tell of everything else, such as rows that were taken out, and then all is read again. */
+ * greater numbers, rows in flight, rows that were in flight at the last poll, and rows whose item was posted. view_check.c
+ * finds everything else. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +37,7 @@ static enum status look(struct view *view, size_t stage, bool *ret_changed, stru
     }
     TRY(ledger_watch_version(s->watch, &version, err));
     *ret_changed = !s->loaded || version != s->version;
+    s->uncompared |= *ret_changed && s->loaded;
     s->version = version;
     return STATUS_OK;
 }
@@ -211,55 +212,6 @@ static enum status read_waiting(struct view *view, struct err *err) {
 
 /* ---- all of it ---- */
 
-/* Reads everything again; *ret_gone: rows of exposures are no longer there. */
-static enum status read_again(struct view *view, bool *ret_gone, struct err *err) {
-    view->poll++;
-    for (size_t i = 0; i < view->stage_count; i++) {
-        struct stage_view *s = &view->stages[i];
-        struct visiting visiting = {view, i};
-        if (s->watch == NULL) continue;
-        TRY(ledger_watch_rows(s->watch, LEDGER_LOOK_AFTER, 0, note_last, &visiting, err));
-        for (size_t k = 0; k < view->entry_count; k++) {
-            struct visit *visit = &s->visits[k];
-            if (visit->number == 0 || visit->mark == view->poll) continue;
-            s->counts[visit->state]--;
-            *visit = (struct visit){.reason = ""};
-            *ret_gone |= s->source && view->entries[k].row >= 0;
-            TRY(view_settle(view, k, err));
-        }
-    }
-    return STATUS_OK;
-}
-
-/* Returns whether the counts of a ledger are those of its visits. One that has changed meanwhile is asked later. */
-static enum status agrees(struct stage_view *s, bool *ret_agrees, struct err *err) {
-    int64_t counts[LEDGER_FAILED + 1], version = 0;
-    if (s->watch == NULL) return STATUS_OK;
-    TRY(ledger_watch_counts(s->watch, counts, err));
-    TRY(ledger_watch_version(s->watch, &version, err));
-    if (version == s->version && memcmp(counts, s->counts, sizeof counts) != 0) *ret_agrees = false;
-    return STATUS_OK;
-}
-
-static enum status check(struct view *view, bool *ret_gone, struct err *err) {
-    double now = view_clock();
-    bool well = true;
-    if (now >= view->check_due) {
-        double before = view_cpu();
-        for (size_t i = 0; i < view->stage_count; i++)
-            TRY(agrees(&view->stages[i], &well, err));
-        view->check_due = now + 1 + 100 * (view_cpu() - before);
-        view->unchecked = false;
-    }
-    view->reread |= !well;
-    if (!view->reread || now < view->reread_due) return STATUS_OK;
-    double before = view_cpu();
-    TRY(read_again(view, ret_gone, err));
-    view->reread = false;
-    view->reread_due = now + 1 + 100 * (view_cpu() - before);
-    return STATUS_OK;
-}
-
 static enum status read_stages(struct view *view, const bool *changed, struct err *err) {
     for (size_t i = 0; i < view->stage_count; i++)
         if (changed[i]) TRY(read_posted(view, i, err));
@@ -293,7 +245,7 @@ enum status view_read(struct view *view, bool *ret_changed, bool *ret_gone, stru
         view->stages[i].version = -1;
     free(changed);
     view->unchecked |= any;
-    if (status == STATUS_OK && (view->unchecked || view->reread)) status = check(view, ret_gone, err);
+    if (status == STATUS_OK) status = view_check(view, ret_gone, err);
     if (status == STATUS_OK) *ret_changed = any;
     return status;
 }

@@ -229,11 +229,12 @@ static enum status take_number(const char *name, size_t length, double value, vo
     return STATUS_OK;
 }
 
-/* Takes the numbers of an item, if no later stage has given better ones. */
+/* Takes the numbers of an item, if no later stage has given better ones, and none of a later revision. */
 static enum status take_columns(struct view *view, size_t stage, const struct ledger_row *row, size_t at, bool changed,
                                 struct err *err) {
     struct taking taking = {view, at};
     bool later = row->revision > view->rows[at].item_revision;
+    if (row->revision < view->rows[at].item_revision) return STATUS_OK;
     if (!later && (view->item_stage[at] > (int)stage || (view->item_stage[at] == (int)stage && !changed)))
         return STATUS_OK;
     for (size_t i = 0; later && i < view->column_count; i++)
