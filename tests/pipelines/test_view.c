@@ -638,6 +638,11 @@ static void reads_numbers_of_an_item(void **state) {
         assert_ok(view_scan(cases[i].text, add_number, found, &err));
         assert_string_equal(found, cases[i].expected);
     }
+    assert_int_equal(view_scan_shows("{\"display\": {\"thumb\": \"a/b_thumb.jpg\", \"ctf\": null, \"motion\": \"c\"}, "
+                                     "\"picks\": {\"star\": \"d\"}, \"x\": {\"micrograph\": {\"path\": \"e\"}}}"),
+                     VIEW_THUMB | VIEW_MOTION | VIEW_PICKS);
+    assert_int_equal(view_scan_shows("{\"micrograph\": {\"path\": \"a\"}}"), VIEW_MICROGRAPH);
+    assert_int_equal(view_scan_shows("{\"display\": {\"spectrum\": \"a\""), 0);
     char path[32];
     assert_true(view_scan_text("{\"movie\": {\"n\": 1, \"path\": \"a/b\"}}", "movie", "path", path, sizeof path));
     assert_string_equal(path, "a/b");

@@ -89,6 +89,8 @@ def check_items(server, session):
     assert len(with_u) == COUNT - 2
     for i in with_u:
         assert abs(column(items, "defocus", i) - (column(items, "defocusu", i) + column(items, "defocusv", i)) / 2) < 1e-2
+    assert items["shows"][0] == 63 and items["shows"][22] == 1 + 8 + 32, items["shows"]
+    assert set(items["revision"]) == {0}, items["revision"]
     assert column(items, "res", 16) == 12.5 and column(items, "picks", 16) is None and column(items, "picks", 0) == 30
     nothing = server.ask("/api/items?since=%d" % items["rev"])
     assert nothing["full"] is False and nothing["n"] == [] and nothing["rev"] == items["rev"]
@@ -162,6 +164,11 @@ def check_pictures(server, session, items):
                  "watcher/%d/..%%2f..%%2fgraph.yaml" % last, "watcher/%d/spectrum.png" % items["n"][22]):
         answer = server.get("/pic/" + path)
         assert answer.code == 404, (path, answer.code)
+    # Who asks quietly is told nothing instead of an error; of what can never be there it is an error all the same.
+    for path in ("pic/watcher/%d/spectrum.png", "api/ctf/%d", "api/picks/%d"):
+        answer = server.get("/" + path % items["n"][22] + "?quiet=1")
+        assert answer.code == 204 and answer.body == b"", (path, answer.code)
+    assert server.get("/pic/watcher/0/thumb.jpg?quiet=1").code == 404
 
 
 def check_grid(server, items):

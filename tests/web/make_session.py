@@ -59,14 +59,14 @@ class Session:
     Every 17th exposure is rejected by the picker's rule, every 23rd fails in the ctf-estimator. `pictures`: how many
     exposures have files beside their records (all). `without`: stages that the graph lacks. `special`: names with
     markup, quotes, UTF-8 and 255 bytes are among the others. `in_flight`: so many of the last exposures stay where
-    they are, each at another stage."""
+    they are, each at another stage. `display`: items name the small pictures and data that the page shows."""
 
     def __init__(self, folder, exposures=40, running=False, pictures=None, without=(), special=True, end=None,
-                 interval=6.0, iterations=6, in_flight=0, seed=1):
+                 interval=6.0, iterations=6, in_flight=0, seed=1, display=True):
         self.folder, self.running = os.path.abspath(folder), running
         self.stages = [stage for stage in STAGES if stage not in without]
         self.pictures = exposures if pictures is None else pictures
-        self.special, self.interval, self.count = special, interval, 0
+        self.special, self.interval, self.count, self.display = special, interval, 0, display
         self.random, self.numbers = random.Random(seed), numpy.random.default_rng(seed)
         self.end = end or (time.time() if running else 1795300000.0)
         self.begin = self.end - interval * exposures - 20
@@ -210,7 +210,7 @@ class Session:
                 self.micrographs.link(i, of or suffix, self.path(base + suffix))
             return base + suffix
 
-        display = item.setdefault("display", {})
+        display = item.setdefault("display", {}) if self.display else {}
         size = self.micrographs.SIZE
         if stage == "motion-corrector":
             item["micrograph"] = {"path": file(".mrc"), "nx": size, "ny": size}

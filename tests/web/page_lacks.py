@@ -26,6 +26,36 @@ def test_a_missing_picture_has_a_placeholder(page):
     page.wait("document.querySelector('.large.no-picture') && document.querySelector('.stages tbody tr')", "all but the picture")
 
 
+@web.shows(exposures=30, display=False)
+def test_nothing_is_asked_for_that_no_item_names(page):
+    """Sessions of before have no thumbnails: placeholders, and not one request that is answered with "not found"."""
+    page.open("exposures?sort=n&picks=1")
+    page.wait("document.querySelectorAll('.no-picture').length >= 10", "placeholders")
+    page.wait("[...document.querySelectorAll('.cell canvas')].some((c) => c.width > 100)", "picks all the same")
+    page.open("exposure/2")
+    page.wait("document.querySelector('.micrograph').naturalWidth > 100", "the micrograph, which is there")
+    page.wait("document.querySelector('.spectrum-frame.no-picture') && document.querySelector('.stages tbody tr')",
+              "all but the spectrum")
+    asked = page.get("performance.getEntriesByType('resource').map((it) => it.name).filter((name) =>"
+                     " /thumb|spectrum|api.(ctf|motion)/.test(name))")
+    assert asked == [], asked
+    page.open("exposure/12345")
+    page.wait("document.querySelector('.exposure-name').textContent.includes('no exposure 12345')", "no such exposure")
+
+
+@web.shows(exposures=30, display=False)
+def test_numbers_that_say_the_same_are_shown_once(page):
+    page.open("exposure/2")
+    page.wait("document.querySelectorAll('.columns dt').length > 5", "the numbers")
+    names = page.texts(".columns dt")
+    assert len(names) == len(set(names)) and not [name for name in names if "icestream" in name or "rln" in name], names
+    assert "Total motion" in names and "Picks" in names and "Total motion in pixels" not in names, names
+    page.open("overview?all=1")
+    page.wait("document.querySelectorAll('figure.series').length > 6", "all columns")
+    titles = page.texts("figure.series .title")
+    assert len(titles) == len(set(titles)) and not [title for title in titles if "icestream" in title], titles
+
+
 @web.shows(exposures=0, in_flight=0, iterations=0)
 def test_an_empty_session_says_so(page):
     page.open("overview")

@@ -33,6 +33,7 @@ def test_tomograms(page):
     assert "z=7" in page.get("location.hash")
     page.write("#section-tomograms select", "1")
     page.wait(source + " === 'pic/tomogram/1/50.jpg?h=1'", "the other tomogram")
+    page.complaints()  # the session of this test has no such pictures
 
 
 def test_drops(page):

@@ -86,6 +86,16 @@ enum status api_find_item(struct serve *serve, const struct http_request *reques
     return STATUS_OK;
 }
 
+enum status api_or_nothing(enum status status, const struct http_request *request, struct http_answer *answer,
+                           struct err *err) {
+    const bool lacks = status == STATUS_NOT_FOUND || status == STATUS_UNSUPPORTED || status == STATUS_BAD_FORMAT;
+    if (!lacks || http_query(request, "quiet") == NULL) return status;
+    if (err != NULL) *err = (struct err){0};
+    http_answer_clear(answer);
+    *answer = (struct http_answer){.code = 204};
+    return STATUS_OK;
+}
+
 const char *api_text_at(const json_t *object, const char *member, const char *name) {
     return json_string_value(json_object_get(json_object_get(object, member), name));
 }

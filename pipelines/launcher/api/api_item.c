@@ -100,12 +100,12 @@ static enum status answer_display(struct serve *serve, const struct http_request
 
 enum status api_ctf(struct serve *serve, const struct http_request *request, struct http_answer *answer,
                     struct err *err) {
-    return answer_display(serve, request, "ctf", answer, err);
+    return api_or_nothing(answer_display(serve, request, "ctf", answer, err), request, answer, err);
 }
 
 enum status api_motion(struct serve *serve, const struct http_request *request, struct http_answer *answer,
                        struct err *err) {
-    return answer_display(serve, request, "motion", answer, err);
+    return api_or_nothing(answer_display(serve, request, "motion", answer, err), request, answer, err);
 }
 
 static double number_at(const json_t *object, const char *member, const char *name) {
@@ -170,5 +170,5 @@ enum status api_picks(struct serve *serve, const struct http_request *request, s
         http_answer_bytes(answer, "application/json", text.bytes, text.length);
     else
         free(text.bytes);
-    return status;
+    return api_or_nothing(status, request, answer, err);
 }

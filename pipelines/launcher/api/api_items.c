@@ -101,6 +101,13 @@ static int64_t attempts_of(const struct view_row *row) {
     return row->attempts;
 }
 
+static int64_t shows_of(const struct view_row *row) {
+    return row->shows;
+}
+static int64_t revision_of(const struct view_row *row) {
+    return row->item_revision;
+}
+
 static void put_wholes(const struct rows *rows, struct api_text *text, const char *name, whole_of *of) {
     begin(text, name);
     FOR_ROWS(i, rows) {
@@ -175,6 +182,8 @@ void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_t
     put_wholes(&rows, text, "state", state_of);
     put_wholes(&rows, text, "stage", stage_of);
     put_wholes(&rows, text, "attempts", attempts_of);
+    put_wholes(&rows, text, "shows", shows_of);
+    put_wholes(&rows, text, "revision", revision_of);
     begin(text, "t");
     FOR_ROWS(i, &rows) {
         api_text_comma(text);

@@ -67,7 +67,9 @@ enum status api_picture(struct serve *serve, const struct http_request *request,
     TRY(api_find_item(serve, request, 1, &row, &known, err));
     enum status status = answer_picture(serve, json_object_get(known, "item"), request, answer, err);
     json_decref(known);
-    /* The page asks with ?h= of the row's last change; without it a picture may be another one tomorrow. */
-    if (status == STATUS_OK) answer->cache = http_query(request, "h") != NULL ? HTTP_IMMUTABLE : HTTP_NO_STORE;
+    const bool there = status == STATUS_OK;
+    status = api_or_nothing(status, request, answer, err);
+    /* The page asks for thumbnails with ?h= of the exposure's time and revision; without it a picture may be another one tomorrow. */
+    if (there) answer->cache = http_query(request, "h") != NULL ? HTTP_IMMUTABLE : HTTP_NO_STORE;
     return status;
 }

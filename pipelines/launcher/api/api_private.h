@@ -69,6 +69,10 @@ enum status api_read_star(struct serve *serve, const char *path, int64_t limit, 
 /* Finds the row of request->words[word], and reads its item, which the caller owns. */
 enum status api_find_item(struct serve *serve, const struct http_request *request, int word, size_t *ret_row,
                           json_t **ret_item, struct err *err);
+/* Ends a request for what an exposure may lack. With ?quiet=1 in the query, what is not there is 204 instead of an error:
+ * a browser writes each error to its console. */
+enum status api_or_nothing(enum status status, const struct http_request *request, struct http_answer *answer,
+                           struct err *err);
 /* Returns a text in an object by members: ("display", "thumb"), or NULL. */
 const char *api_text_at(const json_t *object, const char *member, const char *name);
 /* Returns the plan's entry of a stage, or NULL. */

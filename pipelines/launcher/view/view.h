@@ -83,6 +83,15 @@ const char *view_stage_name(const struct view *view, size_t stage);
 int view_stage_find(const struct view *view, const char *name);
 
 /* ---- exposures ---- */
+/* What an item names that can be shown of its exposure; a mask. A file that is named may have been removed since. */
+enum view_shows {
+    VIEW_THUMB = 1,       /* display.thumb */
+    VIEW_SPECTRUM = 2,    /* display.spectrum */
+    VIEW_CTF = 4,         /* display.ctf */
+    VIEW_MOTION = 8,      /* display.motion */
+    VIEW_PICKS = 16,      /* picks.star */
+    VIEW_MICROGRAPH = 32, /* micrograph.path */
+};
 struct view_row {
     int64_t number;                  /* its own for ever: the same in each view of this session */
     const char *source, *id, *name;  /* name: as `status` names it */
@@ -93,6 +102,7 @@ struct view_row {
     int attempts;                    /* at `stage` */
     double time_found, time_changed; /* s since 1970: in the first ledger that has it; the last change in any */
     int64_t item_revision;
+    unsigned shows;      /* enum view_shows, of the item that gave the columns */
     uint64_t changed_at; /* view_revision when it last changed */
     int square;          /* index for view_square; −1: the path names none */
     const char *hole;    /* "": the path names none */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipelines/launcher/view/view.h"
+
 /* A member of a JSON object: its name as written, without the quotes, and where its value begins. */
 struct member {
     const char *name, *value;
@@ -108,6 +110,31 @@ enum status view_scan(const char *text, view_number *visit, void *context, struc
             TRY(other(&member, visit, context, err));
     }
     return STATUS_OK;
+}
+
+/* What can be shown of an exposure, by the texts that its item has. */
+static const struct {
+    const char *object, *name;
+    enum view_shows shows;
+} shown[] = {{"display", "thumb", VIEW_THUMB}, {"display", "spectrum", VIEW_SPECTRUM},
+             {"display", "ctf", VIEW_CTF},     {"display", "motion", VIEW_MOTION},
+             {"picks", "star", VIEW_PICKS},    {"micrograph", "path", VIEW_MICROGRAPH}};
+
+unsigned view_scan_shows(const char *text) {
+    const char *at = blanks(text);
+    struct member outer, inner;
+    unsigned shows = 0;
+    if (*at++ != '{') return 0;
+    while (next(&at, &outer)) {
+        if (*outer.value != '{') continue;
+        for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+            if (!is(&outer, shown[i].object)) continue;
+            const char *within = outer.value + 1;
+            while (next(&within, &inner))
+                if (is(&inner, shown[i].name) && *inner.value == '"') shows |= (unsigned)shown[i].shows;
+        }
+    }
+    return shows;
 }
 
 bool view_scan_text(const char *text, const char *object, const char *name, char *out, size_t size) {

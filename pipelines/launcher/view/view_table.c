@@ -241,6 +241,7 @@ static enum status take_columns(struct view *view, size_t stage, const struct le
         view->columns[i].values[at] = NAN;
     view->rows[at].item_revision = row->revision;
     view->item_stage[at] = (int)stage;
+    view->rows[at].shows = view_scan_shows(row->item_text);
     return view_scan(row->item_text, take_number, &taking, err);
 }
 

@@ -51,7 +51,7 @@ window.ice = {};
     if (node.textContent !== text) node.textContent = text;
   };
 
-  /* Fetches JSON. Rejects with an Error that has `status` (0: no answer) and the server's message. */
+  /* Fetches JSON; null: the server has nothing to say. Rejects with an Error that has `status` (0: no answer) and the server's message. */
   ice.api = async function (path, options) {
     let answer;
     try {
@@ -59,6 +59,7 @@ window.ice = {};
     } catch (error) {
       throw failure(0, error.name === 'AbortError' ? 'aborted' : 'the server does not answer');
     }
+    if (answer.status === 204) return null; // there is nothing of it
     let body = null;
     try {
       body = await answer.json();

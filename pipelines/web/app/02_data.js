@@ -3,10 +3,10 @@
   'use strict';
 
   const KINDS = { n: Float64Array, state: Uint8Array, stage: Int16Array, t: Float64Array, reason: Int32Array,
-    square: Int32Array, attempts: Uint16Array };
+    square: Int32Array, attempts: Uint16Array, shows: Uint8Array, revision: Int32Array };
 
   /* Rows in the order of their numbers. Row i: n[i] (its number), state[i], stage[i] (index into session.stages),
-   * t[i] (Unix time), reason[i] and square[i] (index into reasons, squares; -1: none), attempts[i] (0: not known), name[i],
+   * t[i] (Unix time), reason[i] and square[i] (index into reasons, squares; -1: none), attempts[i] (0: not known), shows[i] (pictures and data that it has: ice.SHOWS), name[i],
    * hole[i], mark[i] (null, "keep" or "reject"), columns[key][i] (NaN: none). */
   ice.make_rows = function () {
     const rows = { length: 0, room: 0, name: [], hole: [], mark: [], reasons: [], squares: [], columns: {}, at: new Map(),
@@ -71,6 +71,8 @@
       rows.t[i] = answer.t[k];
       rows.name[i] = answer.name[k];
       rows.attempts[i] = (answer.attempts && answer.attempts[k]) || 0;
+      rows.shows[i] = (answer.shows && answer.shows[k]) || 0;
+      rows.revision[i] = (answer.revision && answer.revision[k]) || 0;
       rows.hole[i] = (answer.hole && answer.hole[k]) || '';
       rows.mark[i] = (answer.mark && answer.mark[k]) || null;
       rows.reason[i] = indexed(reasons, answer.reason && answer.reason[k]);

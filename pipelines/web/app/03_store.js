@@ -77,12 +77,24 @@
       { values, factor: about && ice.is_number(about.factor) ? about.factor : 1 });
   };
 
-  /* Columns of which at least one exposure has a value. */
+  /* Columns of which at least one exposure has a value. One that says the same as another is left out, unless a rule
+   * of the graph names it and counts in another unit. */
   store.columns = function () {
     const { rows } = store;
     const known = ((store.session && store.session.columns) || []).map((c) => c.key);
     const keys = known.concat(Object.keys(rows.columns).filter((key) => !known.includes(key)));
-    return keys.map(store.column).filter((it) => it && has_values(it.values, rows.length));
+    const all = keys.map(store.column).filter((it) => it && has_values(it.values, rows.length));
+    const rules = (store.session && store.session.rules) || [];
+    return all.filter((it) => {
+      const other = it.same && all.find((c) => c.key === it.same);
+      return !other || (other.unit !== it.unit && rules.some((rule) => rule.column === it.column));
+    });
+  };
+
+  /* The names that a rule of the graph may call a column by; the first is the one to write. */
+  store.names_of = function (column) {
+    const twins = ((store.session && store.session.columns) || []).filter((c) => c.same === column.key && c.unit === column.unit);
+    return [column.column, column.key === 'defocus' && 'rlnDefocusU', ...twins.map((c) => c.column), column.key].filter(Boolean);
   };
 
   function has_values(values, count) {

@@ -52,9 +52,9 @@
   /* The filter of the gallery that shows what these thresholds leave. */
   ice.threshold_filter = () => list.map((t) => t.key + (t.op === '>' ? '<=' : '>=') + t.value).join(' ');
 
-  /* The same as a rule of a graph, in RELION's names and units: "rlnCtfMaxResolution > 4.2". */
+  /* The same as a rule of a graph, in RELION's names and units: "rlnCtfMaxResolution > 4.2, picks.count < 20". */
   ice.threshold_rule = () => list.map((t) => {
     const it = store.column(t.key);
-    return ((it && it.column) || t.key) + ' ' + t.op + ' ' + Number((t.value / (it ? it.factor : 1)).toPrecision(4));
-  }).join(' or ');
+    return (it ? store.names_of(it)[0] : t.key) + ' ' + t.op + ' ' + Number((t.value / (it ? it.factor : 1)).toPrecision(4));
+  }).join(', ');
 })(window.ice);

@@ -6,7 +6,7 @@
   const WINDOW = 25;
   /* The charts that come first, by key; other columns follow on request. */
   const FIRST = [/^defocus$/i, /^astig/i, /^(ctf)?res(olution)?$/i,
-    /^motion(_total)?$/i, /^ice$/i, /^picks(\.count)?$/i];
+    /^motion(px)?$/i, /^ice$/i, /^picks(\.count)?$/i];
   const MANY = 20000; // rows above which new ones are drawn every few seconds only
 
   let charts = new Map();
@@ -29,8 +29,8 @@
   }
 
   function rules_of(column) {
-    const about = (rule) => rule.column === column.key || rule.column === column.column;
-    const rules = (store.session.rules || []).filter((rule) => about(rule) && ice.is_number(rule.value)).map((rule) => ({
+    const names = store.names_of(column);
+    const rules = (store.session.rules || []).filter((rule) => names.includes(rule.column) && ice.is_number(rule.value)).map((rule) => ({
       value: rule.value * column.factor, text: rule.stage + ' rejects ' + rule.op + ' ' + ice.quantity(rule.value * column.factor, column.unit),
       side: rule.op.startsWith('>') ? 'above' : 'below',
     }));

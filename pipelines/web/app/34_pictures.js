@@ -3,26 +3,37 @@
   'use strict';
 
   const { store } = ice;
-  /* What a picture that was not there waits for: the row must change before it is asked for again. */
-  const missing = new Map();
+  /* Bits of rows.shows: what an exposure has. The page asks for nothing else: a browser writes each answer "not found" to
+   * its console. */
+  ice.SHOWS = { thumb: 1, spectrum: 2, ctf: 4, motion: 8, picks: 16, micrograph: 32 };
+  ice.has = function (number, what) {
+    const i = store.rows.at.get(number);
+    return i !== undefined && (store.rows.shows[i] & ice.SHOWS[what]) !== 0;
+  };
 
-  /* The address of a picture. kind: "thumb", "micrograph", "spectrum". */
+  /* Pictures that are named and were not there: their row must change before they are asked for again. */
+  const missing = new Set();
+
+  /* The address of a picture. kind: "thumb", "micrograph", "spectrum". A thumbnail is kept by the browser. */
   ice.picture_url = function (number, kind) {
-    const stage = store.session.stages[0];
-    return 'pic/' + encodeURIComponent(stage.name) + '/' + number + '/' + kind + (kind === 'spectrum' ? '.png' : '.jpg');
+    const { rows, session } = store;
+    const i = rows.at.get(number);
+    const kept = kind === 'thumb' && i !== undefined ? '&h=' + Math.round(rows.t[i] * 1000).toString(36) + '.' + rows.revision[i] : '';
+    return 'pic/' + encodeURIComponent(session.stages[0].name) + '/' + number + '/' + kind + (kind === 'spectrum' ? '.png' : '.jpg') + '?quiet=1' + kept;
   };
 
   /* Shows a picture in an img, or its placeholder where there is none yet. Leaving a picture before it has come stops its
    * transfer. */
   ice.show_picture = function (img, number, kind) {
     const key = kind + number;
-    const box = img.parentNode;
-    if (img.dataset.key === key && img.dataset.state !== 'missing') return;
-    if (img.dataset.key === key && missing.has(key)) return;
-    img.dataset.key = key;
-    img.dataset.state = missing.has(key) ? 'missing' : 'coming';
-    box.classList.toggle('no-picture', missing.has(key));
-    if (missing.has(key)) img.removeAttribute('src');
+    const none = missing.has(key) || !ice.has(number, kind);
+    const state = none ? 'missing' : 'there';
+    if (img.key === key && (img.wanted === state)) return;
+    img.key = key;
+    img.wanted = state;
+    img.dataset.state = none ? 'missing' : 'coming';
+    img.parentNode.classList.toggle('no-picture', none);
+    if (none) img.removeAttribute('src');
     else img.src = ice.picture_url(number, kind);
   };
 
@@ -32,8 +43,8 @@
     img.addEventListener('load', () => { img.dataset.state = 'there'; });
     img.addEventListener('error', () => {
       if (!img.hasAttribute('src')) return;
-      missing.set(img.dataset.key, true);
-      img.dataset.state = 'missing';
+      missing.add(img.key);
+      img.wanted = img.dataset.state = 'missing';
       img.removeAttribute('src');
       img.parentNode.classList.add('no-picture');
     });
@@ -48,13 +59,15 @@
     }
   });
 
-  /* Picks of exposures, a few hundred kept: number → {nx, ny, diameter, x, y, score} or null where there are none. */
+  /* Data of an exposure: "picks", "ctf", "motion"; null where it has none. Picks of a few hundred are kept. */
   const KEPT = 200;
   const kept = new Map();
+  ice.data_of = (number, what) => (ice.has(number, what) ? ice.api('api/' + what + '/' + number + '?quiet=1').catch(() => null) : Promise.resolve(null));
   ice.picks = function (number) {
+    if (!ice.has(number, 'picks')) return Promise.resolve(null);
     if (!kept.has(number)) {
       if (kept.size >= KEPT) kept.delete(kept.keys().next().value);
-      kept.set(number, ice.api('api/picks/' + number).catch(() => null));
+      kept.set(number, ice.data_of(number, 'picks'));
     }
     return kept.get(number);
   };

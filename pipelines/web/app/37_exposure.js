@@ -218,10 +218,15 @@
     const n = number;
     const fresh = (act) => (value) => { if (mine === asked && n === number) act(value); };
     if (!ice.is_number(n)) return;
-    const none = () => null;
+    if (row() < 0) {
+      ice.fill(it.stages, ice.el('p', { class: 'quiet', text: 'No stage has it.' }));
+      it.log.textContent = '';
+      for (const show of [show_ctf, show_motion]) show(null);
+      return;
+    }
     ice.api('api/item/' + n).then(fresh(show_stages)).catch((error) => fresh(() => ice.fill(it.stages, ice.el('p', { class: 'quiet', text: error.message })))());
-    ice.api('api/ctf/' + n).catch(none).then(fresh(show_ctf));
-    ice.api('api/motion/' + n).catch(none).then(fresh(show_motion));
+    ice.data_of(n, 'ctf').then(fresh(show_ctf));
+    ice.data_of(n, 'motion').then(fresh(show_motion));
     ice.picks(n).then(fresh((value) => {
       picks = value;
       if (!keep) set_sliders();

@@ -164,6 +164,7 @@
     }
     const about = JSON.parse(answer.headers.get('X-Map') || '{}');
     const data = new Uint8Array(await answer.arrayBuffer());
+    if (!shown) return; // the tab was closed meanwhile
     const n = about.n || Math.round(Math.cbrt(data.length));
     if (n * n * n !== data.length) {
       parts.note.textContent = 'The map that came is cut short.';

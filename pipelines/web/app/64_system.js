@@ -66,10 +66,10 @@
         (ice.is_number(gpu.power) ? ' · ' + Math.round(gpu.power) + ' W' : '') }));
   }
 
-  /* rate: bytes a second that the disk fills; what is left follows. */
+  /* rate: bytes a second that the disk fills; what is left follows, of a session that runs: another one fills nothing. */
   function disk_meter(disk) {
     const used = ratio(disk.total - disk.free, disk.total);
-    const hours = disk.rate > 0 ? disk.free / disk.rate / 3600 : NaN;
+    const hours = disk.rate > 0 && ice.is_running() ? disk.free / disk.rate / 3600 : NaN;
     const left = ice.is_number(hours) ? (hours > 240 ? '> 10 days left' : ice.span(3600 * hours) + ' left') + ' at ' + ice.bytes(disk.rate) + '/s' : '';
     return meter((disk.place ? disk.place + ' · ' : '') + (disk.path || ''), used, ice.bytes(disk.free) + ' free of ' + ice.bytes(disk.total) + (left ? ' · ' + left : ''),
       disk.free < 0.1 * disk.total || hours < 12);

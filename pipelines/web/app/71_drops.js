@@ -41,7 +41,7 @@
     const score = answer.score[i];
     const outcome = answer.outcomes[answer.outcome[i]] || 'not judged';
     return ice.el('li', {}, ice.el('a', { class: 'drop', href: '#exposure/' + answer.n[i], 'aria-label': 'Rank ' + (rank + 1) + ', ' + answer.name[i] + ', ' + outcome },
-      ice.el('img', { src: 'pic/' + encodeURIComponent(answer.stage || 'crystal-scorer') + '/' + answer.n[i] + '/thumb.jpg', alt: '', loading: 'lazy', decoding: 'async',
+      ice.el('img', { src: ice.has(answer.n[i], 'thumb') ? ice.picture_url(answer.n[i], 'thumb') : null, class: ice.has(answer.n[i], 'thumb') ? null : 'lacks', alt: '', loading: 'lazy', decoding: 'async',
         on: { error: (event) => event.target.classList.add('lacks') } }),
       ice.el('span', { class: 'class-line' }, ice.el('strong', { text: outcome }), ice.el('span', { text: ice.is_number(score) ? Math.round(100 * score) + ' %' : ice.NONE })),
       ice.el('span', { class: 'share' }, ice.el('span', { style: { width: 100 * (score || 0) + '%' } })),
