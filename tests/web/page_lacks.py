@@ -9,7 +9,7 @@ def test_what_a_graph_lacks_is_not_drawn(page):
     assert "Total motion" not in page.texts("figure.series .title")
     tabs = page.texts("#tabs a")
     assert "Classes" not in tabs and "Map" not in tabs and {"Overview", "Exposures", "Ledger"} <= set(tabs), tabs
-    assert page.get("document.querySelector('#fact-map').hidden")
+    page.wait("document.querySelector('#fact-map').hidden", "no map in the head bar")
     assert page.texts(".stage h3") == ["watcher", "ctf-estimator", "lowpass-picker", "extractor"]
     page.open("classes")
     page.wait("document.querySelector('#tabs a[aria-current]').textContent === 'Overview'", "the overview instead of"
