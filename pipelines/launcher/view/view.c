@@ -71,7 +71,6 @@ static enum status make_stages(struct view *view, struct err *err) {
     for (size_t i = 0; i < count; i++) {
         const json_t *stage = json_array_get(planned, i);
         const char *name = json_string_value(json_object_get(stage, "name"));
-        FAIL_IF(name == NULL, err, STATUS_BAD_FORMAT, "%s/log/plan.json: a stage has no name", view->session.path);
         bool source = json_array_size(json_object_get(stage, "from")) == 0;
         sources += source;
         view->stages[view->stage_count++] =
@@ -115,9 +114,32 @@ static bool same_stages(const json_t *a, const json_t *b) {
     return json_is_true(json_object_get(a, "separate")) == json_is_true(json_object_get(b, "separate"));
 }
 
+/* All that reads the plan relies on these texts. */
+static enum status check_plan(const struct view *view, const json_t *plan, struct err *err) {
+    size_t i, k;
+    const json_t *stage, *instance;
+    json_array_foreach(json_object_get(plan, "stages"), i, stage) {
+        FAIL_IF(!json_is_string(json_object_get(stage, "name")), err, STATUS_BAD_FORMAT,
+                "%s/log/plan.json: a stage has no name", view->session.path);
+        json_array_foreach(json_object_get(stage, "instances"), k, instance) {
+            FAIL_IF(!json_is_string(instance), err, STATUS_BAD_FORMAT,
+                    "%s/log/plan.json: an instance of %s has no name", view->session.path,
+                    json_string_value(json_object_get(stage, "name")));
+        }
+    }
+    return STATUS_OK;
+}
+
 enum status view_take_plan(struct view *view, json_t *plan, struct err *err) {
     json_t *old = view->plan;
+    enum status sound = check_plan(view, plan, err);
+    if (sound != STATUS_OK) {
+        json_decref(plan);
+        return sound;
+    }
     bool same = old != NULL && same_stages(old, plan);
+    /* Whoever reads the tally counts on a stage of the view for each of its own. */
+    if (!same) tally_clear(&view->tally);
     view->plan = plan;
     session_take_id(&view->session, plan);
     for (size_t i = 0; same && i < view->stage_count; i++)

@@ -39,8 +39,8 @@ enum status view_open(const char *folder, struct view **ret_view, struct err *er
 void view_close(struct view **view);
 /* Reads what has changed. now: s since 1970. *ret_changed: a mask of enum view_change. May be called as often as one
  * likes: a ledger in which nothing was committed costs some microseconds, and one that is costly to read is read less
- * often, so that a view takes at most about 3 % of a core (but at least every 3 s). After a failure (UNAVAILABLE: a ledger is held by others or
- * gone) the view shows what it had read before, and the next poll tries again. */
+ * often, but at least twice a second. After a failure (UNAVAILABLE: a ledger is held by others or gone) the view shows
+ * what it had read before, and the next poll tries again. */
 enum status view_poll(struct view *view, double now, unsigned *ret_changed, struct err *err);
 
 /* Reads at once what lies beside the ledgers: plan, heartbeats, histories, graph, state. For a program that looks once and

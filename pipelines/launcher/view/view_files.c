@@ -41,7 +41,7 @@ static enum status make_beats(struct view *view, struct err *err) {
         json_array_foreach(json_object_get(stage, "instances"), k, name) {
             struct beat *grown = realloc(view->beats, (view->beat_count + 1) * sizeof *grown);
             if (grown != NULL) view->beats = grown;
-            char *copy = grown != NULL && json_is_string(name) ? strdup(json_string_value(name)) : NULL;
+            char *copy = grown != NULL ? strdup(json_string_value(name)) : NULL;
             FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory to show %s", view->session.path);
             view->beats[view->beat_count++] = (struct beat){.instance = copy};
         }
@@ -90,23 +90,25 @@ static void read_lines(struct stage_view *s, const char *text) {
     }
 }
 
-static void read_history(struct view *view, size_t stage) {
+/* Returns false when the file cannot be read now: the history stays as it was. */
+static bool read_history(struct view *view, size_t stage) {
     struct stage_view *s = &view->stages[stage];
     char path[PATH_SIZE];
     _cleanup_(mem_free) char *text = NULL;
     if (s->history == NULL) s->history = json_array();
+    if (session_file(&view->session, s->name, "history.jsonl", "", path, NULL) != STATUS_OK) return false;
+    if (file_exists(path) && file_read_whole(path, HISTORY_MAX, &text, NULL, NULL) != STATUS_OK) return false;
     json_array_clear(s->history);
-    if (session_file(&view->session, s->name, "history.jsonl", "", path, NULL) == STATUS_OK &&
-        file_read_whole(path, HISTORY_MAX, &text, NULL, NULL) == STATUS_OK)
-        read_lines(s, text);
+    if (text != NULL) read_lines(s, text);
+    return true;
 }
 
 static void look_at_histories(struct view *view, unsigned *changed) {
     for (size_t i = 0; i < view->stage_count; i++) {
         int64_t now = stamp(view, view->stages[i].name, "history.jsonl", "");
         if (now == view->stages[i].history_stamp) continue;
+        if (!read_history(view, i)) continue;
         view->stages[i].history_stamp = now;
-        read_history(view, i);
         *changed |= VIEW_HISTORY;
     }
 }
@@ -174,11 +176,12 @@ static bool is_draining(const struct view *view) {
     file_close(&descriptor);
     if (length < 0) return false;
     tail[length] = '\0';
-    const char *run = tail, *drain = NULL;
+    const char *run = NULL;
     for (const char *p = tail; (p = strstr(p, " icestream INFO start ")) != NULL; p++)
         run = p;
-    drain = strstr(run, " icestream INFO notice draining");
-    return drain != NULL;
+    /* What was said before the tail still holds. */
+    return strstr(run != NULL ? run : tail, " icestream INFO notice draining") != NULL ||
+           (run == NULL && view->draining);
 }
 
 void view_judge_state(struct view *view) {

@@ -129,7 +129,8 @@ enum status view_read(struct view *view, bool *ret_changed, bool *ret_gone, stru
 enum status view_check(struct view *view, bool *ret_gone, struct err *err);
 /* view_counts.c: counts anew; any: something was committed. Sets view->counts_changed when a number is another. */
 enum status view_count(struct view *view, bool any, struct err *err);
-/* view.c: takes over a plan, and begins anew when its stages are others. Owns the plan from then on. */
+/* view.c: takes over a plan, and begins anew when its stages are others. Steals the reference. BAD_FORMAT: the plan lacks
+ * names; the view keeps the one before. */
 enum status view_take_plan(struct view *view, json_t *plan, struct err *err);
 /* view.c: begins the table anew. */
 enum status view_begin(struct view *view, struct err *err);
