@@ -24,6 +24,19 @@ void text_trim(char *text) {
     if (length - begin + 1 < character_bytes((unsigned char)text[begin - 1])) text[begin - 1] = '\0';
 }
 
+size_t text_character(const char *text, size_t left) {
+    const unsigned char *at = (const unsigned char *)text;
+    if (at[0] < 0x80) return 1;
+    size_t length = character_bytes(at[0]);
+    if (at[0] < 0xc2 || at[0] > 0xf4 || length > left) return 0;
+    unsigned char least = at[0] == 0xe0 ? 0xa0 : at[0] == 0xf0 ? 0x90 : 0x80;
+    unsigned char most = at[0] == 0xed ? 0x9f : at[0] == 0xf4 ? 0x8f : 0xbf;
+    if (at[1] < least || at[1] > most) return 0;
+    for (size_t i = 2; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    return length;
+}
+
 /* Returns the columns of the first bytes of a text. */
 static size_t width_of(const char *text, size_t bytes) {
     size_t width = 0;

@@ -11,6 +11,9 @@
 void text_trim(char *text);
 /* Returns the length, `most` bytes at most, to which `text` can be cut without cutting a character. */
 size_t text_fit(const char *text, size_t most);
+/* Returns the bytes of the UTF-8 character with which a text of `left` bytes, at least one, begins; 0: it begins with
+ * none. Overlong forms, surrogates and numbers beyond U+10FFFF are none (Unicode, table 3-7). */
+size_t text_character(const char *text, size_t left);
 /* Returns the columns that a text takes on a terminal: continuation bytes of UTF-8 (as in Å) take none. */
 size_t text_width(const char *text);
 /* Prints a text and a newline. Breaks the text at blanks, so that no line is wider than TEXT_COLUMNS unless one word is.

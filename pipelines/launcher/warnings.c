@@ -3,16 +3,11 @@
 #include <string.h>
 
 #include "common/clock.h"
-
-/* A damaged ledger may hold texts that JSON cannot. */
-static json_t *text_json(const char *text) {
-    json_t *string = json_string(text);
-    return string != NULL ? string : json_string("?");
-}
+#include "pipelines/launcher/json_values.h"
 
 static enum status visit(const struct ledger_warning *warning, void *context, struct err *err) {
-    json_t *row = json_pack("{s:o, s:o, s:o, s:I, s:f, s:f}", "stage", text_json(warning->stage), "id",
-                            text_json(warning->id), "message", text_json(warning->message), "count",
+    json_t *row = json_pack("{s:o, s:o, s:o, s:I, s:f, s:f}", "stage", json_value_text(warning->stage), "id",
+                            json_value_text(warning->id), "message", json_value_text(warning->message), "count",
                             (json_int_t)warning->count, "first", warning->first, "last", warning->last);
     FAIL_IF(row == NULL || json_array_append_new(context, row) != 0, err, STATUS_NO_MEMORY, "no memory for a warning");
     return STATUS_OK;

@@ -7,10 +7,7 @@
 #include <time.h>
 
 #include "common/files.h"
-
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
+#include "pipelines/launcher/json_values.h"
 
 static json_t *moment(double time) {
     return time > 0 ? json_real(time) : json_null();
@@ -22,9 +19,9 @@ json_t *alarm_json(const struct alarm *alarm, double now) {
     alarm_fingerprint(alarm, fingerprint);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:s}", "alarm", alarm_rule(alarm->kind)->name,
                      "subject", alarm->subject, "severity", alarm_severity_name(alarm->severity), "state", state,
-                     "text", alarm->text, "value", number(alarm->value), "since", moment(alarm->started), "ended",
-                     moment(alarm->ended), "until", moment(alarm->until > now ? alarm->until : 0), "fingerprint",
-                     fingerprint);
+                     "text", alarm->text, "value", json_value_number(alarm->value), "since", moment(alarm->started),
+                     "ended", moment(alarm->ended), "until", moment(alarm->until > now ? alarm->until : 0),
+                     "fingerprint", fingerprint);
 }
 
 static int newer(const void *a, const void *b) {
@@ -51,8 +48,8 @@ static json_t *list_rules(const struct alarm_settings *settings) {
         const struct alarm_rule *rule = alarm_rule((enum alarm_kind)i);
         json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:f, s:s, s:b}", "alarm", rule->name, "severity",
                                               alarm_severity_name(rule->severity), "threshold",
-                                              number(settings->rules[i].threshold), "unit", rule->unit, "for",
-                                              settings->rules[i].hold, "summary", rule->summary, "off",
+                                              json_value_number(settings->rules[i].threshold), "unit", rule->unit,
+                                              "for", settings->rules[i].hold, "summary", rule->summary, "off",
                                               settings->rules[i].off));
     }
     return list;
@@ -91,15 +88,16 @@ json_t *alarms_webhook(const struct alarm_table *table, const char *session) {
         snprintf(summary, sizeof summary, "%s%s%s", alarm_rule(alarm->kind)->name, alarm->subject[0] ? " " : "",
                  alarm->subject);
         json_array_append_new(list,
-                              json_pack("{s:s, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s}, s:s, s:s, s:s, s:s}", "status",
+                              json_pack("{s:s, s:{s:s, s:s, s:o, s:s}, s:{s:s, s:s}, s:s, s:s, s:s, s:s}", "status",
                                         alarm_fires(alarm) ? "firing" : "resolved", "labels", "alertname",
                                         alarm_rule(alarm->kind)->name, "severity", alarm_severity_name(alarm->severity),
-                                        "session", path_name(session), "subject", alarm->subject, "annotations",
-                                        "summary", summary, "description", alarm->text, "startsAt", start, "endsAt",
-                                        end, "generatorURL", "", "fingerprint", fingerprint));
+                                        "session", json_value_text(path_name(session)), "subject", alarm->subject,
+                                        "annotations", "summary", summary, "description", alarm->text, "startsAt",
+                                        start, "endsAt", end, "generatorURL", "", "fingerprint", fingerprint));
     }
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:{}, s:{s:s}, s:{s:s}, s:s, s:o}", "version", "4", "groupKey", session,
-                     "truncatedAlerts", 0, "status", firing ? "firing" : "resolved", "receiver", "icestream",
-                     "groupLabels", "commonLabels", "session", path_name(session), "commonAnnotations", "folder",
-                     session, "externalURL", "", "alerts", list);
+    return json_pack("{s:s, s:o, s:i, s:s, s:s, s:{}, s:{s:o}, s:{s:o}, s:s, s:o}", "version", "4", "groupKey",
+                     json_value_text(session), "truncatedAlerts", 0, "status", firing ? "firing" : "resolved",
+                     "receiver", "icestream", "groupLabels", "commonLabels", "session",
+                     json_value_text(path_name(session)), "commonAnnotations", "folder", json_value_text(session),
+                     "externalURL", "", "alerts", list);
 }

@@ -95,7 +95,7 @@ static enum status read_angles(const struct api_file *file, struct spread *sprea
     }
     for (int i = 0; i < PIECES; i++) {
         int64_t from = angles.begin + (file->size - angles.begin) / PIECES * i;
-        got = pread(file->descriptor, bytes, PIECE, from);
+        got = pread(file->descriptor, bytes, room < PIECE ? room : PIECE, from);
         bytes[got > 0 ? got : 0] = '\0';
         if (got > 0) add_piece(&angles, bytes, (size_t)got, i == 0, spread);
     }

@@ -60,13 +60,15 @@ enum status api_item(struct serve *serve, const struct http_request *request, st
     const struct choices *choices = serve->api != NULL ? serve->api->choices : NULL;
     const struct ledger_key key = {about->source, about->id};
     json_t *marked = choices != NULL ? (json_t *)(uintptr_t)choices_mark(choices, key) : NULL;
-    json_t *json = json_pack(
-        "{s:i, s:I, s:s, s:s, s:s, s:i, s:i, s:s, s:f, s:f, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:o}", "v", 1, "n",
-        (json_int_t)about->number, "id", about->id, "source", about->source, "name", about->name, "state", about->state,
-        "stage", about->stage, "reason", about->reason, "found", about->time_found, "changed", about->time_changed,
-        "square", about->square >= 0 ? view_square(serve->view, (size_t)about->square) : "", "hole", about->hole,
-        "mark", json_object_get(marked, "mark"), "marked", marked, "item", json_object_get(known, "item"), "stages",
-        json_object_get(known, "stages"), "log", lines_of(serve, about->id));
+    json_t *json =
+        json_pack("{s:i, s:I, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:s, s:O?, s:O?, s:O?, s:O?, s:o}", "v", 1,
+                  "n", (json_int_t)about->number, "id", json_value_text(about->id), "source",
+                  json_value_text(about->source), "name", json_value_text(about->name), "state", about->state, "stage",
+                  about->stage, "reason", json_value_text(about->reason), "found", json_value_number(about->time_found),
+                  "changed", json_value_number(about->time_changed), "square",
+                  about->square >= 0 ? view_square(serve->view, (size_t)about->square) : "", "hole", about->hole,
+                  "mark", json_object_get(marked, "mark"), "marked", marked, "item", json_object_get(known, "item"),
+                  "stages", json_object_get(known, "stages"), "log", lines_of(serve, about->id));
     json_decref(known);
     return http_answer_json(answer, json, err);
 }

@@ -44,18 +44,15 @@ void api_machine_sample(struct serve *serve, struct api_sample *sample) {
         sample->free[i] = i < api->place_count ? free_bytes(api->places[i], NULL) : NAN;
 }
 
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 json_t *api_disk_json(struct serve *serve) {
     struct api *api = serve->api;
     json_t *disks = json_array();
     for (size_t i = 0; i < api->place_count; i++) {
         double total = NAN, available = free_bytes(api->places[i], &total);
-        json_array_append_new(disks, json_pack("{s:s, s:s, s:o, s:o, s:o}", "path", api->places[i], "place",
-                                               i == 0 ? "session" : "watch", "free", number(available), "total",
-                                               number(total), "rate", number(api_fill_rate(serve, i))));
+        json_array_append_new(disks,
+                              json_pack("{s:o, s:s, s:o, s:o, s:o}", "path", json_value_text(api->places[i]), "place",
+                                        i == 0 ? "session" : "watch", "free", json_value_number(available), "total",
+                                        json_value_number(total), "rate", json_value_number(api_fill_rate(serve, i))));
     }
     return disks;
 }
@@ -69,9 +66,11 @@ json_t *api_gpus_json(struct serve *serve) {
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "index", gpus[i].index,
                                               "name", gpus[i].name, "uuid", gpus[i].uuid, "lost", gpus[i].lost, "util",
-                                              number(gpus[i].utilisation), "memory_used", number(gpus[i].memory_used),
-                                              "memory_total", number(gpus[i].memory_total), "temperature",
-                                              number(gpus[i].temperature), "power", number(gpus[i].power)));
+                                              json_value_number(gpus[i].utilisation), "memory_used",
+                                              json_value_number(gpus[i].memory_used), "memory_total",
+                                              json_value_number(gpus[i].memory_total), "temperature",
+                                              json_value_number(gpus[i].temperature), "power",
+                                              json_value_number(gpus[i].power)));
     json_decref(api->gpu_list);
     api->gpu_list = list;
     api->gpus_read = serve->now_monotonic;
@@ -97,7 +96,7 @@ json_t *api_host_json(void) {
     read_memory(&total, &available);
     if (getloadavg(load, 1) != 1) load[0] = NAN;
     if (gethostname(name, sizeof name - 1) != 0) name[0] = '\0';
-    return json_pack("{s:s, s:o, s:I, s:o, s:o}", "name", name, "load", number(load[0]), "cores",
-                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_used", number(total - available),
-                     "memory_total", number(total));
+    return json_pack("{s:s, s:o, s:I, s:o, s:o}", "name", name, "load", json_value_number(load[0]), "cores",
+                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "memory_used", json_value_number(total - available),
+                     "memory_total", json_value_number(total));
 }

@@ -9,6 +9,7 @@
 #include "common/harness/choices.h"
 #include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/api/api_text.h"
+#include "pipelines/launcher/json_values.h"
 #include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/view/view.h"
 

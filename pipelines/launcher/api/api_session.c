@@ -76,13 +76,13 @@ enum status api_session(struct serve *serve, const struct http_request *request,
                         struct err *err) {
     const struct session *session = view_session(serve->view);
     const double started = view_started(serve->view);
-    json_t *json = json_pack("{s:i, s:I, s:s, s:s, s:s, s:s, s:i, s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o}", "v", 1,
-                             "epoch", (json_int_t)api_epoch(serve), "session", path_name(serve->folder), "name",
-                             path_name(serve->folder), "folder", serve->folder, "id", session->id, "run",
-                             view_run(serve->view), "state", view_state_name(view_state(serve->view)), "version",
-                             ICESTREAM_VERSION, "started", isfinite(started) ? json_real(started) : json_null(),
-                             "graph", view_graph(serve->view), "stages", stages_json(serve), "columns",
-                             api_columns_json(serve), "rules", rules_json(serve), "may", may_json(serve, request));
+    json_t *json = json_pack(
+        "{s:i, s:I, s:o, s:o, s:o, s:s, s:i, s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o}", "v", 1, "epoch",
+        (json_int_t)api_epoch(serve), "session", json_value_text(path_name(serve->folder)), "name",
+        json_value_text(path_name(serve->folder)), "folder", json_value_text(serve->folder), "id", session->id, "run",
+        view_run(serve->view), "state", view_state_name(view_state(serve->view)), "version", ICESTREAM_VERSION,
+        "started", json_value_number(started), "graph", view_graph(serve->view), "stages", stages_json(serve),
+        "columns", api_columns_json(serve), "rules", rules_json(serve), "may", may_json(serve, request));
     return http_answer_json(answer, json, err);
 }
 

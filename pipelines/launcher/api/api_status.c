@@ -9,10 +9,6 @@
 static const double SLOW_AGE = 5;     /* s: files that change seldom are not read more often */
 static const double RECENT = 30 * 60; /* s over which exposures per hour are counted */
 
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -30,8 +26,8 @@ static json_t *latency_json(struct serve *serve, size_t stage, bool whole) {
             seconds[count++] = visit.time_changed - begin;
     }
     qsort(seconds, count, sizeof *seconds, compare);
-    return json_pack("{s:o, s:o, s:I}", "p50", number(count > 0 ? seconds[count / 2] : NAN), "p95",
-                     number(count > 0 ? seconds[count * 95 / 100] : NAN), "n", (json_int_t)count);
+    return json_pack("{s:o, s:o, s:I}", "p50", json_value_number(count > 0 ? seconds[count / 2] : NAN), "p95",
+                     json_value_number(count > 0 ? seconds[count * 95 / 100] : NAN), "n", (json_int_t)count);
 }
 
 /* From found to picked, and to classified. */
@@ -101,9 +97,10 @@ static json_t *stage_json(struct serve *serve, const json_t *planned, const stru
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "name", tally->name, "seen",
         (json_int_t)tally->seen, "done", (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
         (json_int_t)tally->failed, "in_flight", (json_int_t)tally->in_flight, "note", note, "inputs",
-        inputs_json(tally), "products", tally->name, "instances", instances, "rate", number(api_rate(serve, place)),
-        "latency", latency_json(serve, place, false), "queue", (json_int_t)view_queue(serve->view, place), "oldest",
-        number(view_oldest(serve->view, place, serve->now)), "newest", newest_json(serve, tally->name));
+        inputs_json(tally), "products", tally->name, "instances", instances, "rate",
+        json_value_number(api_rate(serve, place)), "latency", latency_json(serve, place, false), "queue",
+        (json_int_t)view_queue(serve->view, place), "oldest",
+        json_value_number(view_oldest(serve->view, place, serve->now)), "newest", newest_json(serve, tally->name));
     if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
     return stage;
 }
@@ -154,7 +151,7 @@ static json_t *lag(struct serve *serve) {
         const char *event = json_string_value(json_object_get(line, "event"));
         if (event != NULL && strcmp(event, "map") == 0) newest = json_number_value(json_object_get(line, "time"));
     }
-    return number(serve->now - newest);
+    return json_value_number(serve->now - newest);
 }
 
 static json_t *last_exposure(struct serve *serve) {
@@ -173,11 +170,11 @@ json_t *api_status_json(struct serve *serve) {
         json_object_set_new(stages, tally->stages[i].name, stage_json(serve, planned, &tally->stages[i], i));
     }
     enum view_state state = view_state(serve->view);
-    json_t *json = json_pack(
-        "{s:i, s:s, s:i, s:b, s:s, s:b, s:s, s:o, s:O?, s:O?, s:O?}", "v", 1, "session", serve->folder, "run",
-        view_run(serve->view), "running", state == VIEW_RUNNING || state == VIEW_DRAINING, "state",
-        view_state_name(state), "adds_up", adds_up, "miscount", miscount != NULL ? miscount : "", "stages", stages,
-        "left_out", serve->api->left_out, "warnings", serve->api->warnings, "changes", serve->api->changes);
+    json_t *json = json_pack("{s:i, s:o, s:i, s:b, s:s, s:b, s:o, s:o, s:O?, s:O?, s:O?}", "v", 1, "session",
+                             json_value_text(serve->folder), "run", view_run(serve->view), "running",
+                             state == VIEW_RUNNING || state == VIEW_DRAINING, "state", view_state_name(state),
+                             "adds_up", adds_up, "miscount", json_value_text(miscount), "stages", stages, "left_out",
+                             serve->api->left_out, "warnings", serve->api->warnings, "changes", serve->api->changes);
     if (json == NULL) return NULL;
     json_t *more =
         json_pack("{s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "time", serve->now, "epoch",

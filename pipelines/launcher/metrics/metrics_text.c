@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
+
+#include "common/text.h"
 
 void metrics_family(struct metrics_text *text, const char *name, const char *type, const char *help) {
     text->name = name;
@@ -18,8 +21,11 @@ static void begin(struct metrics_text *text) {
 
 static void put_label(FILE *out, const char *name, const char *value) {
     fprintf(out, "%s=\"", name);
-    for (const char *at = value; *at != '\0'; at++)
-        switch (*at) {
+    size_t left = strlen(value), step;
+    for (const char *at = value; left > 0; at += step, left -= step) {
+        const size_t length = text_character(at, left);
+        step = length > 0 ? length : 1;
+        switch (length > 0 ? *at : '\x80') {
         case '\\':
             fputs("\\\\", out);
             break;
@@ -29,9 +35,13 @@ static void put_label(FILE *out, const char *name, const char *value) {
         case '\n':
             fputs("\\n", out);
             break;
+        case '\x80': /* begins no character: the format is UTF-8, and a path may hold any bytes */
+            fputs("\xef\xbf\xbd", out);
+            break;
         default:
-            fputc(*at, out);
+            fwrite(at, 1, step, out);
         }
+    }
     fputc('"', out);
 }
 

@@ -58,8 +58,8 @@ static void add_session(struct report *report, double made) {
     }
     json_t *session =
         json_pack("{s:o, s:o, s:s, s:i, s:o, s:o, s:o, s:s}", "name",
-                  report_string(report->anonymous ? "session" : path_name(path)), "path",
-                  report->anonymous ? json_null() : report_string(path), "state", view_state_name(view_state(view)),
+                  json_value_text(report->anonymous ? "session" : path_name(path)), "path",
+                  report->anonymous ? json_null() : json_value_text(path), "state", view_state_name(view_state(view)),
                   "run", view_run(view), "first", time_json(first), "last", time_json(last), "hours",
                   report_number((last - first) / 3600, 2), "offset", zone);
     json_object_set_new(report->data, "made", time_json(made));
@@ -80,7 +80,7 @@ static void add_counts(struct report *report) {
     bool adds_up = view_adds_up(report->view, &miscount);
     json_object_set_new(report->data, "stages", stages);
     json_object_set_new(report->data, "adds_up", json_boolean(adds_up));
-    json_object_set_new(report->data, "miscount", report_string(miscount));
+    json_object_set_new(report->data, "miscount", json_value_text(miscount));
     json_int_t states[4] = {0};
     size_t rows = view_row_count(report->view);
     for (size_t i = 0; i < rows; i++)
@@ -141,8 +141,8 @@ static json_t *square_json(const struct view *view, size_t square, const struct 
     json_int_t states[4] = {0};
     for (size_t i = 0; i < members->count; i++)
         states[view_row(view, members->rows[i])->state]++;
-    json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I}", "name", report_string(view_square(view, square)), "exposures",
-                             (json_int_t)members->count, "done", states[LEDGER_DONE], "rejected",
+    json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I}", "name", json_value_text(view_square(view, square)),
+                             "exposures", (json_int_t)members->count, "done", states[LEDGER_DONE], "rejected",
                              states[LEDGER_REJECTED], "failed", states[LEDGER_FAILED]);
     for (size_t k = 0; k < report_quantity_count; k++) {
         const struct quantity *q = &report_quantities[k];
@@ -212,7 +212,7 @@ static void add_throughput(struct report *report) {
     int *counts = calloc(bins + 1, sizeof *counts);
     report->failed |= counts == NULL;
     for (size_t i = 0; counts != NULL && bins > 0 && i < view_row_count(view); i++)
-        counts[(size_t)((view_row(view, i)->time_found - first) / BIN)]++;
+        if (isfinite(view_row(view, i)->time_found)) counts[(size_t)((view_row(view, i)->time_found - first) / BIN)]++;
     for (size_t i = 0; counts != NULL && i < bins; i++)
         json_array_append_new(found, json_integer(counts[i]));
     free(counts);

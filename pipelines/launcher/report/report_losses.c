@@ -40,11 +40,11 @@ static void add_loss(json_t *losses, const char *stage, const struct view_row *r
     char pattern[REASON_SIZE];
     const char *state = ledger_state_name((enum ledger_state)row->state);
     pattern_of(row->reason, pattern);
-    json_t *text = report_string(pattern), *loss = find_loss(losses, stage, state, json_string_value(text));
+    json_t *text = json_value_text(pattern), *loss = find_loss(losses, stage, state, json_string_value(text));
     if (loss == NULL) {
         json_array_append_new(losses, json_pack("{s:s, s:s, s:O, s:o, s:i, s:o}", "stage", stage, "state", state,
-                                                "pattern", text, "reason", report_string(row->reason), "count", 1,
-                                                "example", report_string(row->name)));
+                                                "pattern", text, "reason", json_value_text(row->reason), "count", 1,
+                                                "example", json_value_text(row->name)));
     } else {
         json_object_set_new(loss, "count", json_integer(json_integer_value(json_object_get(loss, "count")) + 1));
         /* Several reasons of one kind: their common part stands for them. */

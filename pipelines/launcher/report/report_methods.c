@@ -235,7 +235,7 @@ void report_add_methods(struct report *report) {
         fclose(w.out);
     }
     report->failed |= text == NULL;
-    json_object_set_new(report->data, "methods", report_string(text));
+    json_object_set_new(report->data, "methods", json_value_text(text));
     json_object_set_new(report->data, "citations", w.citations);
     free(text);
     add_table(report);

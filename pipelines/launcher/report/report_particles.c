@@ -81,7 +81,7 @@ static void add_classes(struct report *report) {
     copy_members(classes, line, keys, sizeof keys / sizeof keys[0]);
     const char *model = file_with(line, "_model.star"), *picture = file_with(line, "_classes.png");
     if (model != NULL) add_class_list(report, classes, model);
-    if (picture != NULL) json_object_set_new(classes, "picture", report_string(picture));
+    if (picture != NULL) json_object_set_new(classes, "picture", json_value_text(picture));
     json_object_set_new(report->data, "classes", classes);
 }
 
@@ -173,7 +173,7 @@ static void add_map(struct report *report) {
     json_t *map = json_pack("{s:s}", "stage", stage);
     copy_members(map, line, keys, sizeof keys / sizeof keys[0]);
     const char *file = file_with(line, ".mrc");
-    if (file != NULL) json_object_set_new(map, "file", report_string(file));
+    if (file != NULL) json_object_set_new(map, "file", json_value_text(file));
     json_object_set_new(map, "iterations", iterations_json(report->view, stage));
     json_object_set_new(report->data, "map", map);
     add_fsc(report, stage);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "pipelines/launcher/json_values.h"
 #include "pipelines/launcher/report/report.h"
 
 enum { REPORT_PICTURES_MAX = 8 << 20, TIME_SIZE = 40 };
@@ -37,8 +38,6 @@ double *report_sorted(const struct view *view, const struct quantity *quantity, 
 void report_time(double time, char text[TIME_SIZE]);
 /* A number with so many decimals as JSON text, so that the page and the JSON show the same digits; null for NaN. */
 json_t *report_number(double value, int decimals);
-/* A text that may not be UTF-8. */
-json_t *report_string(const char *text);
 
 /* report_data.c and others: parts of `data`. */
 void report_collect(struct report *report, double made);

@@ -113,7 +113,7 @@ static void add_versions(struct report *report) {
         *colon = '\0';
         const char *name = line + strspn(line, " ");
         json_object_set_new(versions, strcmp(name, "version") == 0 ? "icestream" : name,
-                            report_string(unquoted(colon + 1)));
+                            json_value_text(unquoted(colon + 1)));
     }
     free(text);
     json_object_set_new(report->data, "versions", versions);
@@ -156,7 +156,7 @@ static void add_alarms(struct report *report, json_t *incidents) {
                                   json_pack("{s:s, s:o, s:s, s:i, s:o}", "kind", "alarm", "time",
                                             time_text(json_number_value(json_object_get(alarm, "time"))), "stage", name,
                                             "count", 1, "text",
-                                            report_string(json_string_value(json_object_get(alarm, "message")))));
+                                            json_value_text(json_string_value(json_object_get(alarm, "message")))));
         json_decref(alarm);
     }
     free(text);
@@ -172,8 +172,8 @@ static void add_changes(struct report *report, json_t *incidents) {
             json_array_append_new(incidents,
                                   json_pack("{s:s, s:o, s:o, s:i, s:o}", "kind", "change", "time",
                                             time_text(json_number_value(json_object_get(change, "time"))), "stage",
-                                            report_string(json_string_value(json_object_get(entry, "stage"))), "count",
-                                            1, "text",
+                                            json_value_text(json_string_value(json_object_get(entry, "stage"))),
+                                            "count", 1, "text",
                                             json_sprintf("%s = %s", json_string_value(json_object_get(entry, "key")),
                                                          value != NULL ? value : "?")));
             free(value);
@@ -190,7 +190,7 @@ static void add_product(struct report *report, json_t *products, const char *pat
     if (path_join(view_session(report->view)->path, path, whole, sizeof whole, NULL) != STATUS_OK ||
         digest_file(whole, digest, &size, NULL) != STATUS_OK)
         return;
-    json_array_append_new(products, json_pack("{s:o, s:s, s:I, s:s}", "path", report_string(path), "what", what,
+    json_array_append_new(products, json_pack("{s:o, s:s, s:I, s:s}", "path", json_value_text(path), "what", what,
                                               "bytes", (json_int_t)size, "xxh128", digest));
 }
 

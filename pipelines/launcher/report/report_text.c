@@ -79,11 +79,6 @@ json_t *report_number(double value, int decimals) {
     return decimals == 0 ? json_integer((json_int_t)llround(value)) : json_real(round(value * scale) / scale);
 }
 
-json_t *report_string(const char *text) {
-    json_t *string = json_string(text != NULL ? text : "");
-    return string != NULL ? string : json_string("?");
-}
-
 double report_quantile(const double *sorted, size_t count, double share) {
     if (count == 0) return NAN;
     double at = share * (double)(count - 1);
@@ -138,7 +133,7 @@ static json_t *scrubbed(const json_t *value) {
     const char *text = json_string_value(value);
     if (text == NULL || strchr(text, '/') == NULL) return NULL;
     char *copy = without_paths(text);
-    json_t *clean = report_string(copy != NULL ? copy : "?");
+    json_t *clean = json_value_text(copy != NULL ? copy : "?");
     free(copy);
     return clean;
 }

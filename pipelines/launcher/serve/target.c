@@ -1,8 +1,9 @@
 #include "pipelines/launcher/serve/target.h"
 
-#include <stdint.h>
 #include <string.h>
 #include <strings.h>
+
+#include "common/text.h"
 
 static int digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -11,24 +12,10 @@ static int digit(char c) {
     return -1;
 }
 
-/* Returns the bytes of the UTF-8 character that begins here, or 0. Overlong forms and surrogates are none. */
-static size_t character(const unsigned char *at, size_t left) {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = at[0] < 0x80 ? 1 : at[0] >= 0xF0 && at[0] < 0xF8 ? 4 : at[0] >= 0xE0 && at[0] < 0xF0 ? 3 : 2;
-    if (length == 1) return 1;
-    if (length > left || at[0] < 0xC2 || at[0] > 0xF4) return 0;
-    uint32_t value = at[0] & (0xFFu >> (length + 1));
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xC0) != 0x80) return 0;
-        value = value << 6 | (at[i] & 0x3F);
-    }
-    return value < least[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000) ? 0 : length;
-}
-
 static bool plain(const char *text, size_t length) {
     for (size_t i = 0, step; i < length; i += step) {
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7F) return false;
-        step = character((const unsigned char *)text + i, length - i);
+        step = text_character(text + i, length - i);
         if (step == 0) return false;
     }
     return true;

@@ -2,13 +2,8 @@
 #include <string.h>
 
 #include "common/memory.h"
+#include "pipelines/launcher/json_values.h"
 #include "pipelines/launcher/view/view_private.h"
-
-/* A damaged ledger may hold texts that JSON cannot. */
-static json_t *text_json(const char *text) {
-    json_t *string = json_string(text);
-    return string != NULL ? string : json_string("?");
-}
 
 struct reading {
     json_t *item;
@@ -30,16 +25,17 @@ static json_t *products_of(const json_t *item, const char *stage) {
     json_t *note;
     size_t length = strlen(stage);
     json_object_foreach(json_object_get(item, "files"), path, note) {
-        if (strncmp(path, stage, length) == 0 && path[length] == '/') json_array_append_new(products, text_json(path));
+        if (strncmp(path, stage, length) == 0 && path[length] == '/')
+            json_array_append_new(products, json_value_text(path));
     }
     return products;
 }
 
 static json_t *stage_json(const struct stage_view *s, const struct visit *visit, const json_t *item) {
     return json_pack("{s:s, s:s, s:o, s:i, s:f, s:f, s:f, s:o}", "stage", s->name, "state",
-                     ledger_state_name((enum ledger_state)visit->state), "reason", text_json(visit->reason), "attempts",
-                     (int)visit->attempts, "seen", visit->time_seen, "changed", visit->time_changed, "seconds",
-                     visit->time_changed - visit->time_seen, "products", products_of(item, s->name));
+                     ledger_state_name((enum ledger_state)visit->state), "reason", json_value_text(visit->reason),
+                     "attempts", (int)visit->attempts, "seen", visit->time_seen, "changed", visit->time_changed,
+                     "seconds", visit->time_changed - visit->time_seen, "products", products_of(item, s->name));
 }
 
 enum status view_item(struct view *view, size_t row, json_t **ret_json, struct err *err) {
