@@ -316,6 +316,29 @@ static void the_handbook_has_all_rules(void **state) {
     free(text);
 }
 
+/* A clock that runs an hour ahead fires an alarm; then it is set right. */
+static void a_clock_that_is_set_back_blinds_nobody(void **state) {
+    (void)state;
+    enum { HOUR = 3600 };
+    struct replay *r = replay_new();
+    for (int i = 0; i < 2; i++) {
+        struct alarm_sample *sample = &r->samples[0];
+        const double now = SAMPLES_BEGIN + (i == 0 ? HOUR : 0);
+        if (i > 0) alarms_set_back(&r->table, now);
+        sample_clear(sample);
+        sample->time = now;
+        sample->running = true;
+        snprintf(sample->paused, sizeof sample->paused, "%s", i == 0 ? "the disk is nearly full" : "");
+        alarms_judge(sample, 1, now, &r->settings, &r->table);
+        const struct alarm *alarm = &r->table.alarms[0];
+        assert_int_equal(r->table.count, 1);
+        assert_int_equal(alarm_fires(alarm), i == 0);
+        assert_true(r->table.judged == now && alarm->started <= now && alarm->ended <= now);
+        alarms_told(&r->table, now);
+    }
+    free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_alarm_fires_and_clears),
@@ -325,6 +348,7 @@ int main(void) {
         cmocka_unit_test(settings_are_read_and_refused),
         cmocka_unit_test(a_rule_can_be_switched_off),
         cmocka_unit_test(a_table_may_be_full),
+        cmocka_unit_test(a_clock_that_is_set_back_blinds_nobody),
         cmocka_unit_test(the_handbook_has_all_rules),
     };
     return scratch_run("alarms", tests, sizeof tests / sizeof tests[0]);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/clock.h"
@@ -14,6 +15,7 @@
 #include "pipelines/launcher/alarms/alarms_json.h"
 #include "pipelines/launcher/alarms/notify.h"
 #include "pipelines/launcher/alarms/sampler.h"
+#include "pipelines/launcher/json_values.h"
 #include "pipelines/launcher/view/view.h"
 
 enum { SAMPLES = 180 };
@@ -45,7 +47,7 @@ static json_t *event_json(const struct alarm *alarm, double now, const char *eve
     return json_pack("{s:f, s:s, s:s, s:s, s:s, s:s, s:o, s:f}", "time", now, "event", event, "alarm",
                      alarm_rule(alarm->kind)->name, "subject", alarm->subject, "severity",
                      alarm_severity_name(alarm->severity), "text", alarm->text, "value",
-                     isfinite(alarm->value) ? json_real(alarm->value) : json_null(), "since", alarm->started);
+                     json_value_number(alarm->value), "since", alarm->started);
 }
 
 static void keep(struct alarms *alarms, json_t *line) {
@@ -64,8 +66,9 @@ static void keep(struct alarms *alarms, json_t *line) {
 static void try_lock(struct alarms *alarms) {
     char folder[PATH_SIZE];
     if (alarms->options.read_only || alarms->show_only || alarms->lock >= 0) return;
+    /* A session that somebody has removed does not come back as an empty folder. */
     if (path_join(alarms->options.folder, "web", folder, sizeof folder, NULL) != STATUS_OK ||
-        file_make_folders(folder, 0700, NULL) != STATUS_OK)
+        (mkdir(folder, 0777) != 0 && errno != EEXIST))
         return;
     int descriptor = open(alarms->lock_file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -132,6 +135,11 @@ static void look_after_program(struct alarms *alarms, double now, double monoton
 static void take_sample(struct alarms *alarms, double now) {
     struct alarm_sample *samples = alarms->samples, sample;
     if (sampler_take(alarms->sampler, now, &alarms->settings, &sample, NULL) != STATUS_OK) return;
+    /* Samples of a time that comes again cannot be compared with. */
+    if (alarms->count == 0 || now < samples[alarms->count - 1].time) {
+        alarms->count = 0;
+        alarms_set_back(alarms->table, now);
+    }
     const size_t count = alarms->count;
     if (count >= 2 && samples[count - 1].time - samples[count - 2].time < SPACING) alarms->count--;
     size_t first = 0;
@@ -256,15 +264,12 @@ json_t *alarms_answer(const struct alarms *alarms, double now) {
 
 enum status alarms_silence(struct alarms *alarms, const char *name, const char *subject, double until, double now,
                            const char *who, const char *why, struct err *err) {
+    FAIL_IF(alarms->options.read_only, err, STATUS_UNAVAILABLE,
+            "%s: nothing can be written there, so no alarm can be silenced", alarms->options.folder);
     TRY(alarms_table_silence(alarms->table, name, subject, until, now, err));
     json_t *line =
         json_pack("{s:f, s:s, s:s, s:s, s:f, s:s, s:s}", "time", now, "event", "silence", "alarm", name, "subject",
                   subject, "until", until, "who", who != NULL ? who : "", "why", why != NULL ? why : "");
-    if (alarms->options.read_only) {
-        json_decref(line);
-        FAIL(err, STATUS_UNAVAILABLE, "%s: nothing can be written there, so no alarm can be silenced",
-             alarms->options.folder);
-    }
     TRY(alarms_file_append(alarms->file, line, err));
     for (size_t i = 0; i < alarms->table->count; i++) {
         struct alarm *alarm = &alarms->table->alarms[i];

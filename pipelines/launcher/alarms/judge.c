@@ -123,6 +123,16 @@ void alarms_judge(const struct alarm_sample *samples, size_t count, double now, 
     decide(table, settings, now);
 }
 
+void alarms_set_back(struct alarm_table *table, double now) {
+    for (size_t i = 0; i < table->count; i++) {
+        struct alarm *alarm = &table->alarms[i];
+        double *const moments[] = {&alarm->holds, &alarm->fine, &alarm->started, &alarm->ended, &alarm->told};
+        for (size_t k = 0; k < sizeof moments / sizeof moments[0]; k++)
+            *moments[k] = fmin(*moments[k], now);
+    }
+    if (table->judged >= now) table->judged = now - 1;
+}
+
 void alarms_told(struct alarm_table *table, double now) {
     for (size_t i = 0; i < table->count; i++) {
         struct alarm *alarm = &table->alarms[i];

@@ -125,6 +125,8 @@ struct alarm_table {
  * `changed` anew in each call. A sample that is older than the one before it is left out. */
 void alarms_judge(const struct alarm_sample *samples, size_t count, double now, const struct alarm_settings *settings,
                   struct alarm_table *table);
+/* Moves what the table has of the time after `now` to now, so that alarms go on where a clock was set back. */
+void alarms_set_back(struct alarm_table *table, double now);
 /* Notes that those that were due have been told. */
 void alarms_told(struct alarm_table *table, double now);
 /* Silences a rule, or "all", until a time; until 0 or earlier than now takes the silence back. subject "": every subject

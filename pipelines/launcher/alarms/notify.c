@@ -165,7 +165,7 @@ static void start(struct notify *notify, double now) {
 
 /* Looks whether the program has ended, and kills it when its time is over. */
 static void look(struct notify *notify, double now) {
-    int ended;
+    int ended = W_EXITCODE(127, 0); /* where somebody else has waited for it */
     if (waitpid(notify->child, &ended, WNOHANG) == 0) {
         if (now < notify->deadline || notify->killed) return;
         notify->killed = true;

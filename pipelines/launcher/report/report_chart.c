@@ -5,7 +5,17 @@
 
 #include "pipelines/launcher/report/report_private.h"
 
-enum { WIDTH = 560, HEIGHT = 220, LEFT = 56, RIGHT = 10, TOP = 10, BOTTOM = 38, POINTS_MAX = 2000, BINS = 40 };
+enum {
+    WIDTH = 560,
+    HEIGHT = 220,
+    LEFT = 56,
+    RIGHT = 10,
+    TOP = 10,
+    BOTTOM = 38,
+    POINTS_MAX = 2000,
+    BINS = 40,
+    TICKS_MAX = 16
+};
 
 struct axes {
     double x0, x1, y0, y1;
@@ -42,10 +52,12 @@ static void begin_chart(struct report *r, const char *title) {
 
 static void draw_axes(struct report *r, const struct axes *a, const char *x_label, const char *y_label) {
     double x_step = step_of(a->x1 - a->x0), y_step = step_of(a->y1 - a->y0);
-    for (double x = ceil(a->x0 / x_step) * x_step; x <= a->x1 + 1e-9 * x_step; x += x_step)
+    double x = ceil(a->x0 / x_step) * x_step, y = ceil(a->y0 / y_step) * y_step;
+    /* Beside a very large number a step may vanish, so the ticks are counted. */
+    for (int i = 0; i < TICKS_MAX && x <= a->x1 + 1e-9 * x_step; i++, x += x_step)
         put_format(r, "<path class=g d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=middle>%.6g</text>",
                    at_x(a, x), TOP, HEIGHT - BOTTOM, at_x(a, x), HEIGHT - BOTTOM + 14, fabs(x) < 1e-9 * x_step ? 0 : x);
-    for (double y = ceil(a->y0 / y_step) * y_step; y <= a->y1 + 1e-9 * y_step; y += y_step)
+    for (int i = 0; i < TICKS_MAX && y <= a->y1 + 1e-9 * y_step; i++, y += y_step)
         put_format(r, "<path class=g d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=end>%.6g</text>", LEFT,
                    at_y(a, y), WIDTH - RIGHT, LEFT - 5, at_y(a, y) + 4, fabs(y) < 1e-9 * y_step ? 0 : y);
     put_format(r, "<text x=\"%d\" y=\"%d\" text-anchor=middle>", (WIDTH + LEFT) / 2, HEIGHT - 6);

@@ -47,6 +47,11 @@ static void start(struct serve *serve) {
             dup2(nowhere, STDERR_FILENO);
         }
         setpriority(PRIO_PROCESS, 0, NICE);
+        /* The server takes its signals from a descriptor; this process is to end by them. */
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        signal(SIGPIPE, SIG_DFL);
         execv(program, arguments);
         _exit(127);
     }

@@ -15,13 +15,16 @@
 #include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/view/view.h"
 
+enum { TRIES = 100 };
+
 static int open_at(int folder, const char *path) {
     struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    int descriptor;
-    do
+    int descriptor = -1;
+    for (int i = 0; i < TRIES && descriptor < 0; i++) {
         descriptor = (int)syscall(SYS_openat2, folder, path, &how, sizeof how);
-    while (descriptor < 0 && errno == EAGAIN); /* a folder was renamed meanwhile */
+        if (descriptor < 0 && errno != EAGAIN) break; /* EAGAIN: a folder was renamed meanwhile */
+    }
     return descriptor;
 }
 
@@ -32,6 +35,8 @@ enum status serve_open_beneath(const struct serve *serve, const char *path, int 
     int reason = errno;
     FAIL_IF(descriptor < 0 && (reason == EMFILE || reason == ENFILE), err, STATUS_UNAVAILABLE, "%s: %s", path,
             strerror(reason));
+    FAIL_IF(descriptor < 0 && reason == ENOSYS, err, STATUS_UNSUPPORTED,
+            "%s: files are shown from Linux 5.6 on; this kernel is older, or its container forbids openat2", path);
     FAIL_IF(descriptor < 0, err, STATUS_NOT_FOUND, "%s: no such file in this session", path);
     if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
         close(descriptor);
@@ -46,7 +51,10 @@ enum status serve_web_file(const struct serve *serve, const char *name, char pat
     FAIL_IF(serve->read_only, err, STATUS_UNAVAILABLE, "%s/web cannot be written", serve->folder);
     int length = snprintf(path, PATH_SIZE, "%s/web/%s", serve->folder, name);
     FAIL_IF(length < 0 || length >= PATH_SIZE, err, STATUS_BAD_ARGUMENT, "%s: too long a path", serve->folder);
-    return file_make_parents(path, 0777, err);
+    /* A session that somebody has removed does not come back as an empty folder. */
+    FAIL_IF(mkdirat(serve->folder_fd, "web", 0777) != 0 && errno != EEXIST, err, status_of_writing(errno),
+            "%s/web cannot be made: %s", serve->folder, status_reason(errno));
+    return STATUS_OK;
 }
 
 static void moment(struct serve *serve) {
