@@ -114,12 +114,13 @@ static void weigh_pixels(struct ctf_fit *f, const struct ctf_fit_profile *p, con
     }
 }
 
-/* Returns by how much the power from 0.25 to 0.28 1/Å, where water ice has its rings, exceeds that beside it. */
+/* Returns by how much the power from 0.25 to 0.28 1/Å, where water ice has its rings, exceeds that beside it;
+ * NaN where the pixels are too large to show it. */
 static double ice_of(const struct ctf_fit *f, const float *power, double pixel_size) {
     static const double bands[3][2] = {{0.22, 0.24}, {0.25, 0.28}, {0.29, 0.31}};
     int columns = f->box / 2 + 1;
     double step = 1 / (f->box * pixel_size), sum[3] = {0}, count[3] = {0};
-    if (0.5 / pixel_size < bands[2][1]) return 0;
+    if (0.5 / pixel_size < bands[2][1]) return NAN;
     for (int row = 0; row < f->box; row++) {
         int ky = row <= f->box / 2 ? row : row - f->box;
         for (int kx = 1; kx < columns; kx++) {

@@ -34,7 +34,7 @@ struct ctf_fit_result {
     double score;                /* correlation, −1 to 1 */
     double significance;         /* the score over its deviation in pure noise */
     double resolution;           /* Å: the fit holds up to here; 0: it holds nowhere */
-    double ice; /* power from 0.25 to 0.28 1/Å over that on both sides of it, less 1; 0 beyond Nyquist */
+    double ice; /* power from 0.25 to 0.28 1/Å over that on both sides of it, less 1; NaN beyond Nyquist */
 };
 
 /* The equiphase average: value[i] at (i + 0.5) · step. */

@@ -93,7 +93,8 @@ static int fill(const struct ctf_record *record, json_t *object) {
                    {"resolution", r->resolution}, {"ice", r->ice}};
     failed |= json_object_set_new(object, "v", json_integer(1));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        failed |= json_object_set_new(object, numbers[i].name, json_real(numbers[i].value));
+        failed |= json_object_set_new(object, numbers[i].name,
+                                      isfinite(numbers[i].value) ? json_real(numbers[i].value) : json_null());
     for (int i = 0; i < p->count; i++)
         failed |= json_array_append_new(frequencies, json_real(round((i + 0.5) * p->step * 1e7) / 1e7));
     if (record->tilted)

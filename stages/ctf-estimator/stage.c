@@ -158,7 +158,7 @@ static enum status set_columns(struct item *item, const struct ctf_record *recor
     TRY(item_set_column(item, "rlnCtfFigureOfMerit", r->score, err));
     TRY(item_set_column(item, "rlnCtfMaxResolution",
                         r->resolution > 0 ? fmin(r->resolution, CTF_NO_RESOLUTION) : CTF_NO_RESOLUTION, err));
-    return item_set_column(item, "rlnCtfIceRingDensity", r->ice, err);
+    return isfinite(r->ice) ? item_set_column(item, "rlnCtfIceRingDensity", r->ice, err) : STATUS_OK;
 }
 
 static enum status store(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {

@@ -88,6 +88,8 @@ with tempfile.TemporaryDirectory(prefix="icestream-ctf-") as folder:
         assert abs(fit["defocus_u"] - float(found[name]["rlnDefocusU"])) < 1
         assert len(fit["k"]) == len(fit["data"]) == len(fit["fit"]) == len(fit["score"])
         assert fit["k"][-1] < 0.5 / 2.5
+        # Pixels of 2.5 Å show nothing of an ice ring at 3.7 Å: no value, not the value of clear ice.
+        assert fit["ice"] is None and "rlnCtfIceRingDensity" not in found[name], (fit["ice"], found[name])
         assert fit["tilt"]["angle"] == float(found[name]["icestreamTiltAngle"]) < 20 and "reason" not in fit, fit["tilt"]
     assert float(found["noise"]["rlnCtfMaxResolution"]) == 25
     particles = table(f"{folder}/s/extractor/particles.star", "particles")
