@@ -159,9 +159,9 @@ def fling(site, page, what, seconds, bound):
 
 
 class Reader(threading.Thread):
-    """Listens to the events as a page does, and takes the table first."""
+    """Listens to the events as a page does, and takes the table first. Without `follow` it only asks."""
 
-    def __init__(self, site):
+    def __init__(self, site, follow=True):
         super().__init__(daemon=True)
         address = urllib.parse.urlsplit(site.url)
         self.base = "%s://%s" % (address.scheme, address.netloc)
@@ -169,8 +169,9 @@ class Reader(threading.Thread):
         self.events, self.stream = 0, None
         for path in ("/api/session", "/api/status", "/api/items"):
             self.ask(path).read()
-        self.stream = self.ask("/api/events")
-        self.start()
+        if follow:
+            self.stream = self.ask("/api/events")
+            self.start()
 
     def ask(self, path):
         headers = {"Authorization": "Bearer " + self.token, "Accept-Encoding": "gzip"}
