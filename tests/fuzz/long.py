@@ -8,7 +8,7 @@ Programs are copied to DIR first, so that builds can continue meanwhile. A turn 
 DIR/turns.tsv has a line for each turn: target, seconds, executions, edges covered, files in the corpus, exit status. A
 second start continues there.
 --at-once N is read again between turns from DIR/at-once, if this file exists. A crash keeps its input in DIR/TARGET/
-and ends the turns of its target. --merge writes the smallest set of inputs that covers as many edges to
+and ends the turns of its target, and the exit status is 1. --merge writes the smallest set of inputs that covers as many edges to
 tests/fuzz/corpus/TARGET: the shortest first, up to 150 files and 200 KB."""
 
 import argparse
@@ -185,7 +185,12 @@ def merge(given):
 def main():
     given = options()
     given.build, given.work = given.build.resolve(), given.work.resolve()
-    merge(given) if given.merge else run(given)
+    if given.merge:
+        merge(given)
+        return 0
+    run(given)
+    times = spent(given)
+    return int(any(times.get(target) == float('inf') for target in given.targets))
 
 
 if __name__ == '__main__':

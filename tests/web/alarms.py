@@ -145,7 +145,10 @@ def what_exposures_tell():
             assert "stigmator" in seen["astigmatism"]["text"] and seen["astigmatism"]["severity"] == "warning"
             assert len(told(session)) == 1 and len(told(session)[0]["alerts"]) == 3, "one call for a group"
             code, _, body = server.ask("/readyz")
-            assert code == 503 and b"critical" in body
+            lines = body.decode().splitlines()
+            critical = [line for line in lines if line.startswith("critical alarm failing: ")]
+            assert code == 503 and len(critical) == 1 and "rings" in critical[0], lines
+            assert not any("rejecting" in line or "astigmatism" in line for line in lines), "warnings do not count"
     finally:
         session.close()
 

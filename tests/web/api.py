@@ -535,9 +535,27 @@ def check_events():
         session.add(1)
         wait_for(lambda: len(server.ask("/api/items")["n"]) == 15, "one more row")
         again = server.events(last)
-        names = set()
+        names = []
         while session.name(14) not in names:
-            names.update(again.next("rows")["name"])
+            names += again.next("rows")["name"]
+        assert set(names) == {session.name(14)} and "resync" not in again.seen, (names, again.seen)
+        again.close()
+        # What is not known any more is said: an id of another server, one that is no id, one that is too old.
+        number = int(last.split("-")[1])
+        ids = ["123456789abc-%d" % number, "nonsense", last.split("-")[0] + "-999999"]
+        for place, gone in enumerate(ids):
+            lost = server.events(gone)
+            assert lost.next("resync")["v"] == 1
+            session.set_state("extractor", 4 + place, make_session.REJECTED, gone)
+            assert gone in lost.next("rows")["reasons"]
+            lost.close()
+        # Another epoch while he was away: all rows have to be fetched anew.
+        epoch = server.ask("/api/items")["epoch"]
+        words = ["mark", "--session", session.folder, "--reject", session.name(2)]
+        subprocess.run([os.path.join(BIN, "icestream"), *words], check=True, stdout=subprocess.DEVNULL)
+        wait_for(lambda: server.ask("/api/items")["epoch"] != epoch, "another epoch")
+        again = server.events(last)
+        assert again.next("resync")["epoch"] == server.ask("/api/items")["epoch"]
         again.close()
     finally:
         server.close()

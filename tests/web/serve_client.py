@@ -46,7 +46,7 @@ class Answer:
 
 
 class Events:
-    """Server-sent events. `last`: the number of the last one that was seen."""
+    """Server-sent events. `last`: the number of the last one that was seen; `seen`: the kinds of all."""
 
     def __init__(self, server, last=None):
         self.connection = UnixConnection(server.socket)
@@ -56,7 +56,7 @@ class Events:
         self.connection.request("GET", "/api/events", headers=headers)
         self.response = self.connection.getresponse()
         assert self.response.status == 200 and self.response.headers["Content-Type"].startswith("text/event-stream")
-        self.last = last
+        self.last, self.seen = last, []
 
     def next(self, kind):
         """Waits for the next event of a kind, and returns its data; passes over others."""
@@ -69,6 +69,7 @@ class Events:
                 self.last = value
             elif name == "event":
                 event = value
+                self.seen.append(value)
             elif name == "data":
                 data.append(value)
             elif not line and event == kind:

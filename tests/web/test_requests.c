@@ -8,6 +8,9 @@
 
 #include "pipelines/launcher/serve/events.h"
 #include "pipelines/launcher/serve/guard.h"
+#include "pipelines/launcher/serve/http_server.h"
+#include "pipelines/launcher/serve/listen.h"
+#include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/serve/target.h"
 #include "pipelines/launcher/serve/token.h"
 #include "tests/common/scratch.h"
@@ -280,6 +283,40 @@ static void listeners_go_on_where_they_were(void **state) {
     assert_null(events);
 }
 
+/* Who was away for a short time gets what he has missed; after a long time without listeners he begins anew. */
+static void events_of_a_lonely_server_are_forgotten(void **state) {
+    char path[PATH_SIZE], id[64];
+    struct serve serve = {.folder_fd = -1};
+    struct events_place place, again;
+    struct err err = {0};
+    int listener;
+    (void)state;
+    if (!http_server_is_there()) skip();
+    scratch_path("lonely.sock", path);
+    assert_int_equal(listen_unix(path, &listener, &err), STATUS_OK);
+    assert_int_equal(http_server_start(listener, &serve.server, &err), STATUS_OK);
+    assert_int_equal(events_create(&serve.events, NULL), STATUS_OK);
+    events_begin(serve.events, "", &place);
+    serve_publish(&serve, "rows", json_object());
+    assert_int_equal(sscanf(strstr(read_all(serve.events, &place, 4096), "id: "), "id: %60s", id), 1);
+    serve.now_monotonic = SERVE_ALONE;
+    serve_publish(&serve, "rows", json_object());
+    events_begin(serve.events, id, &again);
+    char *text = read_all(serve.events, &again, 4096);
+    assert_int_equal(count(text, "event: rows\n"), 1);
+    assert_int_equal(count(text, "event: resync\n"), 0);
+    serve.now_monotonic = SERVE_ALONE + 1;
+    serve_publish(&serve, "rows", json_object());
+    assert_false(serve_is_heard(&serve));
+    events_begin(serve.events, id, &again);
+    text = read_all(serve.events, &again, 4096);
+    assert_int_equal(count(text, "event: rows\n"), 0);
+    assert_int_equal(count(text, "event: resync\n"), 1);
+    http_server_stop(&serve.server);
+    events_destroy(&serve.events);
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_read_or_refused),
@@ -290,6 +327,7 @@ int main(void) {
         cmocka_unit_test(routes_are_found_by_parts),
         cmocka_unit_test(a_token_is_kept_and_guarded),
         cmocka_unit_test(listeners_go_on_where_they_were),
+        cmocka_unit_test(events_of_a_lonely_server_are_forgotten),
     };
     return scratch_run("requests", tests, sizeof tests / sizeof tests[0]);
 }

@@ -291,13 +291,13 @@ const json_t *alarms_restarts(const struct alarms *alarms) {
     return sampler_restarts(alarms->sampler);
 }
 
-bool alarms_critical(const struct alarms *alarms) {
-    bool critical = false;
+void alarms_critical(const struct alarms *alarms, FILE *out) {
     for (size_t i = 0; i < alarms->table->count; i++) {
         const struct alarm *alarm = &alarms->table->alarms[i];
-        critical |= alarm_fires(alarm) && alarm->severity == ALARM_CRITICAL && alarm->until == 0;
+        if (!alarm_fires(alarm) || alarm->severity != ALARM_CRITICAL || alarm->until != 0) continue;
+        fprintf(out, "critical alarm %s%s%s: %s\n", alarm_rule(alarm->kind)->name, alarm->subject[0] != '\0' ? " " : "",
+                alarm->subject, alarm->text);
     }
-    return critical;
 }
 
 enum status alarms_read_folder(const char *folder, struct alarm_table *ret_table, struct err *err) {

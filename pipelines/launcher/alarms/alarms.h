@@ -8,6 +8,7 @@
 #define ICESTREAM_PIPELINES_LAUNCHER_ALARMS_ALARMS_H
 
 #include <jansson.h>
+#include <stdio.h>
 
 #include "pipelines/launcher/alarms/judge.h"
 
@@ -48,8 +49,8 @@ enum status alarms_silence(struct alarms *alarms, const char *name, const char *
 const struct alarm_table *alarms_table(const struct alarms *alarms);
 /* Returns how often each instance was started again since the server began: {"refiner.0": 1}; borrowed. */
 const json_t *alarms_restarts(const struct alarms *alarms);
-/* Returns whether an alarm of severity critical fires and is not silenced. */
-bool alarms_critical(const struct alarms *alarms);
+/* Writes a line for each alarm of severity critical that fires and is not silenced: its name, its subject and its text. */
+void alarms_critical(const struct alarms *alarms, FILE *out);
 /* Returns the alarms of any session that fire by its alarms.jsonl, each as alarms_answer has it. An empty list where
  * there is no file. NULL: no memory. */
 json_t *alarms_of_folder(const char *folder, double now);

@@ -57,9 +57,10 @@ static void publish_rows(struct serve *serve) {
     struct api *api = serve->api;
     const uint64_t epoch = api_epoch(serve), revision = view_revision(serve->view);
     if (api->begun && epoch == api->epoch && revision == api->revision) return;
-    if (api->begun && (epoch != api->epoch || are_many(serve))) {
+    const bool heard = api->begun && serve_is_heard(serve); /* whoever comes later fetches all */
+    if (heard && (epoch != api->epoch || are_many(serve))) {
         serve_publish(serve, "resync", json_pack("{s:i, s:I}", "v", 1, "epoch", (json_int_t)epoch));
-    } else if (api->begun) {
+    } else if (heard) {
         struct api_text text = {0};
         api_items_text(serve, false, api->revision, &text);
         json_t *rows = text.failed ? NULL : json_loadb(text.bytes, text.length, 0, NULL);

@@ -26,8 +26,7 @@ enum status serve_ready(struct serve *serve, const struct http_request *request,
     if (state != VIEW_RUNNING && state != VIEW_DRAINING)
         fprintf(out, "no launcher runs this session: it is %s\n", view_state_name(state));
     if (!view_adds_up(serve->view, &reason)) fprintf(out, "the counts do not add up: %s\n", reason);
-    if (serve->alarms != NULL && alarms_critical(serve->alarms))
-        fputs("a critical alarm fires: see /api/alarms\n", out);
+    if (serve->alarms != NULL) alarms_critical(serve->alarms, out);
     if (serve->away) fputs("the session cannot be read now\n", out);
     fclose(out);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for an answer");

@@ -31,6 +31,7 @@ struct serve {
     double now;                 /* s since 1970: of this request or tick */
     double now_monotonic;       /* s of clock_monotonic: the same moment */
     double begun;               /* s since 1970: when this server began */
+    double listened;            /* s of clock_monotonic: when somebody last listened to events, or the begin */
     int64_t requests;           /* answered so far */
     struct log *log;            /* of the server; may be NULL */
     struct http_server *server; /* which has the listeners */
@@ -40,7 +41,7 @@ struct serve {
     struct report_keeper *report;
 };
 
-enum { SERVE_TICK_MS = 250 };
+enum { SERVE_TICK_MS = 250, SERVE_ALONE = 120 /* s without listeners after which events are no longer kept */ };
 
 /* A part that has state or work of its own. Any function may be NULL. */
 struct serve_part {
@@ -68,7 +69,10 @@ void serve_close(struct serve **serve);
 /* Looks what has changed, and calls all parts. */
 void serve_tick(struct serve *serve);
 
-/* Sends an event to all who listen. event: one word ("status", "rows", "product", "alarm"). Steals the reference. */
+/* Returns whether somebody listens, or did SERVE_ALONE ago or later and may come back for what he has missed. When not,
+ * the events of before are forgotten, and those who come back begin anew. */
+bool serve_is_heard(struct serve *serve);
+/* Sends an event to all who listen, and keeps it for those who come back. event: one word ("status", "rows", "product", "alarm"). Steals the reference. */
 void serve_publish(struct serve *serve, const char *event, json_t *json);
 /* Returns how many listen. */
 int serve_listeners(const struct serve *serve);

@@ -81,6 +81,7 @@ enum status serve_open(const char *folder, struct http_server *server, struct lo
     serve->log = log;
     moment(serve);
     serve->begun = serve->now;
+    serve->listened = serve->now_monotonic;
     enum status status = open_view(serve, folder, err);
     if (status == STATUS_OK) status = events_create(&serve->events, err);
     if (status != STATUS_OK) {
@@ -126,8 +127,16 @@ void serve_tick(struct serve *serve) {
     serve->changed = 0;
 }
 
+bool serve_is_heard(struct serve *serve) {
+    if (serve->server == NULL) return false;
+    if (serve_listeners(serve) > 0) serve->listened = serve->now_monotonic;
+    if (serve->now_monotonic - serve->listened <= SERVE_ALONE) return true;
+    events_gap(serve->events);
+    return false;
+}
+
 void serve_publish(struct serve *serve, const char *event, json_t *json) {
-    if (serve->server == NULL) {
+    if (!serve_is_heard(serve)) {
         json_decref(json);
         return;
     }
