@@ -61,16 +61,30 @@ static void words_clear(struct words *words) {
 struct rows {
     struct view *view;
     const struct choices *marks; /* NULL: unknown */
-    bool full;
-    uint64_t since;
+    size_t *list;                /* those that changed; NULL: all rows */
+    size_t count;
 };
 
-/* Returns the first row of the answer at or after `from`; −1: none. */
-static int64_t next(const struct rows *rows, size_t from) {
-    if (!rows->full) return view_rows_since(rows->view, rows->since, from);
-    return from < view_row_count(rows->view) ? (int64_t)from : -1;
+static size_t row_at(const struct rows *rows, size_t i) {
+    return rows->list != NULL ? rows->list[i] : i;
 }
-#define FOR_ROWS(i, rows) for (int64_t i = next(rows, 0); i >= 0; i = next(rows, (size_t)i + 1))
+#define FOR_ROWS(row, rows) for (size_t at = 0, row; at < (rows)->count && (row = row_at(rows, at), true); at++)
+
+/* Lists the rows that changed after a revision, so that a long table is looked through once and not for each column. */
+static bool list_changed(struct rows *rows, uint64_t since) {
+    size_t room = 64;
+    rows->list = malloc(room * sizeof *rows->list);
+    for (int64_t row = 0; rows->list != NULL && (row = view_rows_since(rows->view, since, (size_t)row)) >= 0; row++) {
+        if (rows->count == room) {
+            size_t *grown = realloc(rows->list, 2 * room * sizeof *grown);
+            if (grown == NULL) return false;
+            rows->list = grown;
+            room *= 2;
+        }
+        rows->list[rows->count++] = (size_t)row;
+    }
+    return rows->list != NULL;
+}
 
 static void begin(struct api_text *text, const char *name) {
     api_text_comma(text);
@@ -112,7 +126,7 @@ static void put_wholes(const struct rows *rows, struct api_text *text, const cha
     begin(text, name);
     FOR_ROWS(i, rows) {
         api_text_comma(text);
-        api_text_integer(text, of(view_row(rows->view, (size_t)i)));
+        api_text_integer(text, of(view_row(rows->view, i)));
     }
     api_text_add(text, "]");
 }
@@ -120,7 +134,7 @@ static void put_wholes(const struct rows *rows, struct api_text *text, const cha
 static void put_texts(const struct rows *rows, struct api_text *text, const char *name, bool holes) {
     begin(text, name);
     FOR_ROWS(i, rows) {
-        const struct view_row *row = view_row(rows->view, (size_t)i);
+        const struct view_row *row = view_row(rows->view, i);
         api_text_comma(text);
         api_text_string(text, holes ? row->hole : row->name);
     }
@@ -131,7 +145,7 @@ static void put_words(const struct rows *rows, struct api_text *text, bool squar
     struct words words = {0};
     begin(text, squares ? "square" : "reason");
     FOR_ROWS(i, rows) {
-        const struct view_row *row = view_row(rows->view, (size_t)i);
+        const struct view_row *row = view_row(rows->view, i);
         const char *square = row->square >= 0 ? view_square(rows->view, (size_t)row->square) : "";
         api_text_comma(text);
         api_text_integer(text, index_of(&words, squares ? square : row->reason));
@@ -145,7 +159,7 @@ static void put_words(const struct rows *rows, struct api_text *text, bool squar
 static void put_marks(const struct rows *rows, struct api_text *text) {
     begin(text, "mark");
     FOR_ROWS(i, rows) {
-        const struct view_row *row = view_row(rows->view, (size_t)i);
+        const struct view_row *row = view_row(rows->view, i);
         const struct ledger_key key = {row->source, row->id};
         const char *name = rows->marks != NULL ? choice_name(choices_of_item(rows->marks, key)) : NULL;
         api_text_comma(text);
@@ -164,7 +178,7 @@ static void put_columns(const struct rows *rows, struct api_text *text) {
         begin(text, api_column_key(rows->view, column));
         FOR_ROWS(i, rows) {
             api_text_comma(text);
-            api_text_number(text, api_column_value(rows->view, (size_t)i, column), DIGITS);
+            api_text_number(text, api_column_value(rows->view, i, column), DIGITS);
         }
         api_text_add(text, "]");
     }
@@ -172,7 +186,11 @@ static void put_columns(const struct rows *rows, struct api_text *text) {
 }
 
 void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_text *text) {
-    const struct rows rows = {serve->view, serve->api != NULL ? serve->api->choices : NULL, full, since};
+    struct rows rows = {.view = serve->view, .marks = serve->api != NULL ? serve->api->choices : NULL};
+    if (full)
+        rows.count = view_row_count(serve->view);
+    else
+        text->failed = !list_changed(&rows, since) || text->failed;
     api_text_add(text, "{\"v\":1,\"epoch\":");
     api_text_integer(text, (int64_t)api_epoch(serve));
     api_text_add(text, ",\"rev\":");
@@ -187,7 +205,7 @@ void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_t
     begin(text, "t");
     FOR_ROWS(i, &rows) {
         api_text_comma(text);
-        api_text_number(text, view_row(serve->view, (size_t)i)->time_found, 13);
+        api_text_number(text, view_row(serve->view, i)->time_found, 13);
     }
     api_text_add(text, "]");
     put_words(&rows, text, false);
@@ -197,6 +215,7 @@ void api_items_text(struct serve *serve, bool full, uint64_t since, struct api_t
     put_marks(&rows, text);
     put_columns(&rows, text);
     api_text_add(text, "}");
+    free(rows.list);
 }
 
 enum status api_items(struct serve *serve, const struct http_request *request, struct http_answer *answer,

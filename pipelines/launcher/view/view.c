@@ -289,7 +289,7 @@ int64_t view_find_item(const struct view *view, const char *source, const char *
 }
 int64_t view_rows_since(const struct view *view, uint64_t revision, size_t from) {
     for (size_t i = from; i < view->row_count; i++)
-        if (view->rows[i].changed_at > revision) return (int64_t)i;
+        if (view->row_changed[i] > revision) return (int64_t)i;
     return -1;
 }
 struct view_visit view_visit(const struct view *view, size_t row, size_t stage) {

@@ -102,10 +102,9 @@ struct view_row {
     int attempts;                    /* at `stage` */
     double time_found, time_changed; /* s since 1970: in the first ledger that has it; the last change in any */
     int64_t item_revision;
-    unsigned shows;      /* enum view_shows, of the item that gave the columns */
-    uint64_t changed_at; /* view_revision when it last changed */
-    int square;          /* index for view_square; −1: the path names none */
-    const char *hole;    /* "": the path names none */
+    unsigned shows;   /* enum view_shows, of the item that gave the columns */
+    int square;       /* index for view_square; −1: the path names none */
+    const char *hole; /* "": the path names none */
 };
 /* What a stage knows of an exposure. */
 struct view_visit {

@@ -91,6 +91,8 @@ struct view {
     struct view_row *rows;
     int *item_stage;   /* by row: the stage whose item gave the columns; −1: none */
     size_t *row_entry; /* by row */
+    uint64_t
+        *row_changed; /* by row: the revision that last changed it; by itself, since each delta looks through all */
     size_t row_count, row_room;
     struct column *columns;
     size_t column_count;

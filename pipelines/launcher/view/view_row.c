@@ -55,7 +55,7 @@ enum status view_settle(struct view *view, size_t entry, struct err *err) {
     row->attempts = worst.visit != NULL ? worst.visit->attempts : 0;
     row->time_found = found;
     row->time_changed = changed;
-    row->changed_at = view->revision + 1;
+    view->row_changed[view->entries[entry].row] = view->revision + 1;
     view->rows_changed = true;
     return STATUS_OK;
 }

@@ -85,7 +85,9 @@ static enum status grow_rows(struct view *view, struct err *err) {
     if (item_stage != NULL) view->item_stage = item_stage;
     size_t *row_entry = realloc(view->row_entry, room * sizeof *row_entry);
     if (row_entry != NULL) view->row_entry = row_entry;
-    bool well = rows != NULL && item_stage != NULL && row_entry != NULL;
+    uint64_t *row_changed = realloc(view->row_changed, room * sizeof *row_changed);
+    if (row_changed != NULL) view->row_changed = row_changed;
+    bool well = rows != NULL && item_stage != NULL && row_entry != NULL && row_changed != NULL;
     for (size_t i = 0; well && i < view->column_count; i++) {
         double *values = realloc(view->columns[i].values, room * sizeof *values);
         well = values != NULL;
@@ -171,6 +173,7 @@ static enum status make_row(struct view *view, size_t entry, size_t stage, int64
         view->columns[i].values[view->row_count] = NAN;
     view->item_stage[view->row_count] = -1;
     view->row_entry[view->row_count] = entry;
+    view->row_changed[view->row_count] = 0;
     view->rows[view->row_count] = row;
     view->entries[entry].row = (int64_t)view->row_count++;
     /* A later stage may have been read before the source: its items are read again. */
@@ -287,6 +290,7 @@ void view_table_clear(struct view *view) {
     free(view->rows);
     free(view->item_stage);
     free(view->row_entry);
+    free(view->row_changed);
     free(view->columns);
     free(view->squares);
     view->entries = NULL;
@@ -294,6 +298,7 @@ void view_table_clear(struct view *view) {
     view->rows = NULL;
     view->item_stage = NULL;
     view->row_entry = NULL;
+    view->row_changed = NULL;
     view->columns = NULL;
     view->squares = NULL;
     view->entry_count = view->entry_room = view->slot_count = 0;
