@@ -10,7 +10,7 @@
 
 #include "common/memory.h"
 
-enum { FILE_MAX = 64 << 20 };
+enum { FILE_MAX = 16 << 20 };
 
 /* One write of a whole line: lines of two processes do not mix. */
 enum status alarms_file_append(const char *path, json_t *line, struct err *err) {
@@ -105,17 +105,41 @@ static void take_line(const char *text, size_t length, bool silences, struct ala
     json_decref(line);
 }
 
+/* Reads from a place in the file on, FILE_MAX bytes at most: of more, the end. *ret_begins: the text begins with a line. */
+static enum status read_from(const char *path, int64_t *from, char **ret_text, size_t *ret_length, bool *ret_begins,
+                             struct err *err) {
+    int64_t size;
+    _cleanup_(file_close) int descriptor = -1;
+    _cleanup_(mem_free) char *text = NULL;
+    TRY(file_open_read(path, &descriptor, &size, err));
+    if (*from < 0 || *from > size) *from = 0; /* somebody has replaced the file */
+    *ret_begins = size - *from <= FILE_MAX;
+    if (!*ret_begins) *from = size - FILE_MAX;
+    const size_t length = (size_t)(size - *from);
+    text = malloc(length + 1);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", path);
+    TRY(file_read_at(descriptor, path, *from, text, length, err));
+    text[length] = '\0';
+    *ret_text = text;
+    *ret_length = length;
+    text = NULL;
+    return STATUS_OK;
+}
+
 enum status alarms_file_read(const char *path, bool silences, int64_t *offset, struct alarm_table *table,
                              struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
-    size_t length;
+    size_t length = 0;
+    bool begins = true;
+    int64_t from = *offset;
     struct stat info;
     if (stat(path, &info) != 0 || info.st_size == *offset) return STATUS_OK;
-    TRY(file_read_whole(path, FILE_MAX, &text, &length, err));
-    if (*offset < 0 || (size_t)*offset > length) *offset = 0; /* somebody has replaced the file */
-    char *line = text + *offset, *end;
-    for (; (end = memchr(line, '\n', length - (size_t)(line - text))) != NULL; line = end + 1)
-        take_line(line, (size_t)(end - line), silences, table);
-    *offset = line - text;
+    TRY(read_from(path, &from, &text, &length, &begins, err));
+    char *line = text, *end;
+    for (; (end = memchr(line, '\n', length - (size_t)(line - text))) != NULL; line = end + 1) {
+        if (begins) take_line(line, (size_t)(end - line), silences, table);
+        begins = true;
+    }
+    *offset = from + (line - text);
     return STATUS_OK;
 }

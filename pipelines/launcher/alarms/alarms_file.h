@@ -14,8 +14,8 @@
 
 /* Appends a line and syncs the file. A last line that a crash cut short is ended first. Steals the reference. */
 enum status alarms_file_append(const char *path, json_t *line, struct err *err);
-/* Reads the lines from *offset on into the table, and sets *offset behind the last whole line. A file that is not there
- * is an empty one. silences: takes over lines of silences alone. */
+/* Reads the lines from *offset on into the table, and sets *offset behind the last whole line. Of a file that has grown by
+ * more than 16 MiB the last 16 MiB count. A file that is not there is an empty one. silences: takes over lines of silences alone. */
 enum status alarms_file_read(const char *path, bool silences, int64_t *offset, struct alarm_table *table,
                              struct err *err);
 
