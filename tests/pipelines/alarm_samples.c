@@ -97,7 +97,9 @@ static void read_gpus(struct alarm_sample *sample, json_t *object) {
         struct alarm_gpu gpu = {.utilization = at(value, 0),
                                 .celsius = at(value, 1),
                                 .queue = json_integer_value(json_array_get(value, 2)),
-                                .lost = json_is_true(json_array_get(value, 3))};
+                                .lost = json_is_true(json_array_get(value, 3)),
+                                .xid = (unsigned long long)json_integer_value(json_array_get(value, 4)),
+                                .xid_age = at(value, 5)};
         snprintf(gpu.name, sizeof gpu.name, "%s", name);
         sample->gpus[i] = gpu;
     }
@@ -130,7 +132,10 @@ static bool read_plain(struct alarm_sample *sample, const char *key, const json_
     const struct {
         const char *key;
         bool *place;
-    } flags[] = {{"running", &sample->running}, {"draining", &sample->draining}, {"adds_up", &sample->adds_up}};
+    } flags[] = {{"running", &sample->running},
+                 {"draining", &sample->draining},
+                 {"gone", &sample->gone},
+                 {"adds_up", &sample->adds_up}};
     const struct {
         const char *key;
         char *place;

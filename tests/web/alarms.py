@@ -80,7 +80,7 @@ def fires_and_clears():
     try:
         with Server(session.folder) as server:
             answer = alarms(server)
-            assert len(answer["rules"]) == 26 and answer["v"] == 1
+            assert len(answer["rules"]) == 27 and answer["v"] == 1
             rule = {one["alarm"]: one for one in answer["rules"]}
             assert rule["no_exposure"]["threshold"] == 60 and rule["disk"]["off"] and not rule["picks"]["off"]
             # The microscope stands still.

@@ -16,8 +16,9 @@ SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 
 
-def run(*arguments, code=0):
-    out = subprocess.run([os.path.join(BIN, "icestream"), *arguments], capture_output=True, text=True)
+def run(*arguments, code=0, **environment):
+    out = subprocess.run([os.path.join(BIN, "icestream"), *arguments], capture_output=True, text=True,
+                         env={**os.environ, **environment})
     assert out.returncode == code, (arguments, out.returncode, out.stderr)
     return out.stdout if code == 0 else out.stderr
 
@@ -142,6 +143,18 @@ def running():
         samples = read(run("metrics", "--session", session.folder))
         assert get(samples, "icestream_items", stage="extractor", state="done") == before - 1
         assert "# TYPE icestream_items gauge" in text
+        # GPUs, one of which is lost.
+        gpus = os.path.join(SCRATCH, "gpus")
+        with open(gpus, "w", encoding="utf-8") as file:
+            file.write("RTX-A5000 80 6000000000 24000000000 71 190500\nlost\n")
+        text = run("metrics", "--session", session.folder, FAKE_NVML=gpus,
+                   ICESTREAM_NVML=os.path.join(BIN, "../tests/fake_nvml.so"))
+        gpus = {(name, dict(labels)["gpu"]): value for (name, labels), value in read(text).items() if "_gpu_" in name}
+        assert {name[len("icestream_gpu_"):]: value for (name, gpu), value in gpus.items() if gpu == "0"} == {
+            "utilization_ratio": 0.8, "memory_used_bytes": 6e9, "memory_size_bytes": 24e9, "temperature_celsius": 71,
+            "power_watts": 190.5, "up": 1}
+        assert {name: value for (name, gpu), value in gpus.items() if gpu == "1"} == {"icestream_gpu_up": 0}
+        promtool(text)
         # Alarms as a server has judged them last.
         os.makedirs(session.path("web"), exist_ok=True)
         with open(session.path("web", "alarms.jsonl"), "w", encoding="utf-8") as file:

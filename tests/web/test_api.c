@@ -222,9 +222,17 @@ static void gpus_are_read_and_lost(void **state) {
     assert_string_equal(list[1].uuid, "GPU-1");
     assert_true(list[0].utilisation == 0.8 && list[0].memory_used == 6e9 && list[0].memory_total == 24e9);
     assert_true(list[0].temperature == 71 && list[0].power == 190.5 && !list[0].lost);
+    /* An error is counted once. */
+    assert_true(list[0].xids == 0 && list[1].xids == 0);
+    const char *errs = "RTX-A5000 80 6000000000 24000000000 71 190500\nRTX-A5000 5 0 24000000000 40 25000 79\n";
+    assert_ok(file_write_whole(path, errs, strlen(errs), &err));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(gpus_read(gpus, list), 2);
+    assert_true(list[0].xids == 0 && list[1].xids == 1 && list[1].xid == 79);
     const char *one = "RTX-A5000 80 6000000000 24000000000 71 190500\nlost\n";
     assert_ok(file_write_whole(path, one, strlen(one), &err));
     assert_int_equal(gpus_read(gpus, list), 2);
+    assert_int_equal(list[1].xids, 1);
     assert_true(!list[0].lost && list[1].lost && isnan(list[1].temperature));
     assert_string_equal(list[1].name, "RTX-A5000");
     gpus_close(&gpus);

@@ -19,7 +19,7 @@
 #include "pipelines/launcher/view/view.h"
 
 enum { SAMPLES = 180 };
-static const double PERIOD = 2, SPACING = 25, HISTORY = 3700; /* s */
+static const double PERIOD = 1, SPACING = 25, HISTORY = 3700; /* s */
 static const double LAST_WORDS = 20;                          /* s that the end may take */
 
 struct alarms {
@@ -205,7 +205,8 @@ enum status alarms_open(const struct alarms_options *options, struct alarms **re
     alarm_settings_read(json_object_get(view_graph(options->view), "session"), &alarms->settings);
     enum status status = mem_new(SAMPLES, sizeof *alarms->samples, "the samples of alarms", &alarms->samples, err);
     if (status == STATUS_OK) status = mem_new(1, sizeof *alarms->table, "the alarms", &alarms->table, err);
-    if (status == STATUS_OK) status = sampler_new(options->view, &alarms->sampler, err);
+    const struct sampler_sources sources = {.context = options->context, .gpus = options->gpus};
+    if (status == STATUS_OK) status = sampler_new(options->view, &sources, &alarms->sampler, err);
     if (status == STATUS_OK)
         status = path_join(options->folder, "web/alarms.jsonl", alarms->file, sizeof alarms->file, err);
     if (status == STATUS_OK)

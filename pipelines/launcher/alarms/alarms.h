@@ -13,6 +13,7 @@
 #include "pipelines/launcher/alarms/judge.h"
 
 struct alarms;
+struct gpu;
 struct view;
 
 /* What the alarms of a session work with. The strings and the view are borrowed. */
@@ -22,11 +23,13 @@ struct alarms_options {
     bool read_only; /* nothing is written, nobody is told */
     void *context;
     void (*publish)(void *context, json_t *alarm); /* one alarm that fired, cleared or was silenced; steals it */
+    /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. NULL: none are looked at. */
+    size_t (*gpus)(void *context, const struct gpu **ret_list);
 };
 enum status alarms_open(const struct alarms_options *options, struct alarms **ret_alarms, struct err *err);
 /* Tells what is still to be told, which takes 20 s at most, and frees everything; accepts NULL. */
 void alarms_close(struct alarms **alarms);
-/* Does what is due: a sample every 2 s, a judgement, the program that tells. Call it a few times a second, after
+/* Does what is due: a sample every second, a judgement, the program that tells. Call it a few times a second, after
  * view_poll. now: s since 1970; monotonic: s of clock_monotonic. */
 void alarms_step(struct alarms *alarms, double now, double monotonic);
 

@@ -1,10 +1,15 @@
 #include "pipelines/launcher/alarms/alarms_serve.h"
 
 #include "pipelines/launcher/alarms/alarms.h"
+#include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/serve/serve.h"
 
 static void publish(void *context, json_t *alarm) {
     serve_publish(context, "alarm", alarm);
+}
+
+static size_t gpus(void *context, const struct gpu **ret_list) {
+    return api_gpus(context, ret_list);
 }
 
 enum status alarms_serve_begin(struct serve *serve, struct err *err) {
@@ -12,7 +17,8 @@ enum status alarms_serve_begin(struct serve *serve, struct err *err) {
                                            .view = serve->view,
                                            .read_only = serve->read_only,
                                            .context = serve,
-                                           .publish = publish};
+                                           .publish = publish,
+                                           .gpus = gpus};
     return alarms_open(&options, &serve->alarms, err);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const double RESTARTS_WITHIN = 1800, BACKLOG_GROWS = 900, DISK_RATE = 3600, DISK_RATE_LEAST = 300; /* s */
+static const double XID_WITHIN = 600;                                                                     /* s */
 enum { IN_A_ROW = 5, RECENT_LEAST = 20, HUNDRED_LEAST = 50, CRITICAL_AFTER = 6 };
 
 static void pass(const struct conditions *c, enum alarm_kind kind, enum alarm_severity severity, const char *subject,
@@ -146,6 +147,11 @@ static void find_gpu(const struct conditions *c, const struct alarm_gpu *gpu) {
     if (gpu->lost)
         condition_found(c, ALARM_GPU_LOST, gpu->name, NAN,
                         "%s no longer answers; `nvidia-smi` and the kernel's log (Xid) say why", gpu->name);
+    else if (gpu->xid != 0 && gpu->xid_age < XID_WITHIN)
+        condition_found(c, ALARM_GPU_LOST, gpu->name, (double)gpu->xid,
+                        "%s has reported error Xid %llu; the kernel's log and NVIDIA's list of Xid errors say what it "
+                        "means, and whether the machine must be restarted",
+                        gpu->name, gpu->xid);
     if (gpu->celsius > threshold(c, ALARM_GPU_HOT))
         condition_found(c, ALARM_GPU_HOT, gpu->name, gpu->celsius,
                         "%s has %.0f °C; look at its fans and the air of the room", gpu->name, gpu->celsius);
@@ -160,6 +166,10 @@ void conditions_find(const struct conditions *c) {
     const struct alarm_sample *now = &c->samples[c->at];
     for (size_t i = 0; i < now->stage_count; i++)
         find_stage(c, now, i);
+    if (now->gone)
+        condition_found(c, ALARM_LAUNCHER_GONE, "", NAN,
+                        "the run has stopped without an end: its launcher was killed, or lacked memory. Nothing is "
+                        "processed now; start the run again, it goes on where it was");
     find_no_exposure(c, now);
     find_losses(c, now);
     for (size_t i = 0; now->running && i < now->place_count; i++)

@@ -27,12 +27,13 @@ static void find_focus(const struct conditions *c) {
                         "the last images lie at %.2f µm defocus (median), outside %.1f to %.1f µm: check the autofocus "
                         "and the eucentric height",
                         q.recent, DEFOCUS_LEAST, most);
+    const size_t count = q.seen < ALARM_RECENT ? q.seen : ALARM_RECENT;
     if (100 * q.outside > threshold(c, ALARM_DEFOCUS_TARGET))
-        condition_found(c, ALARM_DEFOCUS_TARGET, "", 100 * q.outside,
-                        "%.0f of the last %d images miss the defocus target of %g to %g µm (median %.2f µm): check the "
-                        "autofocus, the eucentric height and the defocus list",
-                        round(q.outside * ALARM_RECENT), (int)ALARM_RECENT, c->settings->defocus_least,
-                        c->settings->defocus_most, q.recent);
+        condition_found(
+            c, ALARM_DEFOCUS_TARGET, "", 100 * q.outside,
+            "%.0f of the last %zu images miss the defocus target of %g to %g µm (median %.2f µm): check the "
+            "autofocus, the eucentric height and the defocus list",
+            round(q.outside * (double)count), count, c->settings->defocus_least, c->settings->defocus_most, q.recent);
     if (a.recent > threshold(c, ALARM_ASTIGMATISM))
         condition_found(c, ALARM_ASTIGMATISM, "", a.recent,
                         "the last images have %.0f nm astigmatism (median): correct the objective stigmator",

@@ -57,8 +57,10 @@ struct alarm_gpu {
     char name[ALARM_NAME]; /* "GPU 0" */
     double utilization;    /* 0 to 1 */
     double celsius;
-    int64_t queue; /* items that wait for the stages on it */
-    bool lost;     /* was there before and answers no longer */
+    int64_t queue;          /* items that wait for the stages on it */
+    bool lost;              /* was there before and answers no longer */
+    unsigned long long xid; /* code of its last error (Xid); 0: none */
+    double xid_age;         /* s since that error */
 };
 
 struct alarm_place {
@@ -70,6 +72,7 @@ struct alarm_place {
 struct alarm_sample {
     double time;                         /* s since 1970 */
     bool running, draining;              /* a launcher runs the session; takes in nothing new */
+    bool gone;                           /* no launcher runs it, and the last one did not end by itself */
     bool adds_up;                        /* the counts of all ledgers agree */
     double begun;                        /* when this run began, s since 1970; NaN: not known */
     double last_exposure;                /* s since 1970; NaN: none yet */

@@ -9,6 +9,8 @@
 
 /* hold 0: one sample is enough, because the condition itself is one about a span of time. */
 static const struct alarm_rule RULES[ALARM_KINDS] = {
+    [ALARM_LAUNCHER_GONE] = {"launcher_gone", ALARM_CRITICAL, NAN, "", 5,
+                             "The run has stopped without an end: its launcher was killed."},
     [ALARM_NO_EXPOSURE] = {"no_exposure", ALARM_WARNING, 600, "s", 0,
                            "No new exposure for the threshold, and for 5 times the usual interval; critical after 6 "
                            "times the threshold."},
@@ -34,7 +36,9 @@ static const struct alarm_rule RULES[ALARM_KINDS] = {
     [ALARM_INTAKE_PAUSED] = {"intake_paused", ALARM_CRITICAL, NAN, "", 0,
                              "The watcher takes in nothing, because the disk is nearly full."},
     [ALARM_GPU_HOT] = {"gpu_hot", ALARM_WARNING, 87, "°C", 300, "A GPU is hotter than the threshold."},
-    [ALARM_GPU_LOST] = {"gpu_lost", ALARM_CRITICAL, NAN, "", 0, "A GPU that was there no longer answers."},
+    [ALARM_GPU_LOST] =
+        {"gpu_lost", ALARM_CRITICAL, NAN, "", 0,
+         "A GPU that was there no longer answers, or has reported an error (Xid) in the last 10 minutes."},
     [ALARM_GPU_IDLE] = {"gpu_idle", ALARM_WARNING, 5, "%", 600,
                         "A GPU works less than the threshold while items wait for a stage on it."},
     [ALARM_DEFOCUS] = {"defocus", ALARM_WARNING, 4, "µm", 60,

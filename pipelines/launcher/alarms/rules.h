@@ -12,6 +12,7 @@ enum alarm_severity { ALARM_INFO, ALARM_WARNING, ALARM_CRITICAL };
 
 /* The order is that of the table in rules.c, and of the handbook. */
 enum alarm_kind {
+    ALARM_LAUNCHER_GONE,
     ALARM_NO_EXPOSURE,
     ALARM_STAGE_SILENT,
     ALARM_STAGE_GAVE_UP,

@@ -11,11 +11,17 @@
 #include "pipelines/launcher/alarms/places.h"
 #include "pipelines/launcher/alarms/sampler_private.h"
 
-enum status sampler_new(struct view *view, struct sampler **ret_sampler, struct err *err) {
+enum status sampler_new(struct view *view, const struct sampler_sources *sources, struct sampler **ret_sampler,
+                        struct err *err) {
     struct sampler *sampler = NULL;
     TRY(mem_new(1, sizeof *sampler, "the samples of the alarms", &sampler, err));
-    *sampler = (struct sampler){.view = view, .pids = json_object(), .restarts = json_object(), .begun = NAN};
-    if (sampler->pids == NULL || sampler->restarts == NULL) {
+    *sampler = (struct sampler){.view = view,
+                                .sources = *sources,
+                                .pids = json_object(),
+                                .restarts = json_object(),
+                                .visible = json_object(),
+                                .begun = NAN};
+    if (sampler->pids == NULL || sampler->restarts == NULL || sampler->visible == NULL) {
         sampler_free(&sampler);
         FAIL(err, STATUS_NO_MEMORY, "no memory for the samples of the alarms");
     }
@@ -27,6 +33,7 @@ void sampler_free(struct sampler **sampler) {
     if (*sampler == NULL) return;
     json_decref((*sampler)->pids);
     json_decref((*sampler)->restarts);
+    json_decref((*sampler)->visible);
     json_decref((*sampler)->warnings);
     free((*sampler)->values);
     free(*sampler);
@@ -44,6 +51,7 @@ static void follow(struct sampler *sampler, const char *instance, const json_t *
     const json_t *known = json_object_get(sampler->pids, instance);
     const json_int_t before = json_integer_value(json_object_get(known, "pid"));
     if (pid <= 0 || pid == before) return;
+    sampler_see_gpus(sampler, instance, pid);
     const bool renewed = change != json_integer_value(json_object_get(known, "change"));
     const bool same_run = json_integer_value(json_object_get(known, "run")) == view_run(sampler->view);
     json_int_t count = json_integer_value(json_object_get(sampler->restarts, instance));
@@ -137,6 +145,7 @@ enum status sampler_take(struct sampler *sampler, double now, const struct alarm
     *ret_sample = (struct alarm_sample){.time = now,
                                         .running = state == VIEW_RUNNING || state == VIEW_DRAINING,
                                         .draining = state == VIEW_DRAINING,
+                                        .gone = view_launcher_gone(view),
                                         .adds_up = view_adds_up(view, NULL),
                                         .begun = sampler->begun,
                                         .last_exposure = exposures_last(view),
@@ -147,6 +156,7 @@ enum status sampler_take(struct sampler *sampler, double now, const struct alarm
                                         .resolution = NAN,
                                         .resolution_at_half = NAN};
     take_stages(sampler, now, ret_sample);
+    sampler_gpus(sampler, ret_sample);
     ret_sample->place_count = places_read(view, ret_sample->places);
     return sampler_quality(sampler, settings, ret_sample, err);
 }

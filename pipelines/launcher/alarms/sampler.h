@@ -7,11 +7,20 @@
 
 #include "pipelines/launcher/alarms/judge.h"
 
+struct gpu;
 struct sampler;
 struct view;
 
+/* What the owner of a sampler knows besides the view. A function may be NULL: then nobody knows. */
+struct sampler_sources {
+    void *context;
+    /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. */
+    size_t (*gpus)(void *context, const struct gpu **ret_list);
+};
+
 /* Makes a sampler for a view, which must outlive it. */
-enum status sampler_new(struct view *view, struct sampler **ret_sampler, struct err *err);
+enum status sampler_new(struct view *view, const struct sampler_sources *sources, struct sampler **ret_sampler,
+                        struct err *err);
 /* Frees it; accepts NULL. */
 void sampler_free(struct sampler **sampler);
 /* Takes a sample of the view as it was last polled. settings: for the session's target. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "pipelines/launcher/api/api_private.h"
-#include "pipelines/launcher/api/gpus.h"
 
 enum { EVENT_ROWS = 300 };
 static const double STATUS_EVERY = 0.5, STATUS_ALWAYS = 5; /* s between events, when something has changed and anyhow */
@@ -24,7 +23,6 @@ void api_end(struct serve *serve) {
     struct api *api = serve->api;
     if (api == NULL) return;
     gpus_close(&api->gpus);
-    json_decref(api->gpu_list);
     json_decref(api->left_out);
     json_decref(api->warnings);
     json_decref(api->changes);

@@ -9,6 +9,7 @@
 
 #include "pipelines/launcher/serve/http.h"
 
+struct gpu;
 struct serve;
 
 /* The part of a server that keeps what answers need from one request to the next, and publishes events "rows",
@@ -18,6 +19,8 @@ void api_tick(struct serve *serve);
 void api_end(struct serve *serve);
 /* Makes the next /api/status read anew what seldom changes: somebody has just changed it. */
 void api_forget(struct serve *serve);
+/* Returns how many GPUs this machine has, as read at most 2 s ago. *ret_list: theirs, borrowed until the next call. */
+size_t api_gpus(struct serve *serve, const struct gpu **ret_list);
 
 http_handler api_session; /* /api/session */
 http_handler api_status;  /* /api/status */

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "pipelines/launcher/api/api_private.h"
-#include "pipelines/launcher/api/gpus.h"
 
 static const double GPUS_AGE = 2; /* s: GPUs are not asked more often */
 
@@ -57,12 +56,22 @@ json_t *api_disk_json(struct serve *serve) {
     return disks;
 }
 
-json_t *api_gpus_json(struct serve *serve) {
+size_t api_gpus(struct serve *serve, const struct gpu **ret_list) {
     struct api *api = serve->api;
-    if (api->gpu_list != NULL && serve->now_monotonic - api->gpus_read < GPUS_AGE) return json_incref(api->gpu_list);
+    *ret_list = api != NULL ? api->gpu_values : NULL;
+    if (api == NULL || api->gpus == NULL) return 0;
+    if (!api->gpus_known || serve->now_monotonic - api->gpus_read >= GPUS_AGE) {
+        api->gpu_count = gpus_read(api->gpus, api->gpu_values);
+        api->gpus_read = serve->now_monotonic;
+        api->gpus_known = true;
+    }
+    return api->gpu_count;
+}
+
+json_t *api_gpus_json(struct serve *serve) {
+    const struct gpu *gpus;
+    const size_t count = api_gpus(serve, &gpus);
     json_t *list = json_array();
-    struct gpu gpus[GPUS_MAX];
-    size_t count = api->gpus != NULL ? gpus_read(api->gpus, gpus) : 0;
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "index", gpus[i].index,
                                               "name", gpus[i].name, "uuid", gpus[i].uuid, "lost", gpus[i].lost, "util",
@@ -71,10 +80,7 @@ json_t *api_gpus_json(struct serve *serve) {
                                               json_value_number(gpus[i].memory_total), "temperature",
                                               json_value_number(gpus[i].temperature), "power",
                                               json_value_number(gpus[i].power)));
-    json_decref(api->gpu_list);
-    api->gpu_list = list;
-    api->gpus_read = serve->now_monotonic;
-    return json_incref(list);
+    return list;
 }
 
 /* Reads "NAME:  123 kB" of /proc/meminfo. */

@@ -9,11 +9,10 @@
 #include "common/harness/choices.h"
 #include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/api/api_text.h"
+#include "pipelines/launcher/api/gpus.h"
 #include "pipelines/launcher/json_values.h"
 #include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/view/view.h"
-
-struct gpus;
 
 enum { API_PLACES = 8, API_SAMPLES = 64, API_STAGES = 64, API_DONE_MAX = 400 };
 
@@ -34,8 +33,10 @@ struct api_kept {
 
 struct api {
     struct gpus *gpus; /* NULL: none */
-    json_t *gpu_list;  /* as last read */
-    double gpus_read;  /* s, monotonic */
+    struct gpu gpu_values[GPUS_MAX];
+    size_t gpu_count; /* as last read */
+    double gpus_read; /* s, monotonic */
+    bool gpus_known;
     struct api_sample samples[API_SAMPLES];
     size_t sample_count; /* a ring: the newest is at (sample_count − 1) % API_SAMPLES */
     char places[API_PLACES][PATH_SIZE];

@@ -7,8 +7,14 @@
 #include <string.h>
 
 /* The part of NVML's interface (nvml.h, version 2 of the functions that have one) that is used here. */
-enum { NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0 };
+enum { NVML_SUCCESS = 0, NVML_TEMPERATURE_GPU = 0, NVML_EVENT_XID = 8, EVENTS_MOST = 64 };
 typedef void *nvml_device;
+typedef void *nvml_events;
+struct nvml_event {
+    nvml_device device;
+    unsigned long long type, data; /* data of NVML_EVENT_XID: its code */
+    unsigned gpu_instance, compute_instance;
+};
 struct nvml_utilisation {
     unsigned gpu, memory; /* % */
 };
@@ -26,6 +32,11 @@ struct nvml {
     int (*memory)(nvml_device, struct nvml_memory *);
     int (*temperature)(nvml_device, int, unsigned *);
     int (*power)(nvml_device, unsigned *); /* mW */
+    /* NULL: the library has no events. */
+    int (*events_new)(nvml_events *);
+    int (*events_add)(nvml_device, unsigned long long, nvml_events);
+    int (*events_wait)(nvml_events, struct nvml_event *, unsigned); /* ms */
+    int (*events_free)(nvml_events);
 };
 
 struct gpus {
@@ -33,7 +44,10 @@ struct gpus {
     bool begun;
     struct nvml nvml;
     struct gpu known[GPUS_MAX]; /* names, for those that are lost later */
+    nvml_device devices[GPUS_MAX];
     size_t count;
+    nvml_events events; /* NULL: none */
+    size_t listened;    /* GPUs whose events come */
 };
 
 /* dlsym gives a pointer to an object; POSIX lets it be one to a function. */
@@ -54,6 +68,15 @@ static bool find_all(void *library, struct nvml *nvml) {
            find(library, "nvmlDeviceGetPowerUsage", &nvml->power);
 }
 
+static void find_events(struct gpus *gpus) {
+    struct nvml *nvml = &gpus->nvml;
+    const bool all = find(gpus->library, "nvmlEventSetCreate", &nvml->events_new) &&
+                     find(gpus->library, "nvmlDeviceRegisterEvents", &nvml->events_add) &&
+                     find(gpus->library, "nvmlEventSetWait_v2", &nvml->events_wait) &&
+                     find(gpus->library, "nvmlEventSetFree", &nvml->events_free);
+    if (!all || nvml->events_new(&gpus->events) != NVML_SUCCESS) gpus->events = NULL;
+}
+
 static enum status open_library(struct gpus *gpus, const char *path, struct err *err) {
     gpus->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     FAIL_IF(gpus->library == NULL, err, STATUS_UNAVAILABLE, "no GPU can be asked: %s", dlerror());
@@ -63,6 +86,7 @@ static enum status open_library(struct gpus *gpus, const char *path, struct err 
     FAIL_IF(code != NVML_SUCCESS, err, STATUS_UNAVAILABLE, "%s: NVML does not begin (%d): is the driver loaded?", path,
             code);
     gpus->begun = true;
+    find_events(gpus);
     return STATUS_OK;
 }
 
@@ -81,18 +105,20 @@ enum status gpus_open(const char *path, struct gpus **ret_gpus, struct err *err)
 
 void gpus_close(struct gpus **gpus) {
     if (*gpus == NULL) return;
+    if ((*gpus)->events != NULL) (*gpus)->nvml.events_free((*gpus)->events);
     if ((*gpus)->begun) (*gpus)->nvml.shutdown();
     if ((*gpus)->library != NULL) dlclose((*gpus)->library);
     free(*gpus);
     *gpus = NULL;
 }
 
-static bool read_one(const struct nvml *nvml, unsigned index, struct gpu *gpu) {
+static bool read_one(const struct nvml *nvml, unsigned index, struct gpu *gpu, nvml_device *ret_device) {
     nvml_device device;
     struct nvml_utilisation utilisation;
     struct nvml_memory memory;
     unsigned degrees, milliwatts;
     if (nvml->by_index(index, &device) != NVML_SUCCESS) return false;
+    *ret_device = device;
     if (gpu->name[0] == '\0' && nvml->name(device, gpu->name, GPU_NAME_SIZE) != NVML_SUCCESS)
         snprintf(gpu->name, sizeof gpu->name, "GPU %u", index);
     if (gpu->uuid[0] == '\0' && nvml->uuid(device, gpu->uuid, GPU_NAME_SIZE) != NVML_SUCCESS) gpu->uuid[0] = '\0';
@@ -105,6 +131,19 @@ static bool read_one(const struct nvml *nvml, unsigned index, struct gpu *gpu) {
     return true;
 }
 
+/* Counts the errors that have come since the last look. */
+static void read_events(struct gpus *gpus) {
+    struct nvml_event event;
+    for (; gpus->listened < gpus->count && gpus->devices[gpus->listened] != NULL; gpus->listened++)
+        (void)gpus->nvml.events_add(gpus->devices[gpus->listened], NVML_EVENT_XID, gpus->events);
+    for (int i = 0; i < EVENTS_MOST && gpus->nvml.events_wait(gpus->events, &event, 0) == NVML_SUCCESS; i++)
+        for (size_t k = 0; k < gpus->count; k++) {
+            if (event.type != NVML_EVENT_XID || gpus->devices[k] != event.device) continue;
+            gpus->known[k].xid = event.data;
+            gpus->known[k].xids++;
+        }
+}
+
 size_t gpus_read(struct gpus *gpus, struct gpu list[GPUS_MAX]) {
     unsigned found = 0;
     if (gpus->nvml.count(&found) != NVML_SUCCESS) found = 0;
@@ -114,8 +153,9 @@ size_t gpus_read(struct gpus *gpus, struct gpu list[GPUS_MAX]) {
         struct gpu *gpu = &gpus->known[i];
         gpu->index = (int)i;
         gpu->utilisation = gpu->memory_used = gpu->memory_total = gpu->temperature = gpu->power = NAN;
-        gpu->lost = i >= found || !read_one(&gpus->nvml, i, gpu);
-        list[i] = *gpu;
+        gpu->lost = i >= found || !read_one(&gpus->nvml, i, gpu, &gpus->devices[i]);
     }
+    if (gpus->events != NULL) read_events(gpus);
+    memcpy(list, gpus->known, gpus->count * sizeof *list);
     return gpus->count;
 }

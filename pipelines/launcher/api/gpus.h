@@ -15,6 +15,8 @@ struct gpu {
     int index;
     char name[GPU_NAME_SIZE], uuid[GPU_NAME_SIZE];
     bool lost;                        /* it was there, and answers no more */
+    unsigned long long xid;           /* code of the last error (Xid) since the library was opened; 0: none */
+    int xids;                         /* such errors since then */
     double utilisation;               /* 0 to 1, over the last second or so */
     double memory_used, memory_total; /* bytes */
     double temperature;               /* °C */
@@ -27,7 +29,8 @@ struct gpus;
 enum status gpus_open(const char *path, struct gpus **ret_gpus, struct err *err);
 /* Closes it; accepts NULL. */
 void gpus_close(struct gpus **gpus);
-/* Reads the present values. A GPU that fails keeps its name and counts as lost. */
+/* Reads the present values. A GPU that fails keeps its name and counts as lost. Errors (Xid) come as events of the driver,
+ * which an old one or a virtual GPU may lack. */
 size_t gpus_read(struct gpus *gpus, struct gpu list[GPUS_MAX]);
 
 #endif

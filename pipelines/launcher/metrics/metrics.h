@@ -12,6 +12,7 @@
 
 struct view;
 struct alarm_table;
+struct gpu;
 
 /* The content type of /metrics. */
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -29,6 +30,8 @@ struct metrics_source {
     const struct alarm_table *alarms;    /* NULL: not known */
     const struct metrics_server *server; /* NULL: no server writes this */
     const json_t *restarts;              /* {"refiner.0": 1}; NULL: not known */
+    const struct gpu *gpus;              /* of this machine */
+    size_t gpu_count;
 };
 
 /* Writes all families that the session has. Fails when the stream fails, or without memory. */

@@ -7,6 +7,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "pipelines/launcher/alarms/alarms.h"
+#include "pipelines/launcher/api/gpus.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/metrics/metrics.h"
 #include "pipelines/launcher/view/view.h"
@@ -21,6 +22,13 @@ static enum status print(struct view *view, FILE *out, struct err *err) {
     TRY(view_poll(view, now, &changed, err));
     if (alarms_read_folder(view_session(view)->path, table, NULL) == STATUS_OK && table->count > 0)
         source.alarms = table;
+    struct gpu list[GPUS_MAX];
+    struct gpus *gpus = NULL;
+    if (gpus_open(NULL, &gpus, NULL) == STATUS_OK) {
+        source.gpus = list;
+        source.gpu_count = gpus_read(gpus, list);
+        gpus_close(&gpus);
+    }
     return metrics_write(&source, out, err);
 }
 

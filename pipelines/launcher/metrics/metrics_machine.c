@@ -1,7 +1,9 @@
-#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 
 #include "pipelines/launcher/alarms/judge.h"
 #include "pipelines/launcher/alarms/places.h"
+#include "pipelines/launcher/api/gpus.h"
 #include "pipelines/launcher/metrics/metrics_private.h"
 #include "pipelines/launcher/view/view.h"
 
@@ -15,6 +17,35 @@ static void write_disks(const struct metrics_source *source, struct metrics_text
     metrics_family(text, "icestream_disk_size_bytes", "gauge", "Sizes of these disks.");
     for (size_t i = 0; i < count; i++)
         metrics_sample(text, places[i].size, "place", places[i].name, NULL);
+}
+
+static void write_gpus(const struct metrics_source *source, struct metrics_text *text) {
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } rows[] = {
+        {"icestream_gpu_utilization_ratio", "Part of the time in which a GPU computes.",
+         offsetof(struct gpu, utilisation)},
+        {"icestream_gpu_memory_used_bytes", "Memory of a GPU that is taken.", offsetof(struct gpu, memory_used)},
+        {"icestream_gpu_memory_size_bytes", "Memory of a GPU.", offsetof(struct gpu, memory_total)},
+        {"icestream_gpu_temperature_celsius", "Temperature of a GPU.", offsetof(struct gpu, temperature)},
+        {"icestream_gpu_power_watts", "Power that a GPU draws.", offsetof(struct gpu, power)},
+    };
+    char index[16];
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        metrics_family(text, rows[r].name, "gauge", rows[r].help);
+        for (size_t i = 0; i < source->gpu_count; i++) {
+            const struct gpu *gpu = &source->gpus[i];
+            snprintf(index, sizeof index, "%d", gpu->index);
+            metrics_sample(text, *(const double *)((const char *)gpu + rows[r].offset), "gpu", index, "uuid", gpu->uuid,
+                           NULL);
+        }
+    }
+    metrics_family(text, "icestream_gpu_up", "gauge", "1 while a GPU answers.");
+    for (size_t i = 0; i < source->gpu_count; i++) {
+        snprintf(index, sizeof index, "%d", source->gpus[i].index);
+        metrics_sample(text, !source->gpus[i].lost, "gpu", index, "uuid", source->gpus[i].uuid, NULL);
+    }
 }
 
 /* Each alarm that has fired has a sample, so that 0 tells its end; each rule has one without a subject. */
@@ -51,6 +82,7 @@ static void write_server(const struct metrics_server *server, struct metrics_tex
 
 void metrics_machine(const struct metrics_source *source, struct metrics_text *text) {
     write_disks(source, text);
+    write_gpus(source, text);
     write_alarms(source, text);
     write_server(source->server, text);
 }

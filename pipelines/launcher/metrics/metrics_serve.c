@@ -6,6 +6,7 @@
 
 #include "common/machine_memory.h"
 #include "pipelines/launcher/alarms/alarms.h"
+#include "pipelines/launcher/api/api.h"
 #include "pipelines/launcher/metrics/metrics.h"
 #include "pipelines/launcher/serve/serve.h"
 
@@ -20,12 +21,16 @@ enum status metrics_get(struct serve *serve, const struct http_request *request,
                                           .resident = (double)machine_memory_read("").resident,
                                           .requests = serve->requests,
                                           .listeners = serve_listeners(serve)};
+    const struct gpu *gpus;
+    const size_t gpu_count = api_gpus(serve, &gpus);
     const struct metrics_source source = {
         .view = serve->view,
         .now = serve->now,
         .alarms = serve->alarms != NULL ? alarms_table(serve->alarms) : NULL,
         .restarts = serve->alarms != NULL ? alarms_restarts(serve->alarms) : NULL,
         .server = &server,
+        .gpus = gpus,
+        .gpu_count = gpu_count,
     };
     FILE *out = open_memstream(&text, &length);
     FAIL_IF(out == NULL, err, STATUS_NO_MEMORY, "no memory for the metrics");

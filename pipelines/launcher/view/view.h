@@ -60,6 +60,9 @@ enum view_state { VIEW_RUNNING, VIEW_DRAINING, VIEW_STOPPED, VIEW_FINISHED };
 enum view_state view_state(const struct view *view);
 /* Returns "running", "draining", "stopped" or "finished". */
 const char *view_state_name(enum view_state state);
+/* Returns whether no launcher runs the session and the last one has not ended by itself: it was killed, or its machine
+ * stopped. So it is with a copy of a session that ran. */
+bool view_launcher_gone(const struct view *view);
 int view_run(const struct view *view);          /* from 1 */
 double view_started(const struct view *view);   /* when the first exposure was found, s since 1970; NaN: none */
 double view_last_time(const struct view *view); /* when an item last changed in any ledger; NaN: none */

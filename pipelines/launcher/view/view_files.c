@@ -163,25 +163,33 @@ enum status view_changes(struct view *view, json_t **ret_changes, struct err *er
 
 /* ---- the state ---- */
 
-/* Reads from the launcher's log whether the present run takes in nothing new. */
-static bool is_draining(const struct view *view) {
+/* Reads from the launcher's log whether the newest run takes in nothing new, and whether it has ended by itself. A log
+ * that cannot be read, or is empty, says that it has. */
+static void read_log(struct view *view) {
     char path[PATH_SIZE], tail[LOG_TAIL + 1];
     struct stat info;
     int descriptor = -1;
-    if (session_file(&view->session, "log", "icestream", ".log", path, NULL) != STATUS_OK) return false;
-    if (file_open_read(path, &descriptor, NULL, NULL) != STATUS_OK) return false;
+    const bool draining = view->draining;
+    view->draining = view->unended = false;
+    if (session_file(&view->session, "log", "icestream", ".log", path, NULL) != STATUS_OK) return;
+    if (file_open_read(path, &descriptor, NULL, NULL) != STATUS_OK) return;
     bool well = fstat(descriptor, &info) == 0;
     ssize_t length =
         well ? pread(descriptor, tail, LOG_TAIL, info.st_size > LOG_TAIL ? info.st_size - LOG_TAIL : 0) : -1;
     file_close(&descriptor);
-    if (length < 0) return false;
+    if (length <= 0) return;
     tail[length] = '\0';
     const char *run = NULL;
     for (const char *p = tail; (p = strstr(p, " icestream INFO start ")) != NULL; p++)
         run = p;
     /* What was said before the tail still holds. */
-    return strstr(run != NULL ? run : tail, " icestream INFO notice draining") != NULL ||
-           (run == NULL && view->draining);
+    const char *from = run != NULL ? run : tail;
+    view->draining = strstr(from, " icestream INFO notice draining") != NULL || (run == NULL && draining);
+    view->unended = strstr(from, " icestream INFO end ") == NULL;
+}
+
+bool view_launcher_gone(const struct view *view) {
+    return !view->running && view->unended;
 }
 
 void view_judge_state(struct view *view) {
@@ -234,13 +242,12 @@ enum status view_files_poll(struct view *view, unsigned *changed, struct err *er
     view->files_due = clock + FILES_PAUSE;
     TRY(look_at_plan(view, changed, err));
     if (any_replaced(view)) TRY(view_begin(view, err));
-    bool running = session_is_running(&view->session), draining = false;
-    int64_t log = stamp(view, "log", "icestream", ".log");
-    draining = log == view->log_stamp ? view->draining : is_draining(view);
+    const bool running = session_is_running(&view->session), draining = view->draining;
+    int64_t log = stamp(view, "log", "icestream", ".log"); /* a launcher writes its end before it lets go of the lock */
+    if (log != view->log_stamp) read_log(view);
     view->log_stamp = log;
     if (running != view->running || (running && draining != view->draining)) *changed |= VIEW_STATE;
     view->running = running;
-    view->draining = draining;
     int64_t changes = stamp(view, "changes", "", "");
     if (changes != view->changes_stamp) {
         view->changes_stamp = changes;

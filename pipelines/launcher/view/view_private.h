@@ -77,6 +77,7 @@ struct view {
     int64_t plan_stamp, changes_stamp, log_stamp; /* of the files, when they were read last */
     enum view_state state;
     bool running, draining, several;
+    bool unended; /* the launcher's log has no end of the newest run */
     double last_time;
     uint64_t epoch, revision;
     uint32_t poll; /* counts up */
