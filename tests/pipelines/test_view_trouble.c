@@ -145,6 +145,37 @@ static void a_session_that_is_gone_is_still_shown(void **state) {
     view_close(&view);
 }
 
+/* A session that is moved away goes file by file as far as the view can see. */
+static void rows_stay_while_a_ledger_is_away(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct item *item;
+    struct ledger *ledger;
+    char path[PATH_SIZE], away[PATH_SIZE + 8];
+    bool new;
+    struct view *view = open_session("away", "{\"run\": 1, \"stages\": [" WATCHER "]}");
+    assert_ok(session_file(&session, "ledger", "watcher", ".sqlite", path, &err));
+    assert_ok(file_make_parents(path, 0755, &err));
+    assert_ok(ledger_open(path, NULL, false, &ledger, &err));
+    assert_ok(item_create("one", "micrograph", &item, &err));
+    assert_ok(item_set_source(item, "watcher", &err));
+    assert_ok(ledger_originate(ledger, item, LEDGER_DONE, NULL, NULL, 0, &new, &err));
+    item_destroy(&item);
+    assert_int_equal(look(view), STATUS_OK);
+    assert_int_equal(view_row_count(view), 1);
+    const uint64_t epoch = view_epoch(view);
+    snprintf(away, sizeof away, "%s.away", path);
+    assert_int_equal(look(view), STATUS_OK);
+    assert_int_equal(rename(path, away), 0);
+    assert_int_equal(look(view), STATUS_OK);
+    assert_int_equal(view_row_count(view), 1);
+    assert_int_equal(rename(away, path), 0);
+    assert_int_equal(look(view), STATUS_OK);
+    assert_true(view_row_count(view) == 1 && view_epoch(view) == epoch);
+    ledger_close(&ledger);
+    view_close(&view);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tally_has_no_more_stages_than_the_view),
@@ -152,6 +183,7 @@ int main(void) {
         cmocka_unit_test(a_long_log_does_not_end_the_draining),
         cmocka_unit_test(a_history_that_cannot_be_read_stays),
         cmocka_unit_test(a_session_that_is_gone_is_still_shown),
+        cmocka_unit_test(rows_stay_while_a_ledger_is_away),
     };
     return scratch_run("view-trouble", tests, sizeof tests / sizeof tests[0]);
 }

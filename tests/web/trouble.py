@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """trouble.py CASE: a server whose session is in trouble.
-  gone: somebody removes the session's folder. The server goes on, makes no new one, and ends when it is told to.
+  gone: somebody moves the session's folder away, then removes it. The server goes on, makes no new one, and ends when it
+    is told to.
   torn: files are half written, or hold what they should not.
   name: the folder's name is no UTF-8, as that of a copy may be."""
 import json
@@ -30,9 +31,9 @@ def gone():
     first = Server(folder)
     second = Server(folder)  # the first one keeps the alarms
     rows = len(first.ask("/api/items")["n"])
-    assert rows == 12
+    assert rows == 12 and len(second.ask("/api/items")["n"]) == rows
     made.close()
-    shutil.rmtree(folder)
+    os.rename(folder, folder + ".away")  # at one stroke: until then, the servers write into its web/
     for server in (first, second):
         wait_for(lambda: is_away(server), "the server notices that the session is gone")
     begin = time_of(second)
@@ -42,6 +43,9 @@ def gone():
         for path in ["/api/session", "/api/alarms", "/api/grid", "/metrics", "/api/log", "/api/classes", "/api/map/latest",
                      "/api/item/1", "/pic/watcher/1/thumb.jpg"]:
             assert server.get(path).code in (200, 404, 503), path
+    shutil.rmtree(folder + ".away")
+    begin = time_of(second)
+    wait_for(lambda: time_of(second) > begin + 3, "each server goes on")
     first.close()
     second.close()
     assert not os.path.exists(folder), os.listdir(folder)

@@ -229,9 +229,10 @@ static bool any_replaced(struct view *view) {
         struct stat info;
         if (s->watch == NULL || session_file(&view->session, "ledger", s->name, ".sqlite", path, NULL) != STATUS_OK)
             continue;
-        int64_t inode = stat(path, &info) == 0 ? (int64_t)info.st_ino : 0;
-        if (s->inode != 0 && inode != s->inode) replaced = true;
-        s->inode = inode;
+        /* One that is away may come back; until then the view shows what it had read. */
+        if (stat(path, &info) != 0) continue;
+        if (s->inode != 0 && (int64_t)info.st_ino != s->inode) replaced = true;
+        s->inode = (int64_t)info.st_ino;
     }
     return replaced;
 }
