@@ -1,17 +1,16 @@
 #include "pipelines/launcher/serve/facility.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/clock.h"
 #include "common/memory.h"
-#include "pipelines/launcher/alarms/alarms.h"
-#include "pipelines/launcher/view/view.h"
+#include "pipelines/launcher/serve/facility_list.h"
 
 enum { OPEN_MAX_SESSIONS = 32 };
-static const double KEPT = 120, LIST_EVERY = 2; /* s */
+static const double KEPT = 120; /* s */
 
 struct open_session {
     char *name;
@@ -25,8 +24,7 @@ struct facility {
     struct log *log;
     struct open_session open[OPEN_MAX_SESSIONS];
     size_t count;
-    json_t *listed; /* the last list */
-    double listed_at;
+    struct facility_list *list;
 };
 
 enum status facility_open(const char *folder, struct http_server *server, struct log *log,
@@ -43,7 +41,11 @@ enum status facility_open(const char *folder, struct http_server *server, struct
     }
     facility->server = server;
     facility->log = log;
-    facility->listed_at = -LIST_EVERY;
+    enum status status = facility_list_create(facility->folder, &facility->list, err);
+    if (status != STATUS_OK) {
+        free(facility);
+        return status;
+    }
     *ret_facility = facility;
     return STATUS_OK;
 }
@@ -58,7 +60,7 @@ void facility_close(struct facility **facility) {
     if (*facility == NULL) return;
     while ((*facility)->count > 0)
         drop(*facility, (*facility)->count - 1);
-    json_decref((*facility)->listed);
+    facility_list_destroy(&(*facility)->list);
     free(*facility);
     *facility = NULL;
 }
@@ -71,25 +73,31 @@ void facility_tick(struct facility *facility) {
         if (serve_listeners(session->serve) > 0) session->used = now;
         if (now - session->used > KEPT) drop(facility, i);
     }
+    facility_list_tick(facility->list);
 }
 
-/* Returns whether the name is that of a folder with a session, and its path. */
-static bool session_path(const struct facility *facility, const char *name, char path[PATH_SIZE]) {
-    char plan[PATH_SIZE];
-    return name[0] != '.' && name[0] != '\0' && strchr(name, '/') == NULL &&
-           path_join(facility->folder, name, path, PATH_SIZE, NULL) == STATUS_OK &&
-           path_join(path, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK && file_exists(plan);
+/* Returns whether the folder at this path is another one than that which was opened. */
+static bool is_replaced(const struct serve *serve, const char *path) {
+    struct stat opened, now;
+    return fstat(serve->folder_fd, &opened) != 0 || stat(path, &now) != 0 || opened.st_ino != now.st_ino ||
+           opened.st_dev != now.st_dev;
 }
 
 enum status facility_session(struct facility *facility, const char *name, struct serve **ret_serve, struct err *err) {
     char path[PATH_SIZE];
-    for (size_t i = 0; i < facility->count; i++)
-        if (strcmp(facility->open[i].name, name) == 0) {
-            facility->open[i].used = clock_monotonic();
-            *ret_serve = facility->open[i].serve;
-            return STATUS_OK;
+    bool there = facility_path(facility->folder, name, path);
+    for (size_t i = 0; i < facility->count; i++) {
+        struct open_session *session = &facility->open[i];
+        if (strcmp(session->name, name) != 0) continue;
+        if (!there || is_replaced(session->serve, path)) {
+            drop(facility, i);
+            break;
         }
-    FAIL_IF(!session_path(facility, name, path), err, STATUS_NOT_FOUND, "there is no such session");
+        session->used = clock_monotonic();
+        *ret_serve = session->serve;
+        return STATUS_OK;
+    }
+    FAIL_IF(!there, err, STATUS_NOT_FOUND, "there is no such session");
     if (facility->count == OPEN_MAX_SESSIONS) { /* the one that nobody has looked at for the longest time makes room */
         size_t oldest = 0;
         for (size_t i = 1; i < facility->count; i++)
@@ -109,63 +117,6 @@ enum status facility_session(struct facility *facility, const char *name, struct
     return STATUS_OK;
 }
 
-/* ---- The list ---- */
-
-static json_t *stage_counts(const struct tally *tally) {
-    json_t *stages = json_array();
-    for (size_t i = 0; i < tally->count; i++) {
-        const struct tally_stage *stage = &tally->stages[i];
-        json_array_append_new(stages,
-                              json_pack("{s:s, s:I, s:I, s:I, s:I}", "stage", stage->name, "in_flight",
-                                        (json_int_t)stage->in_flight, "done", (json_int_t)stage->done, "rejected",
-                                        (json_int_t)stage->rejected, "failed", (json_int_t)stage->failed));
-    }
-    return stages;
-}
-
-/* Describes one session as its ledgers tell; NULL: it cannot be read. */
-static json_t *describe(const char *path, const char *name) {
-    struct view *view = NULL;
-    unsigned changed;
-    json_t *json = NULL;
-    if (view_open(path, &view, NULL) != STATUS_OK) return NULL;
-    if (view_poll(view, clock_realtime(), &changed, NULL) == STATUS_OK || view_tally(view) != NULL) {
-        double last = view_last_time(view);
-        json = json_pack("{s:s, s:s, s:i, s:o, s:b, s:o, s:o}", "name", name, "state",
-                         view_state_name(view_state(view)), "run", view_run(view), "changed",
-                         last == last ? json_real(last) : json_null(), "adds_up", view_adds_up(view, NULL), "stages",
-                         stage_counts(view_tally(view)), "alarms", alarms_of_folder(path, clock_realtime()));
-    }
-    view_close(&view);
-    return json;
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-enum status facility_list(struct facility *facility, json_t **ret_json, struct err *err) {
-    double now = clock_monotonic();
-    if (facility->listed == NULL || now - facility->listed_at > LIST_EVERY) {
-        struct dirent **entries = NULL;
-        int count = scandir(facility->folder, &entries, NULL, by_name);
-        FAIL_IF(count < 0, err, STATUS_UNAVAILABLE, "%s: %s", facility->folder, strerror(errno));
-        json_t *sessions = json_array();
-        for (int i = 0; i < count; i++) {
-            char path[PATH_SIZE];
-            /* JSON holds UTF-8 alone; a folder of another name is no address either. */
-            json_t *session =
-                session_path(facility, entries[i]->d_name, path) ? describe(path, entries[i]->d_name) : NULL;
-            if (session != NULL) json_array_append_new(sessions, session);
-            free(entries[i]);
-        }
-        free(entries);
-        json_decref(facility->listed);
-        facility->listed =
-            json_pack("{s:i, s:s, s:o}", "v", 1, "folder", path_name(facility->folder), "sessions", sessions);
-        facility->listed_at = clock_monotonic();
-    }
-    FAIL_IF(facility->listed == NULL, err, STATUS_NO_MEMORY, "no memory for the list of sessions");
-    *ret_json = json_incref(facility->listed);
-    return STATUS_OK;
+enum status facility_sessions(struct facility *facility, json_t **ret_json, struct err *err) {
+    return facility_list_json(facility->list, ret_json, err);
 }

@@ -13,7 +13,7 @@ void facility_close(struct facility **facility);
 void facility_tick(struct facility *facility);
 /* Opens the session of that name, the name of its folder. NOT_FOUND: there is none. */
 enum status facility_session(struct facility *facility, const char *name, struct serve **ret_serve, struct err *err);
-/* Makes {"v": 1, "folder": …, "sessions": [{"name", "state", "run", "changed", "stages": {…}, "alarms": […]}]}. */
-enum status facility_list(struct facility *facility, json_t **ret_json, struct err *err);
+/* Returns what GET /api/sessions answers (facility_list.h). */
+enum status facility_sessions(struct facility *facility, json_t **ret_json, struct err *err);
 
 #endif

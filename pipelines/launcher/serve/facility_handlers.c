@@ -5,6 +5,6 @@ enum status serve_sessions(struct serve *serve, const struct http_request *reque
                            struct err *err) {
     json_t *json = NULL;
     (void)serve;
-    TRY(facility_list(request->facility, &json, err));
+    TRY(facility_sessions(request->facility, &json, err));
     return http_answer_json(answer, json, err);
 }

@@ -24,6 +24,7 @@ struct serve {
     char folder[PATH_SIZE];     /* of the session, absolute */
     int folder_fd;              /* of the same */
     bool away;                  /* the last look at the session failed; the view shows what it knew */
+    double failed;              /* s of clock_monotonic: when a look last failed */
     bool one_of_many;           /* of `serve --sessions`: the session's own server keeps and tells its alarms */
     bool read_only;             /* nothing can be written below the session's web/ */
     struct view *view;          /* everything that is read of the session comes through it; never NULL in a handler */

@@ -16,6 +16,7 @@
 #include "pipelines/launcher/view/view.h"
 
 enum { TRIES = 100 };
+static const double AWAY_LEAST = 3; /* s */
 
 static int open_at(int folder, const char *path) {
     struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -72,6 +73,14 @@ static enum status open_view(struct serve *serve, const char *folder, struct err
     return STATUS_OK;
 }
 
+/* Notes whether the last look has failed. Looks that follow closely read nothing, and cannot fail. */
+static void note_look(struct serve *serve, enum status status, const struct err *err) {
+    bool failed = status != STATUS_OK;
+    if (failed && !serve->away) log_write(serve->log, LOG_WARN, "view", "%s", err->message);
+    if (failed) serve->failed = serve->now_monotonic;
+    serve->away = failed || (serve->away && serve->now_monotonic - serve->failed < AWAY_LEAST);
+}
+
 enum status serve_open(const char *folder, struct http_server *server, struct log *log, struct serve **ret_serve,
                        struct err *err) {
     struct serve *serve = calloc(1, sizeof *serve);
@@ -89,8 +98,7 @@ enum status serve_open(const char *folder, struct http_server *server, struct lo
         return status;
     }
     struct err own = {0};
-    if (view_poll(serve->view, serve->now, &serve->changed, &own) != STATUS_OK)
-        log_write(log, LOG_WARN, "view", "%s", own.message);
+    note_look(serve, view_poll(serve->view, serve->now, &serve->changed, &own), &own);
     for (const struct serve_part *part = serve_parts; part->name != NULL; part++)
         if (part->begin != NULL && part->begin(serve, &own) != STATUS_OK)
             log_write(log, LOG_WARN, "part", "%s: %s", part->name, own.message);
@@ -118,9 +126,7 @@ void serve_tick(struct serve *serve) {
     moment(serve);
     unsigned changed = 0;
     enum status status = view_poll(serve->view, serve->now, &changed, &err);
-    bool away = status != STATUS_OK;
-    if (away && !serve->away) log_write(serve->log, LOG_WARN, "view", "%s", err.message);
-    serve->away = away;
+    note_look(serve, status, &err);
     serve->changed = changed;
     for (const struct serve_part *part = serve_parts; part->name != NULL; part++)
         if (part->tick != NULL) part->tick(serve);

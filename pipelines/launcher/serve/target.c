@@ -89,7 +89,7 @@ bool target_host(const char *text, char *ret_name, size_t size) {
         if (digits == 0 || digits > 5) return false;
         rest += 1 + digits;
     }
-    if (*rest != '\0') return false;
+    if (*rest != '\0' || (bracket && memchr(name, ':', length) == NULL)) return false;
     for (size_t i = 0; i < length; i++) {
         char c = name[i];
         bool letter =

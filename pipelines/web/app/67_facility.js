@@ -62,7 +62,7 @@
       const counts = counts_of(session);
       return ice.el('tr', { 'data-session': session.name },
         ice.el('th', { scope: 'row' }, ice.el('a', { href: 's/' + encodeURIComponent(session.name) + '/', text: session.name })),
-        ice.el('td', {}, ice.el('span', { class: 'pill ' + (session.state || ''), text: (MARKS[session.state] || '') + ' ' + (session.state || 'unreadable') }),
+        ice.el('td', {}, ice.el('span', { class: 'pill ' + (session.state || ''), title: session.message || null, text: (MARKS[session.state] || '') + ' ' + (session.state || 'unreadable') }),
           session.adds_up === false ? ice.el('span', { class: 'hot', text: ' ▲ counts do not add up' }) : ''),
         alarm_cell(session), number(counts.seen), number(counts.done), number(counts.rejected, '✕'), number(counts.failed, '▲'),
         ice.el('td', { class: 'number', text: ice.clock(session.changed) }));
