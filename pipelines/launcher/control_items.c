@@ -98,7 +98,7 @@ enum status control_mark(struct control *c, struct err *err) {
     struct mark_author author = {.peer = c->peer};
     struct mark_result result = {0};
     int64_t *numbers = NULL;
-    size_t count = 0;
+    size_t count = 0, lost = 0;
     FAIL_IF(choice == CHOICE_NONE && !json_is_null(mark), err, STATUS_BAD_ARGUMENT,
             "\"mark\" must be \"keep\", \"reject\" or null");
     TRY(control_may_text(c, "why", &author.why, err));
@@ -110,6 +110,7 @@ enum status control_mark(struct control *c, struct err *err) {
         const struct view_row *row = NULL;
         status = find_row(c, numbers[i], &row, err);
         if (status == STATUS_OK) keys[i] = (struct ledger_key){row->source, row->id};
+        if (status == STATUS_OK && choice == CHOICE_KEEP && row->state == LEDGER_REJECTED) lost++;
     }
     if (status == STATUS_OK) status = mark_items(&c->session, keys, count, choice, &author, &result, err);
     free(keys);
@@ -124,5 +125,7 @@ enum status control_mark(struct control *c, struct err *err) {
         fprintf(c->out, "%zu exposure%s %s", result.changed, result.changed == 1 ? "" : "s", done[choice]);
     else
         fputs("nothing has changed", c->out);
+    result.lost = lost;
+    mark_write_lost(&result, c->out);
     return STATUS_OK;
 }

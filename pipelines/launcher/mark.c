@@ -70,3 +70,11 @@ enum status mark_items(const struct session *session, const struct ledger_key *k
     close(lock);
     return status;
 }
+
+void mark_write_lost(const struct mark_result *result, FILE *out) {
+    if (result->lost == 0) return;
+    fprintf(out,
+            "; a stage has rejected %zu of them, and a mark brings nothing back: set another rule, and redo the "
+            "exposure%s",
+            result->lost, result->lost == 1 ? "" : "s");
+}

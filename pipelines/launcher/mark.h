@@ -3,6 +3,8 @@
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_MARK_H
 #define ICESTREAM_PIPELINES_LAUNCHER_MARK_H
 
+#include <stdio.h>
+
 #include "common/harness/choices.h"
 #include "pipelines/launcher/session.h"
 
@@ -15,7 +17,10 @@ struct mark_result {
     int number;       /* of the change; 0: nothing has changed */
     size_t changed;   /* exposures, or classes */
     size_t particles; /* that the choice of classes binds */
+    size_t lost;      /* exposures marked as kept that a stage has rejected: the mark brings nothing back */
 };
+/* Writes what helps where a mark cannot; nothing if lost is 0. */
+void mark_write_lost(const struct mark_result *result, FILE *out);
 
 /* Marks exposures; CHOICE_NONE takes the marks back. Those that are marked so already are left as they are. */
 enum status mark_items(const struct session *session, const struct ledger_key *keys, size_t count, enum choice choice,

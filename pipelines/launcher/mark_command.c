@@ -54,6 +54,17 @@ static bool is_exposure(const json_t *plan, const char *source) {
     return true; /* of an earlier version, which named no sources */
 }
 
+/* Counts the chosen exposures that a stage has rejected. */
+static size_t count_rejected(const struct tally *tally, const struct tally_choice *chosen) {
+    size_t count = 0;
+    for (size_t s = 0; s < tally->count; s++)
+        for (size_t i = 0; i < tally->stages[s].item_count; i++) {
+            const struct tally_item *item = &tally->stages[s].items[i];
+            count += item->own && item->state == LEDGER_REJECTED && tally_is_chosen(chosen, tally_key(item));
+        }
+    return count;
+}
+
 static enum status mark_words(const struct options *options, const struct session *session, const json_t *plan,
                               enum choice choice, struct mark_result *ret_result, struct err *err) {
     const struct mark_author author = {.why = options->why};
@@ -75,6 +86,7 @@ static enum status mark_words(const struct options *options, const struct sessio
             keys[i] = tally_key(chosen.items[i]);
     }
     if (status == STATUS_OK) status = mark_items(session, keys, chosen.count, choice, &author, ret_result, err);
+    if (status == STATUS_OK && choice == CHOICE_KEEP) ret_result->lost = count_rejected(&tally, &chosen);
     tally_choice_clear(&chosen);
     tally_clear(&tally);
     free(keys);
@@ -111,13 +123,17 @@ static void report(const struct options *options, const struct session *session,
     static const char *const done[] = {
         [CHOICE_NONE] = "no longer marked", [CHOICE_KEEP] = "kept by hand", [CHOICE_REJECT] = "rejected by hand"};
     if (result->number == 0) {
-        puts(choice == CHOICE_NONE ? "nothing has changed: no such mark stands"
-                                   : "nothing has changed: they are marked so already");
+        fputs(choice == CHOICE_NONE ? "nothing has changed: no such mark stands"
+                                    : "nothing has changed: they are marked so already",
+              stdout);
+        mark_write_lost(result, stdout);
+        putchar('\n');
         return;
     }
     printf("change %d: %zu %s%s %s", result->number, result->changed, what, result->changed == 1 ? "" : plural,
            done[choice]);
     if (result->particles > 0) printf(", with %zu particle%s", result->particles, result->particles == 1 ? "" : "s");
+    mark_write_lost(result, stdout);
     if (!has_classifier(plan))
         puts("\nthis session has no classifier, so no stage leaves out or keeps anything for it; `status` shows it");
     else

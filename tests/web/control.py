@@ -42,7 +42,7 @@ def write_members(sheet):
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
-    subprocess.run([sys.executable, os.path.join(here, "make_session.py"), SESSION, "--exposures", "12"], check=True)
+    subprocess.run([sys.executable, os.path.join(here, "make_session.py"), SESSION, "--exposures", "20"], check=True)
     assert changes() == []
     with Server(SESSION, "--token-view") as server:
         items = json.loads(server.ask("/api/items")[2])
@@ -57,6 +57,16 @@ def main():
         assert len(marks) == 2 and set(marks.values()) == {"reject"}, marks
         code, answer = post(server, do="mark", n=[second], mark=None)
         assert code == 200 and answer["changed"] == 1 and len(status()["marks"]) == 1, answer
+
+        # A mark brings nothing back that a rule has rejected: the page and the command line say so, and what would.
+        lost = items["state"].index(2)
+        code, answer = post(server, do="mark", n=[items["n"][lost]], mark="keep")
+        assert code == 200 and "a mark brings nothing back: set another rule, and redo" in answer["message"], answer
+        words = [os.path.join(BIN, "icestream"), "mark", "--session", SESSION, "--keep"]
+        out = subprocess.run([*words, items["name"][lost]], capture_output=True, text=True, check=True).stdout
+        assert "nothing has changed" in out and "a mark brings nothing back" in out, out
+        assert "brings" not in post(server, do="mark", n=[second], mark="keep")[1]["message"]
+        assert json.loads(server.ask("/api/items")[2])["state"][lost] == 2
 
         sheet = json.loads(server.ask("/api/classes")[2])
         code, answer = post(server, do="classes", iteration=sheet["iteration"], keep=[1, 2])

@@ -2,6 +2,7 @@
 """with_run.py: the page beside a run: its address comes first; it may be killed; it outlives a launcher that is killed, and
 ends with a run that ends."""
 import http.client
+import json
 import os
 import re
 import shutil
@@ -135,6 +136,8 @@ def killed_launcher():
         output = finish(run, 0)
         assert re.search(rf"^one +{COUNT} +{COUNT} ", output, re.M), output
         assert page.get("/healthz") == (200, "ok\n")
+        # Programs of others keep ledgers too, which came after the page.
+        wait_for(lambda: json.loads(page.get("/api/items")[1])["state"] == [1] * COUNT, "all items, done")
     finally:
         os.kill(server, signal.SIGTERM)
     wait_for(lambda: page.get("/healthz") == (0, ""), "the end of the server")

@@ -22,18 +22,21 @@ static enum status take(int64_t number, const struct ledger_row *row, void *cont
     return view_take(visiting->view, visiting->stage, number, row, err);
 }
 
-/* Opens the ledger of a stage if it is there; *ret_changed is set when something was committed. */
-static enum status look(struct view *view, size_t stage, bool *ret_changed, struct err *err) {
+/* Opens the ledger of a stage if it is there; *ret_changed is set when something was committed. A program of others may
+ * keep one too: *ret_late is set when one is found after rows were made without it. */
+static enum status look(struct view *view, size_t stage, bool *ret_changed, bool *ret_late, struct err *err) {
     struct stage_view *s = &view->stages[stage];
     char path[PATH_SIZE];
     int64_t version = 0;
     *ret_changed = false;
-    if (!s->keeps || s->left_out) return STATUS_OK;
+    if (s->left_out) return STATUS_OK;
     if (s->watch == NULL) {
         TRY(session_file(&view->session, "ledger", s->name, ".sqlite", path, err));
         TRY(ledger_watch_open(path, s->name, view->session.id, PATIENCE, &s->watch, err));
         if (s->watch == NULL) return STATUS_OK;
         s->loaded = false;
+        *ret_late |= !s->keeps && view->row_count > 0;
+        s->keeps = true;
     }
     TRY(ledger_watch_version(s->watch, &version, err));
     *ret_changed = !s->loaded || version != s->version;
@@ -231,13 +234,18 @@ static enum status read_stages(struct view *view, const bool *changed, struct er
 }
 
 enum status view_read(struct view *view, bool *ret_changed, bool *ret_gone, struct err *err) {
-    bool *changed = calloc(view->stage_count + 1, sizeof *changed), any = false;
+    bool *changed = calloc(view->stage_count + 1, sizeof *changed), any = false, late = false;
     FAIL_IF(changed == NULL, err, STATUS_NO_MEMORY, "no memory to read %s", view->session.path);
     enum status status = STATUS_OK;
     view->poll++;
     for (size_t i = 0; status == STATUS_OK && i < view->stage_count; i++) {
-        status = look(view, i, &changed[i], err);
+        status = look(view, i, &changed[i], &late, err);
         any |= changed[i] || view->stages[i].forced;
+    }
+    if (status == STATUS_OK && late) {
+        free(changed);
+        *ret_gone = true;
+        return STATUS_OK;
     }
     if (status == STATUS_OK && any) status = read_stages(view, changed, err);
     /* A version that was taken, and not read, would hide what came with it. */

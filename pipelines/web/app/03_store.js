@@ -108,9 +108,15 @@
     store.tell('session');
   }
 
+  /* Rules, parameters and what may be done stand in the session: they change with the run and with each change. */
+  let known = null;
   function take_status(answer) {
+    const now = [answer.state, answer.run, (answer.changes || []).length].join();
     store.status = answer;
     store.tell('status');
+    const changed = known !== null && known !== now;
+    known = now;
+    if (changed) ice.api('api/session').then(take_session).catch(() => { known = ''; }); // the next status asks again
   }
 
   function take_rows(answer) {

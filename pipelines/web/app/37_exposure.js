@@ -145,7 +145,8 @@
       return;
     }
     const button = (value, text) => ice.el('button', { type: 'button', 'aria-pressed': String(mark === value), text, on: { click: () => set_mark(mark === value ? null : value) } });
-    ice.fill(it.mark, button('reject', '✕ reject by hand'), ' ', button('keep', '● keep by hand'));
+    ice.fill(it.mark, button('reject', '✕ reject by hand'), ' ', button('keep', '● keep by hand'),
+      mark === 'keep' && row() >= 0 && store.rows.state[row()] === 2 && ice.el('p', { class: 'quiet', text: 'A mark brings nothing back that a rule has rejected: set another rule, and redo the exposure.' }));
   }
 
   async function set_mark(mark) {

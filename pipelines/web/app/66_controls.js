@@ -111,7 +111,7 @@
         say();
       }
     }
-    return card('Mark exposures', 'A mark stands beside the verdict of the stages. The next selection and the export follow it.',
+    return card('Mark exposures', 'A mark stands beside the verdict of the stages. The next selection and the export follow it. It brings back nothing that a rule has rejected: for that, set another rule, and redo the exposure.',
       ice.el('label', { class: 'row' }, 'Exposures ', what), said,
       ice.el('label', { class: 'row' }, 'Mark as ', choice), ice.el('label', { class: 'row' }, 'Reason ', why),
       parts.command,
