@@ -72,6 +72,11 @@ def torn():
     put(folder, "log/plan.json", json.dumps(other))
     server.refused("/api/log?instance=nobody", 404)
     assert server.ask("/api/session")["run"] == 1
+    with open(os.path.join(folder, server.ask("/api/history/refiner")[-1]["files"][0]), "r+b") as volume:
+        size = volume.seek(0, os.SEEK_END)
+        volume.seek(1024)
+        volume.write(b"\x00\x00\xc0\x7f" * ((size - 1024) // 4))
+    assert "NaN" in server.refused("/api/map/latest", 501)
     # Nothing that lies beside the ledgers keeps the page from the rest.
     put(folder, "log/ctf-estimator.0.heartbeat.json", "{\"pid\": 1, \"ti")
     put(folder, "graph.yaml", "session: {\n\x01")

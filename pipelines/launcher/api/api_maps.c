@@ -198,6 +198,9 @@ static enum status make_map(const struct api_file *file, int64_t wanted, const s
         return status;
     }
     to_bytes(values, count, bytes, &mean, &sigma);
+    if (!isfinite(sigma)) free(bytes);
+    FAIL_IF(!isfinite(sigma), err, STATUS_UNSUPPORTED,
+            "the map holds NaN or infinite values, so it cannot be shown; look at the refinement's log");
     api_kept_put(kept, key, bytes, count);
     snprintf(kept->header, sizeof kept->header,
              "{\"n\":%d,\"pixel\":%.6g,\"mean\":%.6g,\"sigma\":%.6g,\"level\":%d,\"iteration\":%lld,\"final\":%s}",

@@ -111,7 +111,7 @@ static enum status look(struct facility_list *list, struct err *err) {
     for (struct dirent *entry; status == STATUS_OK && (entry = readdir(folder)) != NULL;) {
         if (!facility_path(list->folder, entry->d_name, path) || !is_text(entry->d_name)) continue;
         struct listed key = {.name = entry->d_name};
-        struct listed *row = bsearch(&key, list->rows, known, sizeof key, by_name);
+        struct listed *row = known > 0 ? bsearch(&key, list->rows, known, sizeof key, by_name) : NULL;
         if (row != NULL)
             row->seen = true;
         else
@@ -125,7 +125,7 @@ static enum status look(struct facility_list *list, struct err *err) {
         else
             clear_row(list, &list->rows[i]);
     list->count = kept;
-    qsort(list->rows, list->count, sizeof *list->rows, by_name);
+    if (list->count > 1) qsort(list->rows, list->count, sizeof *list->rows, by_name);
     return status;
 }
 
