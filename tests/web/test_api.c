@@ -8,6 +8,7 @@
 #include <chealpix.h>
 
 #include "common/memory.h"
+#include "pipelines/launcher/api/api_private.h"
 #include "pipelines/launcher/api/api_text.h"
 #include "pipelines/launcher/api/directions.h"
 #include "pipelines/launcher/api/gpus.h"
@@ -239,15 +240,27 @@ static void gpus_are_read_and_lost(void **state) {
     assert_null(gpus);
 }
 
+static void what_was_asked_for_last_is_kept(void **state) {
+    (void)state;
+    static const char *const asked[] = {"a", "b", "a", "c", "a", "b"};
+    static const bool known[] = {false, false, true, false, true, false};
+    struct api_kept kept[2] = {0};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        struct api_kept *found = api_kept_find(kept, 2, asked[i], (int64_t)i + 1);
+        assert_int_equal(strcmp(found->key, asked[i]) == 0, known[i]);
+        if (!known[i]) api_kept_put(found, asked[i], strdup(asked[i]), 1);
+        assert_int_equal(*(const char *)found->bytes, *asked[i]);
+    }
+    for (size_t i = 0; i < 2; i++)
+        api_kept_clear(&kept[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pixels_are_those_of_healpix),
-        cmocka_unit_test(solids_have_their_axes),
-        cmocka_unit_test(efficiency_falls_with_preference),
-        cmocka_unit_test(volumes_keep_their_low_frequencies),
-        cmocka_unit_test(greys_leave_out_what_is_no_number),
-        cmocka_unit_test(texts_are_json),
-        cmocka_unit_test(gpus_are_read_and_lost),
+        cmocka_unit_test(pixels_are_those_of_healpix),       cmocka_unit_test(solids_have_their_axes),
+        cmocka_unit_test(efficiency_falls_with_preference),  cmocka_unit_test(volumes_keep_their_low_frequencies),
+        cmocka_unit_test(greys_leave_out_what_is_no_number), cmocka_unit_test(texts_are_json),
+        cmocka_unit_test(what_was_asked_for_last_is_kept),   cmocka_unit_test(gpus_are_read_and_lost),
     };
     return scratch_run("api", tests, sizeof tests / sizeof *tests);
 }

@@ -29,8 +29,10 @@ void api_end(struct serve *serve) {
     json_decref(api->starts);
     json_decref(api->histories);
     choices_destroy(&api->choices);
-    api_kept_clear(&api->map);
-    api_kept_clear(&api->sprite);
+    for (size_t i = 0; i < API_MAPS; i++)
+        api_kept_clear(&api->maps[i]);
+    for (size_t i = 0; i < API_SPRITES; i++)
+        api_kept_clear(&api->sprites[i]);
     api_kept_clear(&api->directions);
     free(api);
     serve->api = NULL;

@@ -88,7 +88,6 @@ enum status api_sprite(struct serve *serve, const struct http_request *request, 
     int64_t iteration;
     struct api_product product;
     _cleanup_(api_close) struct api_file file = {.descriptor = -1};
-    struct api_kept *kept = &serve->api->sprite;
     size_t length = strlen(request->words[0]);
     FAIL_IF(length < 5 || length > 15 || strcmp(request->words[0] + length - 4, ".png") != 0, err, STATUS_NOT_FOUND,
             "there is no sheet of classes '%.40s': NNN.png, with the number of the iteration", request->words[0]);
@@ -99,6 +98,7 @@ enum status api_sprite(struct serve *serve, const struct http_request *request, 
     api_product_path(&product, "_classes.mrcs", path);
     TRY(api_open(serve, path, &file, err));
     api_kept_key(&file, path, 0, key);
+    struct api_kept *kept = api_kept_find(serve->api->sprites, API_SPRITES, key, serve->requests);
     if (strcmp(kept->key, key) != 0) {
         enum status status = make_sprite(path, &file, key, kept, err);
         if (status != STATUS_OK) return err_context(err, status, "%s", path);

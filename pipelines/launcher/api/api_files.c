@@ -132,6 +132,18 @@ void api_kept_key(const struct api_file *file, const char *name, int64_t option,
              (long long)option);
 }
 
+struct api_kept *api_kept_find(struct api_kept *kept, size_t count, const char *key, int64_t request) {
+    struct api_kept *found = kept;
+    for (size_t i = 0; i < count; i++) {
+        if (kept[i].used < found->used) found = &kept[i];
+        if (strcmp(kept[i].key, key) != 0) continue;
+        found = &kept[i];
+        break;
+    }
+    found->used = request;
+    return found;
+}
+
 enum status api_kept_answer(const struct api_kept *kept, const char *type, struct http_answer *answer,
                             struct err *err) {
     void *copy = malloc(kept->length > 0 ? kept->length : 1);
@@ -142,7 +154,9 @@ enum status api_kept_answer(const struct api_kept *kept, const char *type, struc
 }
 
 void api_kept_put(struct api_kept *kept, const char *key, void *bytes, size_t length) {
+    const int64_t used = kept->used;
     api_kept_clear(kept);
+    kept->used = used;
     snprintf(kept->key, sizeof kept->key, "%s", key);
     kept->bytes = bytes;
     kept->length = length;

@@ -216,12 +216,12 @@ enum status api_map(struct serve *serve, const struct http_request *request, str
     struct api_product product;
     char path[PATH_SIZE], key[160];
     _cleanup_(api_close) struct api_file file = {.descriptor = -1};
-    struct api_kept *kept = &serve->api->map;
     TRY(http_query_number(request, "n", SIDE_LEAST, SIDE_MOST, SIDE_USUAL, &side, err));
     TRY(api_stage_of_kind(serve, request, "refiner", &stage, err));
     TRY(find_map(serve, stage, request->words[0], &product, path, err));
     TRY(api_open(serve, path, &file, err));
     api_kept_key(&file, path, side, key);
+    struct api_kept *kept = api_kept_find(serve->api->maps, API_MAPS, key, serve->requests);
     if (strcmp(kept->key, key) != 0) {
         enum status status = make_map(&file, side, &product, key, kept, err);
         if (status != STATUS_OK) return err_context(err, status, "%s", path);

@@ -14,7 +14,7 @@
 #include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/view/view.h"
 
-enum { API_PLACES = 8, API_SAMPLES = 64, API_STAGES = 64, API_DONE_MAX = 400 };
+enum { API_PLACES = 8, API_SAMPLES = 64, API_STAGES = 64, API_DONE_MAX = 400, API_MAPS = 6, API_SPRITES = 4 };
 
 /* How much was finished, and how full the disks were, at one time. */
 struct api_sample {
@@ -29,6 +29,7 @@ struct api_kept {
     void *bytes;
     size_t length;
     char header[256];
+    int64_t used; /* the request that last asked for it */
 };
 
 struct api {
@@ -50,7 +51,7 @@ struct api {
     json_t *starts;           /* {INSTANCE: {"pid", "run", "count"}} */
     json_t *histories;        /* {STAGE: number of lines that were published} */
     struct choices *choices;  /* marks by hand; NULL: they cannot be read */
-    struct api_kept map, sprite, directions;
+    struct api_kept maps[API_MAPS], sprites[API_SPRITES], directions;
 };
 
 /* ---- api_files.c ---- */
@@ -84,6 +85,9 @@ enum status api_stage_of_kind(struct serve *serve, const struct http_request *re
                               const char **ret_name, struct err *err);
 /* Returns the kept answer's key for a file and some options. */
 void api_kept_key(const struct api_file *file, const char *name, int64_t option, char key[160]);
+/* Returns the kept answer of a key, or that which nobody has asked for for the longest time, to be replaced. request: a
+ * number that grows. */
+struct api_kept *api_kept_find(struct api_kept *kept, size_t count, const char *key, int64_t request);
 /* Answers with a copy of what is kept. */
 enum status api_kept_answer(const struct api_kept *kept, const char *type, struct http_answer *answer, struct err *err);
 /* Keeps bytes, which it owns from now on. */
