@@ -12,8 +12,8 @@ from pathlib import Path
 import broken_images
 from faults import (
     MICROGRAPHS,
-    STAGES,
     Run,
+    STAGES,
     Work,
     arrive,
     calm,
@@ -25,6 +25,7 @@ from faults import (
     names,
     outcome,
     run,
+    same_numbers,
     seeded,
     wait_until,
 )
@@ -160,4 +161,5 @@ with Work("bad_images") as work:
             count["seen"] == count["done"] + count["failed"] and count["in_flight"] == 0, f"{stage} reconciles: {count}"
         )
     print(f"{len(images)} broken and {len(real)} odd images among {len(names())} good ones")
+    same_numbers(session)
     finish()

@@ -38,6 +38,9 @@ from session import (  # noqa: E402,F401 (the scripts beside this one import the
     write,
 )
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../web"))
+from same_numbers import same_numbers as compare_numbers  # noqa: E402
+
 COUNT = 200
 DATA = os.path.realpath(os.environ.get("ICESTREAM_FAULTS", os.path.join(BIN, "../tests/faults/data")))
 MICROGRAPHS = os.path.join(DATA, "sim", "micrographs")
@@ -235,6 +238,16 @@ def same(undisturbed, disturbed, what=""):
         check(equal, f"{what}{key} as undisturbed" + ("" if equal else f": {difference(before, disturbed[key])}"))
     rows = disturbed["particles"]
     check(len(set(rows)) == len(rows), f"{what}no particle twice among {len(rows)}")
+
+
+def same_numbers(session):
+    """Checks that status, the page, the metrics and the report show the same counts of a session at rest."""
+    try:
+        compare_numbers(session)
+    except AssertionError as wrong:
+        check(False, f"the same numbers everywhere: {wrong}")
+    else:
+        check(True, "status, page, metrics and report show the same counts")
 
 
 def whole(session, what=""):

@@ -12,8 +12,8 @@ import time
 
 from faults import (
     COUNT,
-    STAGES,
     Run,
+    STAGES,
     Work,
     arrive,
     calm,
@@ -26,6 +26,7 @@ from faults import (
     outcome,
     pids,
     same,
+    same_numbers,
     seeded,
     star,
     wait_until,
@@ -133,6 +134,7 @@ def one_round(work, chance, number):
     print(f"killed: {struck}")
     same(calm(), outcome(session, incoming))
     whole(session)
+    same_numbers(session)
     again = touched(session, acknowledged)
     check(not again, f"of {len(acknowledged)} items acknowledged before a kill none was touched again {again[:2]}")
     classified(session)

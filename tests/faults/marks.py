@@ -24,6 +24,7 @@ from faults import (
     pids,
     program,
     run,
+    same_numbers,
     seeded,
     star,
     status,
@@ -254,4 +255,5 @@ with Work(f"marks-{CASE}") as work:
             check(selected(session) == expected(session), "no death lost or doubled a choice")
             live.drain()
         check(selected(session) == expected(session), "nor the end of the run")
+    same_numbers(session)
     finish()

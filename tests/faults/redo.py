@@ -29,6 +29,7 @@ from faults import (
     program,
     read_products,
     run,
+    same_numbers,
     seeded,
     star,
     wait_until,
@@ -142,6 +143,8 @@ with Work(f"redo-{CASE}") as work:
         check(once(session, "after a rejection") == sorted(stay), "their particles are in no class")
         check(rows(session, "lowpass-picker") != rows(session, "extractor"), "the picker's items stay as they were")
 
+        same_numbers(session)
+
         # What is on its way already, and what failed, is told.
         item = sorted(left)[0]
         with contextlib.closing(sqlite3.connect(f"{session}/ledger/extractor.sqlite")) as connection, connection:
@@ -168,4 +171,5 @@ with Work(f"redo-{CASE}") as work:
         check("extractor does not take later revisions" in result.stderr, result.stderr.strip())
         result = run("redo", "--session", session, names()[0][:-4])
         check("warning: extractor does not take later revisions" in result.stderr, "redo says what stays as it was")
+    same_numbers(session)
     finish()

@@ -25,6 +25,7 @@ from faults import (
     ledger,
     names,
     pids,
+    same_numbers,
     seeded,
     star,
     wait_until,
@@ -117,4 +118,5 @@ with Work(f"revisions-{CASE}") as work:
     if CASE == "calm":
         out = open(f"{session}.out").read()
         check("came in a later revision" in out, "the classifier began again from its ledger")
+    same_numbers(session)
     finish()

@@ -7,7 +7,7 @@ import json
 import os
 import random
 
-from faults import Run, Work, arrive, check, finish, graph, names, run
+from faults import Run, Work, arrive, check, finish, graph, names, run, same_numbers
 
 SOME = 12
 FLIPPED = 20
@@ -88,4 +88,5 @@ with Work("verify") as work:
     with Run(path, session, "--until-idle", "0.5") as live:
         live.finish(0)
     check(verify(session, 0)[0] == {}, "retry --lost makes both anew")
+    same_numbers(session)
     finish()

@@ -3,11 +3,13 @@
 
   whole      the page is readable without a script, complete, small and escaped; its numbers are those of status, and
              what lies beside it has the same ones
+  happened   it has alarms, restarts, changes, marks and the machine, in UTC
+  selected   the selection beside it is RELION's, and obeys marks
   again      an unchanged session that has ended gives the same bytes but for the time made, also from a copy that
              nobody can write to, and from a session without maps, and without exposures
   anonymous  no path, host or user is in it
   kept       the page's server writes it when a session ends
-  pdf        Chromium prints it, and --pdf says so where there is none"""
+  pdf        Chromium prints it, and shows it without script, and --pdf says so where there is none"""
 import csv
 import getpass
 import html.parser
@@ -93,8 +95,8 @@ def whole():
     assert "script" not in page.tags and "<script" not in text
     assert all(source.startswith("data:image/") for source in page.sources), page.sources
     assert "svg" in page.tags and "img" in page.tags
-    for section in ("summary", "losses", "quality", "squares", "classes", "map", "throughput", "incidents", "parameters",
-                    "versions", "methods", "table1"):
+    for section in ("summary", "losses", "quality", "squares", "classes", "map", "throughput", "machine", "incidents",
+                    "parameters", "versions", "methods", "table1"):
         assert "<h2 id=%s>" % section in text, section
     # The numbers are those of `status`, on the page and beside it.
     status = json.loads(icestream("status", "--session", folder, "--json").stdout)
@@ -106,7 +108,7 @@ def whole():
     assert [s["stage"] for s in data["stages"]] == list(status["stages"])
     assert data["adds_up"] is status["adds_up"] is True
     # What was lost and why: the table sums to what was seen.
-    losses = page.tables[1][1:]
+    losses = page.tables[2][1:]
     assert sum(int(row[3]) for row in losses[:-1]) == int(losses[-1][3]) == 120, losses
     assert any("rlnCtfMaxResolution" in row[2] and row[0] == "rejected" for row in losses), losses
     assert any("the spectrum has no rings to fit" in row[2] and row[0] == "failed" for row in losses), losses
@@ -126,12 +128,107 @@ def whole():
     assert data["versions"]["icestream"] == "0.1.0"
     curve = xml.etree.ElementTree.parse(folder + "/report/fsc.xml").getroot()
     assert curve.tag == "fsc" and len(curve) > 5
+    # The sheet of a facility: the session in a table, pictures of good and bad exposures, surfaces and slices.
+    facts = {row["label"]: row["value"] for row in data["facts"]}
+    assert facts["Voltage"] == "300 kV" and facts["Size"] == "512 × 512 px" and facts["Picks"] > 0, facts
+    assert facts["CTF resolution: best, median, worst"].endswith(" Å") and facts["Classes kept"].endswith(" of 16")
+    alts = re.findall(r'<img alt="([^"]*)"', text)
+    assert [alt for alt in alts if alt.startswith("surface")] == ["surface, seen along " + axis for axis in "xyz"], alts
+    assert sum(alt.startswith("slice") for alt in alts) == 3 and text.count("<figure class=example>") == 27 + 3, alts
+    for title in ("Guinier", "Directions of view", "Resolution over particles", "Places of the exposures"):
+        assert ('aria-label="%s' % title in text) == (title != "Guinier"), title  # no map was sharpened
+    assert len(data["directions"]["counts"]) == 768 and 0 < data["directions"]["efficiency"] <= 1
     # In another place; a name that is no page is refused.
     icestream("report", "--session", folder, "--o", os.path.join(SCRATCH, "x/there.html"))
     assert os.path.exists(os.path.join(SCRATCH, "x/report.json"))
     wrong = icestream("report", "--session", folder, "--o", "there.pdf", expect=2)
     assert ".html" in wrong.stderr
     assert "is not a session" in icestream("report", "--session", SCRATCH, expect=2).stderr
+
+
+def happened():
+    """What happened: alarms as serve writes them, processes that were started again, changes, marks, the machine."""
+    folder = made_session("happened", 40)
+    os.makedirs(folder + "/changes")
+    os.makedirs(folder + "/web")
+    alarm = {"alarm": "disk", "subject": "session", "severity": "warning", "text": "9 % free", "value": 0.09}
+    with open(folder + "/web/alarms.jsonl", "w") as out:
+        for when, event in ((1795299000.5, "fires"), (1795299000.5, "told"), (1795299060.0, "worse"),
+                            (1795299120.0, "clears")):
+            out.write(json.dumps({"time": when, "event": event, **alarm}) + "\n")
+        out.write(json.dumps({"time": 1795299200.0, "event": "silence", "alarm": "disk", "subject": "session",
+                              "until": 1795299900.0}) + "\n")
+        out.write(json.dumps({"time": 1795299300.0, "event": "fires", **alarm, "alarm": "picks"}) + "\n{\"time\": 1")
+    with open(folder + "/changes/0001.json", "w") as out:
+        json.dump({"v": 1, "number": 1, "time": 1795298000.0, "user": "ada", "host": "scope", "by": "set", "whole": False,
+                   "changes": [{"stage": "extractor", "key": "box", "old": 96, "new": 98, "changes": "live"}]}, out)
+    with open(folder + "/log/icestream.log", "a") as out:
+        out.write("2026-11-22T00:00:00.000 icestream INFO machine scope-1; 32 cores; GPUs: Aye, Bee\n")
+    with open(folder + "/log/extractor.0.log", "a") as out:
+        out.write("2026-11-22T10:11:12.000 extractor.0 INFO start run 1, process 2, 3 lanes, 1 threads\n")
+    icestream("mark", "--session", folder, "--reject", "it's \"quoted\" & more", "--why", "crystals <b>")
+    icestream("mark", "--session", folder, "--keep", "données_日本_µm")
+    icestream("report", "--session", folder)
+    text = read(folder + "/report/report.html")
+    page = Page(text)
+    data = json.loads(read(folder + "/report/report.json"))
+    alarms = [(one["stage"], one["time"], one["ended"]) for one in data["incidents"] if one["kind"] == "alarm"]
+    assert alarms == [("disk session", "2026-11-21 22:10:00", "2026-11-21 22:12:00"),
+                      ("picks session", "2026-11-21 22:15:00", None)], alarms
+    kinds = [one["kind"] for one in data["incidents"]]
+    assert sorted(kinds) == ["alarm", "alarm", "change", "restart"], kinds
+    times = [one["time"] for one in data["incidents"]]
+    assert times == sorted(times), times
+    restart = next(one for one in data["incidents"] if one["kind"] == "restart")
+    assert restart["stage"] == "extractor.0" and restart["time"] == "2026-11-22 10:11:12", restart
+    assert data["machines"] == [{"run": 1, "host": "scope-1", "has": "32 cores; GPUs: Aye, Bee"}], data["machines"]
+    by_hand = {one["name"]: (one["mark"], one["why"]) for one in data["by_hand"]}
+    assert by_hand == {"it's \"quoted\" & more": ("rejected", "crystals <b>"), "données_日本_µm": ("kept", "")}, by_hand
+    assert "<h2 id=hand>" in text and "crystals &lt;b&gt;" in text and "b" not in page.tags - {"b"}
+    # Other clocks than those of the microscope: logs are in local time, the report in UTC.
+    with open(folder + "/log/plan.json") as file:
+        plan = json.load(file)
+    with open(folder + "/log/plan.json", "w") as file:
+        json.dump({**plan, "utc_offset": 7200}, file)
+    icestream("report", "--session", folder)
+    data = json.loads(read(folder + "/report/report.json"))
+    restart = next(one for one in data["incidents"] if one["kind"] == "restart")
+    assert restart["time"] == "2026-11-22 08:11:12" and data["session"]["offset"] == "UTC+02:00", restart
+    assert "the clocks beside the microscope showed UTC+02:00" in read(folder + "/report/report.html")
+
+
+def selected():
+    """The selection beside the report: RELION reads it, and marks made since hold in it and in all counts."""
+    session = make_session.Session(os.path.join(SCRATCH, "selected"), 60)
+    folder = session.folder
+    names = [session.name(i) for i in range(10, 40)]
+    particles = ["rlnCoordinateX", "rlnCoordinateY", "rlnImageName", "rlnMicrographName", "rlnOpticsGroup", "rlnClassNumber"]
+    optics = {"rlnOpticsGroupName": "opticsGroup1", "rlnOpticsGroup": 1, "rlnMicrographOriginalPixelSize": 2.5,
+              "rlnVoltage": 300, "rlnSphericalAberration": 2.7, "rlnAmplitudeContrast": 0.1, "rlnImagePixelSize": 3.75,
+              "rlnImageSize": 64, "rlnImageDimensionality": 2}
+    rows = [(10 * k, 20 * k, "%06d@extractor/%s.mrcs" % (k + 1, name), "motion-corrector/%s.mrc" % name, 1, k)
+            for name in names for k in range(4)]
+    make_session.synthetic.star(session.path("classifier", "latest_selected.star"),
+                                [("optics", list(optics), [list(optics.values())]), ("particles", particles, rows)])
+    session.close()
+    icestream("mark", "--session", folder, "--reject", names[0], names[1])
+    icestream("report", "--session", folder)
+    data = json.loads(read(folder + "/report/report.json"))
+    assert data["particles"]["left_out"] == 8, data["particles"]
+    with open(folder + "/report/exposures.csv", encoding="utf-8", newline="") as text:
+        counts = {row["name"]: int(row["particles_selected"]) for row in csv.DictReader(text)}
+    assert [counts[name] for name in names] == [0, 0] + [4] * 28 and sum(counts.values()) == 112, counts
+    assert sum(square["selected"] for square in data["squares"]) == 112, data["squares"]
+    assert "They took 8 particles out of the selection" in read(folder + "/report/report.html")
+    if not shutil.which("relion_star_handler"):
+        print("relion is not installed: that RELION reads selected.star was not tested")
+        return 77
+    out = os.path.join(SCRATCH, "relion.star")
+    done = subprocess.run(["relion_star_handler", "--i", folder + "/report/selected.star", "--o", out, "--select",
+                           "rlnClassNumber", "--minval", "1", "--maxval", "2"], capture_output=True, text=True)
+    assert done.returncode == 0 and os.path.exists(out), done
+    assert read(out).count("@extractor/") == 56, read(out)
+    return 0
 
 
 def without_time(text):
@@ -167,21 +264,34 @@ def again():
 
 
 def anonymous():
-    folder = made_session("secret-place")
+    session = make_session.Session(os.path.join(SCRATCH, "secret-place"), 60)
+    folder = session.folder
+    session.set_state("motion-corrector", 12, make_session.FAILED,
+                      "/secret-disk/movies/a.tif: scope-of-icestream cannot be reached (ada-of-icestream:/secret-disk/x)")
+    session.close()
+    with open(folder + "/log/icestream.log", "a") as out:
+        out.write("2026-11-22T00:00:00.000 icestream INFO machine gpu-of-icestream.example; 32 cores; GPUs: Aye\n")
+    os.makedirs(folder + "/web")
+    with open(folder + "/web/alarms.jsonl", "w") as out:
+        out.write(json.dumps({"time": 1795299000.5, "event": "fires", "alarm": "disk", "subject": "session",
+                              "severity": "warning", "text": "gpu-of-icestream has 1 % of /secret-disk left"}) + "\n")
     os.makedirs(folder + "/changes")
     with open(folder + "/changes/0001.json", "w") as out:
         json.dump({"v": 1, "number": 1, "time": 1795300000.0, "user": "ada-of-icestream", "host": "scope-of-icestream",
                    "by": "set", "whole": False,
                    "changes": [{"stage": "extractor", "key": "box", "old": 96, "new": 98, "changes": "live"}]}, out)
+    icestream("mark", "--session", folder, "--reject", "données_日本_µm", "--why", "ask secret-person")
     icestream("report", "--session", folder)
     assert "secret-place" in read(folder + "/report/report.html")
     told = read(folder + "/report/report.json")
     assert '"box = 98"' in told
+    for secret in ("secret-disk", "gpu-of-icestream.example", "secret-person"):
+        assert secret in told, secret
     page = os.path.join(SCRATCH, "anonymous/report.html")
     icestream("report", "--session", folder, "--o", page, "--anonymous")
     for name in os.listdir(os.path.dirname(page)):
         text = read(os.path.join(os.path.dirname(page), name))
-        for secret in ("secret-place", SCRATCH, "ada-of-icestream", "scope-of-icestream", "/nowhere", "/tmp/"):
+        for secret in ("secret", SCRATCH, "of-icestream", "/nowhere", "/tmp/"):
             assert secret not in text, (name, secret)
         # Names of one or two letters occur in any picture.
         for secret in (socket.gethostname(), getpass.getuser()):
@@ -217,11 +327,19 @@ def pdf():
     assert out.endswith("/report/report.pdf\n"), out
     with open(folder + "/report/report.pdf", "rb") as text:
         assert text.read(5) == b"%PDF-"
+    # A browser that runs no script shows it all.
+    browser = next(name for name in ("chromium", "chromium-browser", "google-chrome") if shutil.which(name))
+    shot = os.path.join(SCRATCH, "page.png")
+    done = subprocess.run([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                           "--user-data-dir=" + os.path.join(SCRATCH, "profile"), "--blink-settings=scriptEnabled=false",
+                           "--window-size=1000,5000", "--screenshot=" + shot, "file://" + folder + "/report/report.html"],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and os.path.getsize(shot) > 200_000, (done.returncode, done.stderr)
     return 0
 
 
 try:
-    result = {"whole": whole, "again": again, "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
+    result = {"whole": whole, "happened": happened, "selected": selected, "again": again, "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
 finally:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 sys.exit(result or 0)

@@ -6,9 +6,8 @@
 
 #include "common/clock.h"
 #include "common/memory.h"
+#include "pipelines/launcher/mark.h"
 #include "pipelines/launcher/report/report_private.h"
-
-enum { STAR_MAX = 1 << 30 };
 
 /* ---- the files beside the page ---- */
 
@@ -32,7 +31,8 @@ static void put_cell(FILE *out, const char *text) {
     fputc('"', out);
 }
 
-static void put_row(const struct view *view, size_t index, FILE *out) {
+static void put_row(const struct report *report, size_t index, FILE *out) {
+    const struct view *view = report->view;
     const struct view_row *row = view_row(view, index);
     char found[TIME_SIZE], changed[TIME_SIZE];
     report_time(row->time_found, found);
@@ -49,8 +49,12 @@ static void put_row(const struct view *view, size_t index, FILE *out) {
     fprintf(out, "%lld,%d", (long long)row->number, row->attempts);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         fputc(',', out);
-        put_cell(out, texts[i]);
+        char *clean = report->secrets != NULL ? report_clean(report, texts[i]) : NULL;
+        put_cell(out, report->secrets == NULL ? texts[i] : clean != NULL ? clean : "?");
+        free(clean);
     }
+    fputc(',', out);
+    if (report->selected != NULL) fprintf(out, "%lld", (long long)report->selected[index]);
     for (size_t i = 0; i < view_column_count(view); i++) {
         double value = view_value(view, index, i);
         fputc(',', out);
@@ -65,14 +69,14 @@ static enum status write_exposures(const struct report *report, const struct rep
     TRY(beside(options, "exposures.csv", path, err));
     TRY(file_create(path, &output, err));
     FILE *out = file_output_stream(output);
-    fputs("number,attempts,name,source,state,stage,reason,found_utc,changed_utc,square,hole", out);
+    fputs("number,attempts,name,source,state,stage,reason,found_utc,changed_utc,square,hole,particles_selected", out);
     for (size_t i = 0; i < view_column_count(report->view); i++) {
         fputc(',', out);
         put_cell(out, view_column_name(report->view, i));
     }
     fputc('\n', out);
     for (size_t i = 0; i < view_row_count(report->view); i++)
-        put_row(report->view, i, out);
+        put_row(report, i, out);
     return file_commit(&output, err);
 }
 
@@ -98,33 +102,37 @@ static enum status write_fsc(const struct report *report, const struct report_op
     TRY(beside(options, "fsc.xml", path, err));
     TRY(file_create(path, &output, err));
     FILE *out = file_output_stream(output);
-    fprintf(out, "<fsc title=\"%s\" xaxis=\"Resolution (1/A)\" yaxis=\"Correlation coefficient\">\n", title);
-    for (size_t i = 0; i < json_array_size(k); i++)
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
+    fprintf(out, "<fsc title=\"%s\" xaxis=\"Resolution (A-1)\" yaxis=\"Correlation Coefficient\">\n", title);
+    for (size_t i = 0; i < json_array_size(k); i++) {
+        if (!json_is_number(json_array_get(k, i)) || !json_is_number(json_array_get(curve, i))) continue;
         fprintf(out, " <coordinate>\n  <x>%.6f</x>\n  <y>%.6f</y>\n </coordinate>\n",
                 json_number_value(json_array_get(k, i)), json_number_value(json_array_get(curve, i)));
+    }
     fputs("</fsc>\n", out);
     return file_commit(&output, err);
 }
 
-/* A copy, whose paths count from the session. It may name folders, so an anonymous report has none. */
-static enum status write_selected(const struct report *report, const struct report_options *options, struct err *err) {
-    const char *stage = json_string_value(json_object_get(json_object_get(report->data, "classes"), "stage"));
+/* A copy without what was rejected by hand since, whose paths count from the session. It may name folders, so an anonymous
+ * report has none. */
+static enum status write_selected(struct report *report, const struct report_options *options, struct err *err) {
+    const char *stage = report_history_stage(report->view, "classes");
     char from[PATH_SIZE], to[PATH_SIZE];
-    _cleanup_(mem_free) char *text = NULL;
-    size_t length;
-    if (stage == NULL || report->anonymous) return STATUS_OK;
+    if (stage == NULL) return STATUS_OK;
     TRY(session_file(view_session(report->view), stage, "latest_selected.star", "", from, err));
     if (!file_exists(from)) return STATUS_OK;
-    TRY(beside(options, "selected.star", to, err));
-    TRY(file_read_whole(from, STAR_MAX, &text, &length, err));
-    return file_write_whole(to, text, length, err);
+    if (!report->anonymous) {
+        TRY(beside(options, "selected.star", to, err));
+        TRY(mark_write_selection(view_session(report->view), stage, from, to, &report->left_out, err));
+    }
+    report_count_selected(report, report->anonymous ? from : to);
+    return STATUS_OK;
 }
 
 /* ---- the page ---- */
 
 static enum status write_page(struct report *report, const struct report_options *options, struct err *err) {
     struct file_output *output = NULL;
-    TRY(file_make_parents(options->path, 0777, err));
     TRY(file_create(options->path, &output, err));
     report->out = file_output_stream(output);
     report_page(report);
@@ -138,12 +146,15 @@ static enum status write_page(struct report *report, const struct report_options
 enum status report_write(struct view *view, const struct report_options *options, struct err *err) {
     struct report report = {.view = view, .anonymous = options->anonymous, .data = json_object()};
     FAIL_IF(report.data == NULL, err, STATUS_NO_MEMORY, "%s: no memory for the report", options->path);
-    report_collect(&report, clock_realtime());
-    enum status status = write_page(&report, options, err);
+    enum status status = file_make_parents(options->path, 0777, err);
+    if (status == STATUS_OK) status = write_selected(&report, options, err);
+    if (status == STATUS_OK) report_collect(&report, clock_realtime());
+    if (status == STATUS_OK) status = write_page(&report, options, err);
     if (status == STATUS_OK) status = write_json(&report, options, err);
     if (status == STATUS_OK) status = write_exposures(&report, options, err);
-    if (status == STATUS_OK) status = write_selected(&report, options, err);
     if (status == STATUS_OK) status = write_fsc(&report, options, err);
     json_decref(report.data);
+    json_decref(report.secrets);
+    free(report.selected);
     return status;
 }

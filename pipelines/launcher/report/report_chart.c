@@ -145,7 +145,7 @@ void report_curves(struct report *report, const char *title, const char *x_label
                    const struct curve *curves, size_t curve_count, size_t count) {
     static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7"};
     static const char *const dashes[] = {"", "6 3", "2 3", "8 3 2 3"};
-    struct axes a = {INFINITY, -INFINITY, 0, 1};
+    struct axes a = {INFINITY, -INFINITY, INFINITY, -INFINITY};
     for (size_t i = 0; i < count; i++) {
         a.x0 = fmin(a.x0, x[i]);
         a.x1 = fmax(a.x1, x[i]);
@@ -155,8 +155,13 @@ void report_curves(struct report *report, const char *title, const char *x_label
                 a.y1 = fmax(a.y1, curves[c].y[i]);
             }
     }
-    if (count == 0) return;
+    if (count == 0 || !(a.y1 >= a.y0)) return;
+    if (a.y0 >= -1 && a.y1 <= 1) { /* correlations: the axis is whole */
+        a.y0 = fmin(0, a.y0);
+        a.y1 = 1;
+    }
     widen(&a.x0, &a.x1);
+    widen(&a.y0, &a.y1);
     begin_chart(report, title);
     draw_axes(report, &a, x_label, y_label);
     for (size_t c = 0; c < curve_count; c++) {

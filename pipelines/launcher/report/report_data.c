@@ -137,13 +137,17 @@ static double members_median(const struct view *view, const struct members *memb
     return report_quantile(room, count, 0.5);
 }
 
-static json_t *square_json(const struct view *view, size_t square, const struct members *members, double *room) {
-    json_int_t states[4] = {0};
+static json_t *square_json(const struct report *report, size_t square, const struct members *members, double *room) {
+    const struct view *view = report->view;
+    json_int_t states[4] = {0}, selected = 0;
     for (size_t i = 0; i < members->count; i++)
         states[view_row(view, members->rows[i])->state]++;
     json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I}", "name", json_value_text(view_square(view, square)),
                              "exposures", (json_int_t)members->count, "done", states[LEDGER_DONE], "rejected",
                              states[LEDGER_REJECTED], "failed", states[LEDGER_FAILED]);
+    for (size_t i = 0; report->selected != NULL && i < members->count; i++)
+        selected += report->selected[members->rows[i]];
+    if (report->selected != NULL) json_object_set_new(json, "selected", json_integer(selected));
     for (size_t k = 0; k < report_quantity_count; k++) {
         const struct quantity *q = &report_quantities[k];
         double median = members_median(view, members, q, room);
@@ -168,7 +172,7 @@ static void add_squares(struct report *report) {
         if (view_row(view, i)->square >= 0) order[ends[view_row(view, i)->square]++] = i;
     for (size_t s = 0, begin = 0; well && s < squares; begin = ends[s++]) {
         const struct members members = {order + begin, ends[s] - begin};
-        json_array_append_new(list, square_json(view, s, &members, room));
+        json_array_append_new(list, square_json(report, s, &members, room));
     }
     free(room);
     free(order);
@@ -233,6 +237,12 @@ void report_collect(struct report *report, double made) {
     add_throughput(report);
     report_add_particles(report);
     report_add_settings(report);
+    report_add_incidents(report);
+    report_add_marks(report);
+    report_add_machines(report);
     report_add_methods(report);
-    if (report->anonymous) report_scrub(report->data);
+    report_add_facts(report);
+    if (!report->anonymous) return;
+    report_find_secrets(report);
+    report_scrub(report);
 }

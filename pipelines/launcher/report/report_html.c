@@ -18,7 +18,7 @@ static const char head[] =
     "#8886;border-radius:6px;padding:8px 12px}.tiles b{display:block;font-size:1.5em}\n"
     ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:14px}.row{display:flex;flex-"
     "wrap:"
-    "wrap;gap:10px}.example{width:176px}.example img{width:100%}img{max-width:100%;height:auto}\n"
+    "wrap;gap:10px}.example{width:176px}.surface{width:300px}.example img{width:100%}img{max-width:100%;height:auto}\n"
     "figcaption{font-size:12px;overflow-wrap:anywhere}svg{width:100%;height:auto}svg text{font:11px "
     "system-ui,sans-serif;"
     "fill:currentColor}svg .g{stroke:#8885;stroke-width:.6}svg circle,svg rect{fill:#0072b2}svg .x{stroke:#d55e00;"
@@ -91,7 +91,7 @@ static void write_summary(struct report *r) {
     tile(r, "particles kept", member(r->data, "particles", "kept"), "");
     tile(r, "map", member(r->data, "map", "resolution"), " Å");
     put(r,
-        "</div>\n<table><caption>Items of each stage, as <code>icestream status</code> counts them</caption>"
+        "</div>\n<table id=stages><caption>Items of each stage, as <code>icestream status</code> counts them</caption>"
         "<tr><th>Stage<th class=n>Seen<th class=n>Done<th class=n>Rejected<th class=n>Failed<th class=n>In flight\n");
     size_t i;
     json_t *stage;
@@ -104,6 +104,15 @@ static void write_summary(struct report *r) {
             put(r, "<td class=n>");
             put_value(r, json_object_get(stage, keys[k]));
         }
+        put(r, "\n");
+    }
+    put(r, "</table>\n<table id=facts>");
+    json_t *fact;
+    json_array_foreach(json_object_get(r->data, "facts"), i, fact) {
+        put(r, "<tr><th>");
+        put_value(r, json_object_get(fact, "label"));
+        put(r, "<td>");
+        put_value(r, json_object_get(fact, "value"));
         put(r, "\n");
     }
     put(r, "</table>\n");
@@ -119,7 +128,12 @@ static void write_losses(struct report *r) {
                    (long long)json_integer_value(member(r->data, "exposures", states[i][0])));
     size_t k;
     json_t *loss;
+    json_int_t rest = 0;
     json_array_foreach(json_object_get(r->data, "losses"), k, loss) {
+        if (k >= REPORT_ROWS_MAX) { /* the rarest */
+            rest += json_integer_value(json_object_get(loss, "count"));
+            continue;
+        }
         static const char *const keys[] = {"state", "stage", "reason"};
         put(r, "<tr>");
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -132,6 +146,7 @@ static void write_losses(struct report *r) {
         put_value(r, json_object_get(loss, "example"));
         put(r, "\n");
     }
+    if (rest > 0) put_format(r, "<tr><td>others<td><td>report.json has them<td class=n>%lld<td>\n", (long long)rest);
     put_format(r, "<tr><th>All<td><td><th class=n>%lld<td>\n</table>\n",
                (long long)json_integer_value(member(r->data, "exposures", "seen")));
 }
@@ -180,16 +195,39 @@ static void write_quality(struct report *r) {
     report_examples(r);
 }
 
+/* Where on the grid the exposures lie, if the microscope's notes say so. */
+static void write_places(struct report *r) {
+    size_t rows = view_row_count(r->view);
+    int x_column = view_column_find(r->view, "movie.stage_x"), y_column = view_column_find(r->view, "movie.stage_y");
+    if (x_column < 0 || y_column < 0) return;
+    _cleanup_(mem_free) double *x = calloc(rows + 1, sizeof *x), *y = calloc(rows + 1, sizeof *y);
+    _cleanup_(mem_free) unsigned char *mark = calloc(rows + 1, 1);
+    r->failed |= x == NULL || y == NULL || mark == NULL;
+    if (r->failed) return;
+    for (size_t i = 0; i < rows; i++) {
+        x[i] = view_value(r->view, i, (size_t)x_column);
+        y[i] = view_value(r->view, i, (size_t)y_column);
+        mark[i] = view_row(r->view, i)->state >= LEDGER_REJECTED || (r->selected != NULL && r->selected[i] == 0);
+    }
+    const struct points points = {x, y, mark, rows};
+    report_scatter(r,
+                   r->selected != NULL ? "Places of the exposures (crosses: no particle selected)"
+                                       : "Places of the exposures (crosses: rejected or failed)",
+                   "stage x (µm)", "stage y (µm)", &points);
+}
+
 static void write_squares(struct report *r) {
-    static const char *const keys[] = {"exposures", "done", "rejected", "failed", "resolution", "motion", "picks"};
+    static const char *const keys[] = {"exposures",  "done",   "rejected", "failed",
+                                       "resolution", "motion", "picks",    "selected"};
     const json_t *squares = json_object_get(r->data, "squares");
     size_t i;
     json_t *square;
     if (json_array_size(squares) == 0) return;
     put(r, "<h2 id=squares>Grid squares</h2>\n<table><tr><th>Square<th class=n>Exposures<th class=n>Used"
-           "<th class=n>Rejected<th class=n>Failed<th class=n>Å (median)<th class=n>Motion (Å)<th class=n>Picks\n");
+           "<th class=n>Rejected<th class=n>Failed<th class=n>Å (median)<th class=n>Motion (Å)<th class=n>Picks<th "
+           "class=n>Particles selected\n");
     json_array_foreach(squares, i, square) {
-        if (i == 500) break;
+        if (i == REPORT_ROWS_MAX) break;
         put(r, "<tr><td>");
         put_value(r, json_object_get(square, "name"));
         for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
@@ -199,7 +237,9 @@ static void write_squares(struct report *r) {
         put(r, "\n");
     }
     put(r, "</table>\n");
-    if (json_array_size(squares) > 500) put(r, "<p>The first 500 squares; report.json has all.</p>\n");
+    write_places(r);
+    if (json_array_size(squares) > REPORT_ROWS_MAX)
+        put_format(r, "<p>The first %d squares; report.json has all.</p>\n", REPORT_ROWS_MAX);
 }
 
 static void write_classes(struct report *r) {
@@ -220,7 +260,7 @@ static void write_classes(struct report *r) {
     if (picture != NULL) report_picture_file(r, picture, "averages of all classes");
     size_t i;
     json_t *class;
-    put(r, "<table><tr><th class=n>Class<th class=n>Share of particles<th class=n>Resolution (Å)\n");
+    put(r, "<table><tr><th class=n>Class<th class=n>Share of particles<th class=n>Resolution (Å)<th>Kept\n");
     json_array_foreach(json_object_get(classes, "list"), i, class) {
         put(r, "<tr><td class=n>");
         put_value(r, json_object_get(class, "number"));
@@ -228,7 +268,8 @@ static void write_classes(struct report *r) {
         put_value(r, json_object_get(class, "share"));
         put(r, "<td class=n>");
         put_value(r, json_object_get(class, "resolution"));
-        put(r, "\n");
+        const json_t *kept = json_object_get(class, "kept");
+        put(r, json_is_true(kept) ? "<td>kept\n" : json_is_false(kept) ? "<td>dropped\n" : "<td>–\n");
     }
     put(r, "</table>\n");
 }
@@ -256,6 +297,24 @@ static void write_fsc(struct report *r) {
     }
     if (k != NULL && count > 1 && used > 0)
         report_curves(r, "Fourier shell correlation of the half maps", "1/Å", "correlation", k, curves, used, count);
+    free(k);
+    for (size_t i = 0; i < 4; i++)
+        free(values[i]);
+}
+
+static void write_guinier(struct report *r) {
+    static const char *const names[] = {"original", "weighted", "sharpened", "fit"};
+    const json_t *guinier = json_object_get(r->data, "guinier"), *squared = json_object_get(guinier, "k_squared");
+    size_t count = json_array_size(squared), used = 0;
+    double *k = numbers(squared, count), *values[4] = {0};
+    struct curve curves[4];
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *list = json_object_get(guinier, names[i]);
+        if (json_array_size(list) != count || (values[i] = numbers(list, count)) == NULL) continue;
+        curves[used++] = (struct curve){names[i], values[i]};
+    }
+    if (k != NULL && count > 1 && used > 0)
+        report_curves(r, "Guinier plot of the map", "1/d² (1/Å²)", "ln(amplitude)", k, curves, used, count);
     free(k);
     for (size_t i = 0; i < 4; i++)
         free(values[i]);
@@ -296,9 +355,12 @@ static void write_map(struct report *r) {
     put_value(r, json_object_get(map, "iteration"));
     put(r, ".</p>\n");
     if (file != NULL) report_slices(r, file);
+    if (file != NULL) report_surfaces(r, file);
     put(r, "<div class=charts>");
     write_fsc(r);
+    write_guinier(r);
     write_growth(r);
+    report_directions(r);
     put(r, "</div>\n");
 }
 
@@ -327,92 +389,6 @@ static void write_throughput(struct report *r) {
     put(r, "</table>\n");
 }
 
-/* A table of objects: head has the cells of its first row. */
-static void write_rows(struct report *r, const json_t *list, const char *table_head, const char *const *keys,
-                       size_t count) {
-    size_t i;
-    json_t *row;
-    put_format(r, "<table><tr>%s\n", table_head);
-    json_array_foreach(list, i, row) {
-        put(r, "<tr>");
-        for (size_t k = 0; k < count; k++) {
-            put(r, "<td>");
-            put_value(r, json_object_get(row, keys[k]));
-        }
-        put(r, "\n");
-    }
-    put(r, "</table>\n");
-}
-
-static void write_incidents(struct report *r) {
-    static const char *const keys[] = {"time", "kind", "stage", "text", "count"};
-    const json_t *incidents = json_object_get(r->data, "incidents");
-    put(r, "<h2 id=incidents>Incidents: warnings, alarms, changes</h2>\n");
-    if (json_array_size(incidents) == 0) {
-        put(r, "<p>None.</p>\n");
-        return;
-    }
-    write_rows(r, incidents, "<th>Time (UTC)<th>Kind<th>Stage<th>What<th>Times", keys, sizeof keys / sizeof keys[0]);
-}
-
-static void write_parameters(struct report *r) {
-    static const char *const keys[] = {"stage", "key", "value", "default"};
-    const json_t *all = json_object_get(r->data, "parameters");
-    json_t *differ = json_array(), *row;
-    size_t i;
-    json_array_foreach(all, i, row) {
-        if (json_is_true(json_object_get(row, "differs"))) json_array_append(differ, row);
-    }
-    put(r, "<h2 id=parameters>Parameters that differ from their defaults</h2>\n");
-    write_rows(r, differ, "<th>Stage<th>Parameter<th>Value<th>Default", keys, sizeof keys / sizeof keys[0]);
-    put(r, "<h3>All that the graph gives</h3>\n");
-    write_rows(r, all, "<th>Stage<th>Parameter<th>Value<th>Default", keys, sizeof keys / sizeof keys[0]);
-    json_decref(differ);
-}
-
-static void write_versions(struct report *r) {
-    static const char *const keys[] = {"path", "what", "bytes", "xxh128"};
-    const char *name;
-    json_t *version;
-    put(r, "<h2 id=versions>Versions and files</h2>\n<table><tr><th>Program<th>Version\n");
-    json_object_foreach(json_object_get(r->data, "versions"), name, version) {
-        put(r, "<tr><td>");
-        put_text(r, name);
-        put(r, "<td>");
-        put_value(r, version);
-        put(r, "\n");
-    }
-    put(r, "</table>\n");
-    if (json_array_size(json_object_get(r->data, "products")) > 0)
-        write_rows(r, json_object_get(r->data, "products"), "<th>File<th>What<th>Bytes<th>Digest (xxh128)", keys,
-                   sizeof keys / sizeof keys[0]);
-}
-
-static void write_methods(struct report *r) {
-    size_t i;
-    json_t *value;
-    put(r, "<h2 id=methods>Methods</h2>\n<p>");
-    put_value(r, json_object_get(r->data, "methods"));
-    put(r, "</p>\n<ol>");
-    json_array_foreach(json_object_get(r->data, "citations"), i, value) {
-        put(r, "<li>");
-        put_value(r, value);
-        put(r, "\n");
-    }
-    put(r, "</ol>\n<h2 id=table1>Table 1</h2>\n<table>");
-    json_array_foreach(json_object_get(r->data, "table1"), i, value) {
-        put(r, "<tr><th>");
-        put_value(r, json_object_get(value, "label"));
-        put(r, "<td>");
-        if (json_is_null(json_object_get(value, "value")))
-            put(r, "<em>to be filled in</em>");
-        else
-            put_value(r, json_object_get(value, "value"));
-        put(r, "\n");
-    }
-    put(r, "</table>\n");
-}
-
 void report_page(struct report *report) {
     write_head(report);
     write_summary(report);
@@ -422,9 +398,6 @@ void report_page(struct report *report) {
     write_classes(report);
     write_map(report);
     write_throughput(report);
-    write_incidents(report);
-    write_parameters(report);
-    write_versions(report);
-    write_methods(report);
+    report_page_run(report);
     put(report, "</html>\n");
 }

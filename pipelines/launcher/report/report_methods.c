@@ -26,8 +26,7 @@ static const struct {
     {"superposer", "Kabsch, Acta Cryst. A32, 922 (1976); Theobald, Acta Cryst. A61, 478 (2005)"},
 };
 
-/* Returns the name of the first stage of a kind; NULL: there is none. */
-static const char *stage_of(const struct report *report, const char *kind) {
+const char *report_stage_of(const struct report *report, const char *kind) {
     size_t i;
     json_t *planned;
     json_array_foreach(json_object_get(view_plan(report->view), "stages"), i, planned) {
@@ -39,7 +38,8 @@ static const char *stage_of(const struct report *report, const char *kind) {
     return NULL;
 }
 
-static const json_t *value_of(const struct report *report, const char *stage, const char *key) {
+const json_t *report_value_of(const struct report *report, const char *stage, const char *key) {
+    if (stage == NULL) return NULL;
     const json_t *graph = view_graph(report->view);
     const json_t *section = strcmp(stage, "session") == 0 ? json_object_get(graph, "session")
                                                           : json_object_get(json_object_get(graph, "stages"), stage);
@@ -47,7 +47,7 @@ static const json_t *value_of(const struct report *report, const char *stage, co
 }
 
 static const json_t *number_of(const struct report *report, const char *stage, const char *key) {
-    const json_t *value = stage != NULL ? value_of(report, stage, key) : NULL;
+    const json_t *value = report_value_of(report, stage, key);
     return json_is_number(value) ? value : NULL;
 }
 
@@ -64,7 +64,7 @@ static const json_t *quality_of(const struct report *report, const char *key) {
     return NULL;
 }
 
-static double quality_number(const struct report *report, const char *key, const char *which) {
+double report_quality_number(const struct report *report, const char *key, const char *which) {
     const json_t *value = json_object_get(quality_of(report, key), which);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
@@ -81,7 +81,7 @@ static void cite(struct writing *w, const char *kind) {
 
 static void say_recording(struct writing *w) {
     const struct report *r = w->report;
-    const char *source = stage_of(r, "watcher"), *motion = stage_of(r, "motion-corrector");
+    const char *source = report_stage_of(r, "watcher"), *motion = report_stage_of(r, "motion-corrector");
     fprintf(w->out, "%lld %s were recorded", (long long)count_of(r, "exposures", "seen"),
             motion != NULL ? "movies" : "exposures");
     say_number(w->out, number_of(r, "session", "voltage"), " at ", " kV");
@@ -99,34 +99,34 @@ static void say_recording(struct writing *w) {
 
 static void say_micrographs(struct writing *w) {
     const struct report *r = w->report;
-    if (stage_of(r, "motion-corrector") != NULL) {
-        bool weighted = number_of(r, stage_of(r, "motion-corrector"), "dose_per_frame") != NULL;
+    if (report_stage_of(r, "motion-corrector") != NULL) {
+        bool weighted = number_of(r, report_stage_of(r, "motion-corrector"), "dose_per_frame") != NULL;
         fprintf(w->out, " Beam-induced motion was corrected%s",
                 weighted ? ", and the frames were weighted by exposure" : "");
         cite(w, "motion-corrector");
-        double motion = quality_number(r, "motion", "median");
+        double motion = report_quality_number(r, "motion", "median");
         if (isfinite(motion)) fprintf(w->out, "; the total motion had a median of %.3g Å", motion);
         fputc('.', w->out);
     }
-    if (stage_of(r, "ctf-estimator") == NULL) return;
+    if (report_stage_of(r, "ctf-estimator") == NULL) return;
     fprintf(w->out, " The contrast transfer function was fitted");
     cite(w, "ctf-estimator");
-    double low = quality_number(r, "defocus", "p10"), high = quality_number(r, "defocus", "p90");
-    double resolution = quality_number(r, "resolution", "median");
+    double low = report_quality_number(r, "defocus", "p10"), high = report_quality_number(r, "defocus", "p90");
+    double resolution = report_quality_number(r, "resolution", "median");
     if (isfinite(low)) fprintf(w->out, "; 80 %% of the defoci lie between %.3g and %.3g µm", low, high);
     if (isfinite(resolution)) fprintf(w->out, ", and the fits reach %.3g Å in the median", resolution);
     fputc('.', w->out);
     const json_t *rule;
-    const char *picker = stage_of(r, "lowpass-picker");
-    if (picker != NULL && (rule = value_of(r, picker, "reject_if")) != NULL && json_is_string(rule))
+    const char *picker = report_stage_of(r, "lowpass-picker");
+    if (picker != NULL && (rule = report_value_of(r, picker, "reject_if")) != NULL && json_is_string(rule))
         fprintf(w->out, " Exposures with %s were rejected.", json_string_value(rule));
 }
 
 static void say_particles(struct writing *w) {
     const struct report *r = w->report;
-    const char *picker = stage_of(r, "lowpass-picker"), *extractor = stage_of(r, "extractor");
+    const char *picker = report_stage_of(r, "lowpass-picker"), *extractor = report_stage_of(r, "extractor");
     if (picker != NULL) {
-        bool templates = value_of(r, picker, "templates") != NULL;
+        bool templates = report_value_of(r, picker, "templates") != NULL;
         fprintf(w->out, " %lld particles were picked %s", (long long)count_of(r, "particles", "picked"),
                 templates ? "with templates" : "by Laplacian of Gaussian");
         if (templates) cite(w, "lowpass-picker");
@@ -154,7 +154,7 @@ static void say_map(struct writing *w) {
     const struct report *r = w->report;
     const json_t *map = json_object_get(r->data, "map");
     if (map == NULL) return;
-    const json_t *symmetry = value_of(r, json_string_value(json_object_get(map, "stage")), "symmetry");
+    const json_t *symmetry = report_value_of(r, json_string_value(json_object_get(map, "stage")), "symmetry");
     fprintf(w->out, " %lld particles were refined", (long long)json_integer_value(json_object_get(map, "particles")));
     fprintf(w->out, " with symmetry %s", json_is_string(symmetry) ? json_string_value(symmetry) : "C1");
     cite(w, "refiner");
@@ -165,12 +165,12 @@ static void say_map(struct writing *w) {
 }
 
 static void say_others(struct writing *w) {
-    if (stage_of(w->report, "tilt-reconstructor") != NULL) {
+    if (report_stage_of(w->report, "tilt-reconstructor") != NULL) {
         fprintf(w->out, " Tomograms were aligned and reconstructed during the recording");
         cite(w, "tilt-reconstructor");
         fputc('.', w->out);
     }
-    if (stage_of(w->report, "superposer") != NULL) {
+    if (report_stage_of(w->report, "superposer") != NULL) {
         fprintf(w->out, " Structures were superposed and clustered");
         cite(w, "superposer");
         fputc('.', w->out);
@@ -193,12 +193,12 @@ static json_t *range(double low, double high) {
 
 static void add_table(struct report *report) {
     json_t *table = json_array();
-    const char *source = stage_of(report, "watcher"), *motion = stage_of(report, "motion-corrector");
-    const char *extractor = stage_of(report, "extractor");
+    const char *source = report_stage_of(report, "watcher"), *motion = report_stage_of(report, "motion-corrector");
+    const char *extractor = report_stage_of(report, "extractor");
     const json_t *map = json_object_get(report->data, "map"), *particles = json_object_get(report->data, "particles");
     const char *refiner = json_string_value(json_object_get(map, "stage"));
     const json_t *frames = number_of(report, source, "frames"), *dose = number_of(report, motion, "dose_per_frame");
-    const json_t *symmetry = refiner != NULL ? value_of(report, refiner, "symmetry") : NULL;
+    const json_t *symmetry = refiner != NULL ? report_value_of(report, refiner, "symmetry") : NULL;
     row(table, "Microscope", NULL);
     row(table, "Detector", NULL);
     row(table, "Voltage (kV)", shared(number_of(report, "session", "voltage")));
@@ -208,7 +208,7 @@ static void add_table(struct report *report) {
         frames != NULL && dose != NULL ? report_number(json_number_value(frames) * json_number_value(dose), 2) : NULL);
     row(table, "Frames per exposure", shared(frames));
     row(table, "Defocus range (µm)",
-        range(quality_number(report, "defocus", "p10"), quality_number(report, "defocus", "p90")));
+        range(report_quality_number(report, "defocus", "p10"), report_quality_number(report, "defocus", "p90")));
     row(table, "Exposures recorded", json_integer(count_of(report, "exposures", "seen")));
     row(table, "Exposures used", json_integer(count_of(report, "exposures", "done")));
     row(table, "Box (px)", shared(number_of(report, extractor, "box")));

@@ -22,6 +22,11 @@ static const json_t *last_event(struct view *view, const char *event, const char
     return NULL;
 }
 
+const char *report_history_stage(struct view *view, const char *event) {
+    const char *stage = NULL;
+    return last_event(view, event, &stage) != NULL ? stage : NULL;
+}
+
 /* Copies numbers that a line of a history may have. */
 static void copy_members(json_t *to, const json_t *from, const char *const *keys, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -59,15 +64,20 @@ static double cell(const struct star_table *table, size_t row, const char *colum
 
 /* ---- classes ---- */
 
+static json_t *kept_json(double kept) {
+    return isfinite(kept) ? json_boolean(kept != 0) : json_null();
+}
+
 /* The classes of the last snapshot: number, share and resolution. */
 static void add_class_list(struct report *report, json_t *classes, const char *model) {
     struct star_file *file = read_star(report, model);
     const struct star_table *table = file != NULL ? star_table_find(file, "model_classes") : NULL;
     json_t *list = json_array();
     for (size_t i = 0; table != NULL && i < star_row_count(table) && i < 1000; i++)
-        json_array_append_new(list, json_pack("{s:I, s:o, s:o}", "number", (json_int_t)i + 1, "share",
+        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "number", (json_int_t)i + 1, "share",
                                               report_number(cell(table, i, "rlnClassDistribution"), 4), "resolution",
-                                              report_number(cell(table, i, "rlnEstimatedResolution"), 2)));
+                                              report_number(cell(table, i, "rlnEstimatedResolution"), 2), "kept",
+                                              kept_json(cell(table, i, "icestreamKept"))));
     star_destroy(&file);
     json_object_set_new(classes, "list", list);
 }
@@ -114,6 +124,34 @@ static bool add_curve(json_t *fsc, const char *name, json_t *values) {
     return true;
 }
 
+/* Logarithms of amplitudes over the square of 1/d. RELION writes −99 where there is none. */
+static void add_guinier(struct report *report, const struct star_table *table, const struct star_table *general) {
+    static const char *const names[][2] = {{"k_squared", "rlnResolutionSquared"},
+                                           {"original", "rlnLogAmplitudesOriginal"},
+                                           {"weighted", "rlnLogAmplitudesWeighted"},
+                                           {"sharpened", "rlnLogAmplitudesSharpened"}};
+    json_t *guinier = json_object(), *list, *value;
+    size_t k;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!add_curve(guinier, names[i][0], column_json(table, names[i][1]))) continue;
+        list = json_object_get(guinier, names[i][0]);
+        json_array_foreach(list, k, value) {
+            if (json_number_value(value) <= -99) json_array_set_new(list, k, json_null());
+        }
+    }
+    double slope = cell(general, 0, "rlnFittedSlopeGuinierPlot");
+    double intercept = cell(general, 0, "rlnFittedInterceptGuinierPlot");
+    if (isfinite(slope) && isfinite(intercept)) {
+        list = json_array();
+        json_array_foreach(json_object_get(guinier, "k_squared"), k, value) {
+            json_array_append_new(list, report_number(intercept + slope * json_number_value(value), 6));
+        }
+        json_object_set_new(guinier, "fit", list);
+    }
+    if (json_array_size(json_object_get(guinier, "k_squared")) > 1) json_object_set(report->data, "guinier", guinier);
+    json_decref(guinier);
+}
+
 static void add_fsc(struct report *report, const char *stage) {
     char path[PATH_SIZE];
     json_t *fsc = json_object();
@@ -131,6 +169,7 @@ static void add_fsc(struct report *report, const char *stage) {
         json_object_set_new(map, "corrected_resolution", report_number(cell(general, 0, "rlnFinalResolution"), 2));
         json_object_set_new(map, "b_factor", report_number(cell(general, 0, "rlnBfactorUsedForSharpening"), 1));
     }
+    if (file != NULL) add_guinier(report, star_table_find(file, "guinier"), general);
     star_destroy(&file);
     if (!any) {
         snprintf(path, sizeof path, "%s/run_model.star", stage);
@@ -177,6 +216,7 @@ static void add_map(struct report *report) {
     json_object_set_new(map, "iterations", iterations_json(report->view, stage));
     json_object_set_new(report->data, "map", map);
     add_fsc(report, stage);
+    report_add_directions(report, stage);
 }
 
 /* ---- particles ---- */
@@ -198,6 +238,7 @@ void report_add_particles(struct report *report) {
     json_t *particles = json_pack("{s:I, s:I}", "picked", sum_of(report->view, "picks.count"), "extracted",
                                   sum_of(report->view, "particles.count"));
     if (classes != NULL) json_object_set(particles, "kept", json_object_get(classes, "kept"));
+    json_object_set_new(particles, "left_out", json_integer((json_int_t)report->left_out));
     if (map != NULL) json_object_set(particles, "in_map", json_object_get(map, "particles"));
     json_object_set_new(report->data, "particles", particles);
 }

@@ -10,8 +10,8 @@
 
 enum { EDGE = 512, QUALITY = 75, EXAMPLES = 9, FILE_MAX = 3 << 20, MICROGRAPH_MAX = 1 << 28, VOLUME_MAX = 512 };
 
-static void put_bytes(struct report *report, const char *type, const unsigned char *bytes, size_t length,
-                      const char *alt) {
+void report_put_picture(struct report *report, const char *type, const unsigned char *bytes, size_t length,
+                        const char *alt) {
     if (report->picture_bytes + length > REPORT_PICTURES_MAX * 3 / 4) return;
     report->picture_bytes += length;
     put_format(report, "<img alt=\"");
@@ -31,7 +31,7 @@ void report_picture_file(struct report *report, const char *path, const char *al
         return;
     bool jpeg = name > 4 && strcmp(path + name - 4, ".jpg") == 0;
     put(report, "<figure>");
-    put_bytes(report, jpeg ? "jpeg" : "png", (const unsigned char *)bytes, length, alt);
+    report_put_picture(report, jpeg ? "jpeg" : "png", (const unsigned char *)bytes, length, alt);
     put(report, "</figure>\n");
 }
 
@@ -75,7 +75,7 @@ static void put_jpeg(struct report *report, const float *values, int nx, int ny,
     _cleanup_(mem_free) unsigned char *bytes = NULL;
     size_t length;
     if (pixels != NULL && picture_encode_jpeg(nx, ny, pixels, QUALITY, &bytes, &length, NULL) == STATUS_OK)
-        put_bytes(report, "jpeg", bytes, length, alt);
+        report_put_picture(report, "jpeg", bytes, length, alt);
 }
 
 /* Reads the micrograph that the item names, or else its thumbnail. Returns whether there was a picture. */
@@ -101,7 +101,7 @@ static bool put_micrograph(struct report *report, const json_t *item, const char
     if (thumb == NULL || thumb[0] == '/' || path_join(folder, thumb, whole, sizeof whole, NULL) != STATUS_OK ||
         file_read_whole(whole, FILE_MAX, &bytes, &length, NULL) != STATUS_OK)
         return false;
-    put_bytes(report, "jpeg", (const unsigned char *)bytes, length, alt);
+    report_put_picture(report, "jpeg", (const unsigned char *)bytes, length, alt);
     return true;
 }
 

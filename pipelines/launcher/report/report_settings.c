@@ -1,5 +1,5 @@
-/* How the session was run: parameters and their defaults, versions, warnings, changes, alarms, and the files that a
- * deposition needs with their digests. */
+/* How the session was run: parameters and their defaults, versions, and the files that a deposition needs with their
+ * digests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "pipelines/launcher/program.h"
 #include "pipelines/launcher/report/report_private.h"
 
-enum { ALARMS_MAX = 1 << 24, GRAPH_MAX = 1 << 20 };
+enum { GRAPH_MAX = 1 << 20 };
 static const double DESCRIBE_SECONDS = 10;
 
 /* ---- parameters ---- */
@@ -66,7 +66,9 @@ static void add_stage_parameters(struct report *report, const json_t *planned, j
         json_t *row = json_pack("{s:s, s:s, s:O}", "stage", stage, "key", key, "value", value);
         json_object_set_new(row, "default",
                             known && otherwise != NULL ? json_incref((json_t *)otherwise) : json_null());
-        json_object_set_new(row, "differs", known ? json_boolean(!same_value(value, otherwise)) : json_null());
+        /* What no stage has by itself, such as reject_if, is there because the graph says so. */
+        json_object_set_new(row, "differs",
+                            describe != NULL ? json_boolean(!known || !same_value(value, otherwise)) : json_null());
         json_array_append_new(list, row);
     }
     json_decref(describe);
@@ -119,69 +121,6 @@ static void add_versions(struct report *report) {
     json_object_set_new(report->data, "versions", versions);
 }
 
-/* ---- incidents ---- */
-
-static json_t *time_text(double time) {
-    char text[TIME_SIZE];
-    report_time(time, text);
-    return json_string(text);
-}
-
-static void add_warnings(struct report *report, json_t *incidents) {
-    json_t *warnings = NULL, *warning;
-    size_t i;
-    if (view_warnings(report->view, &warnings, NULL) != STATUS_OK) return;
-    json_array_foreach(warnings, i, warning) {
-        json_array_append_new(incidents,
-                              json_pack("{s:s, s:o, s:O, s:O, s:O}", "kind", "warning", "time",
-                                        time_text(json_number_value(json_object_get(warning, "first"))), "stage",
-                                        json_object_get(warning, "stage"), "count", json_object_get(warning, "count"),
-                                        "text", json_object_get(warning, "message")));
-    }
-    json_decref(warnings);
-}
-
-/* Alarms that began; each line of SESSION/web/alarms.jsonl is one change of one alarm. */
-static void add_alarms(struct report *report, json_t *incidents) {
-    char path[PATH_SIZE], *text = NULL, *state = NULL;
-    if (path_join(view_session(report->view)->path, "web/alarms.jsonl", path, sizeof path, NULL) != STATUS_OK ||
-        file_read_whole(path, ALARMS_MAX, &text, NULL, NULL) != STATUS_OK)
-        return;
-    for (char *line = strtok_r(text, "\n", &state); line != NULL; line = strtok_r(NULL, "\n", &state)) {
-        json_t *alarm = json_loads(line, 0, NULL);
-        const char *what = json_string_value(json_object_get(alarm, "state"));
-        const char *name = json_string_value(json_object_get(alarm, "alarm"));
-        if (name != NULL && what != NULL && strcmp(what, "firing") == 0)
-            json_array_append_new(incidents,
-                                  json_pack("{s:s, s:o, s:s, s:i, s:o}", "kind", "alarm", "time",
-                                            time_text(json_number_value(json_object_get(alarm, "time"))), "stage", name,
-                                            "count", 1, "text",
-                                            json_value_text(json_string_value(json_object_get(alarm, "message")))));
-        json_decref(alarm);
-    }
-    free(text);
-}
-
-static void add_changes(struct report *report, json_t *incidents) {
-    json_t *changes = NULL, *change, *entry;
-    size_t i, k;
-    if (view_changes(report->view, &changes, NULL) != STATUS_OK) return;
-    json_array_foreach(changes, i, change) {
-        json_array_foreach(json_object_get(change, "changes"), k, entry) {
-            char *value = json_dumps(json_object_get(entry, "new"), JSON_ENCODE_ANY);
-            json_array_append_new(incidents,
-                                  json_pack("{s:s, s:o, s:o, s:i, s:o}", "kind", "change", "time",
-                                            time_text(json_number_value(json_object_get(change, "time"))), "stage",
-                                            json_value_text(json_string_value(json_object_get(entry, "stage"))),
-                                            "count", 1, "text",
-                                            json_sprintf("%s = %s", json_string_value(json_object_get(entry, "key")),
-                                                         value != NULL ? value : "?")));
-            free(value);
-        }
-    }
-    json_decref(changes);
-}
-
 /* ---- files for a deposition ---- */
 
 static void add_product(struct report *report, json_t *products, const char *path, const char *what) {
@@ -219,13 +158,7 @@ static void add_products(struct report *report) {
 }
 
 void report_add_settings(struct report *report) {
-    json_t *incidents = json_array();
     add_parameters(report);
     add_versions(report);
-    add_warnings(report, incidents);
-    add_alarms(report, incidents);
-    /* A change tells who made it, so an anonymous report has what holds now alone. */
-    if (!report->anonymous) add_changes(report, incidents);
-    json_object_set_new(report->data, "incidents", incidents);
     add_products(report);
 }

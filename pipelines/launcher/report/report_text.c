@@ -73,6 +73,13 @@ void report_time(double time, char text[TIME_SIZE]) {
     if (isfinite(time) && gmtime_r(&seconds, &parts) != NULL) strftime(text, TIME_SIZE, "%Y-%m-%d %H:%M:%S", &parts);
 }
 
+double report_parse_time(const struct report *report, const char *line) {
+    const json_t *offset = json_object_get(view_plan(report->view), "utc_offset");
+    struct tm parts = {0};
+    if (strptime(line, "%Y-%m-%dT%H:%M:%S", &parts) == NULL) return NAN;
+    return (double)(timegm(&parts) - (time_t)json_integer_value(offset));
+}
+
 json_t *report_number(double value, int decimals) {
     double scale = pow(10, decimals);
     if (!isfinite(value)) return json_null();
@@ -104,56 +111,4 @@ double *report_sorted(const struct view *view, const struct quantity *quantity, 
     qsort(values, count, sizeof *values, by_value);
     *ret_count = count;
     return values;
-}
-
-/* ---- without paths ---- */
-
-/* Returns a copy in which each absolute path is "(path)"; a path ends at a blank, a quote, a bracket, a comma or a
- * semicolon. */
-static char *without_paths(const char *text) {
-    size_t length = strlen(text), used = 0;
-    char *copy = malloc(4 * length + 8);
-    if (copy == NULL) return NULL;
-    for (const char *p = text; *p != '\0';) {
-        bool begins = *p == '/' && (p == text || strchr(" \t\"'([{=,;:", p[-1]) != NULL) && p[1] != '\0' && p[1] != ' ';
-        if (!begins) {
-            copy[used++] = *p++;
-            continue;
-        }
-        memcpy(copy + used, "(path)", 6);
-        used += 6;
-        p += strcspn(p, " \t\"')]},;");
-    }
-    copy[used] = '\0';
-    return copy;
-}
-
-/* Returns the text without paths as JSON, or NULL to keep it. */
-static json_t *scrubbed(const json_t *value) {
-    const char *text = json_string_value(value);
-    if (text == NULL || strchr(text, '/') == NULL) return NULL;
-    char *copy = without_paths(text);
-    json_t *clean = json_value_text(copy != NULL ? copy : "?");
-    free(copy);
-    return clean;
-}
-
-void report_scrub(json_t *data) {
-    const char *key;
-    json_t *value, *clean;
-    void *next;
-    size_t i;
-    json_object_foreach_safe(data, next, key, value) {
-        if ((clean = scrubbed(value)) != NULL)
-            json_object_set_new(data, key, clean);
-        else
-            report_scrub(value);
-    }
-    if (!json_is_array(data)) return;
-    json_array_foreach(data, i, value) {
-        if ((clean = scrubbed(value)) != NULL)
-            json_array_set_new(data, i, clean);
-        else
-            report_scrub(value);
-    }
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "pipelines/launcher/api/gpus.h"
 #include "pipelines/launcher/check.h"
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/cores.h"
@@ -223,6 +224,23 @@ static void say_cores(struct run *run) {
             count > 1 ? "s run" : " runs", others);
 }
 
+/* The log notes where the session ran, for its report. */
+static void say_machine(struct run *run) {
+    char host[256] = "", names[1024] = "";
+    struct gpus *driver = NULL;
+    struct gpu gpus[GPUS_MAX];
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') strcpy(host, "?");
+    bool uses = false;
+    for (size_t i = 0; i < run->plan->instance_count; i++)
+        uses |= run->plan->instances[i].gpu_count > 0;
+    uses = uses && gpus_open(NULL, &driver, NULL) == STATUS_OK;
+    size_t count = uses ? gpus_read(driver, gpus) : 0, used = 0;
+    for (size_t i = 0; i < count && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "; GPUs: ", gpus[i].name);
+    gpus_close(&driver);
+    log_write(run->log, LOG_INFO, "machine", "%s; %d cores%s", host, run->plan->machine_cores, names);
+}
+
 static enum status run_session(struct run *run, enum supervisor_outcome *ret_outcome, struct err *err) {
     char log[PATH_SIZE];
     TRY(session_file(&run->session, "log", "icestream", ".log", log, err));
@@ -236,6 +254,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     signal(SIGPIPE, SIG_IGN);
     log_write(run->log, LOG_INFO, "start", "run %d, process %d", run->session.run, (int)getpid());
     say_cores(run);
+    say_machine(run);
     if (run->replay != NULL) {
         char target[PATH_SIZE];
         TRY(session_file(&run->session, "replay", "", "", target, err));
