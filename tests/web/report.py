@@ -359,7 +359,6 @@ def without_script(page):
     return 0
 
 
-
 try:
     result = {"whole": whole, "happened": happened, "selected": selected, "again": again, "anonymous": anonymous,
               "kept": kept, "pdf": pdf}[sys.argv[1]]()
