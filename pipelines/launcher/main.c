@@ -37,6 +37,8 @@ static int run_command(const struct options *options) {
         return command_report(options);
     case COMMAND_VERIFY:
         return command_verify(options);
+    case COMMAND_SILENCE:
+        return command_silence(options);
     case COMMAND_METRICS:
         return command_metrics(options);
     case COMMAND_STAGES:

@@ -25,7 +25,7 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
      RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
-         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS | COMMAND_REPORT,
+         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS | COMMAND_REPORT | COMMAND_SILENCE,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -58,7 +58,12 @@ static const struct option_row rows[] = {
      0},
     {"clear", NULL, "Takes marks of the exposures, or choices of the snapshot's classes, back.", COMMAND_MARK,
      OPTION_FLAG, AT(clear), 0},
-    {"why", "TEXT", "The reason, for those who read it later.", COMMAND_MARK, OPTION_TEXT, AT(why), 0},
+    {"why", "TEXT", "The reason, for those who read it later.", COMMAND_MARK | COMMAND_SILENCE, OPTION_TEXT, AT(why),
+     0},
+    {"for", "SECONDS", "How long nobody is told of the alarm.", COMMAND_SILENCE, OPTION_SECONDS, AT(lasting), 0},
+    {"until", "TIME", "When the silence ends: 2026-11-22T18:30, by the clock of this machine, or with Z in UTC.",
+     COMMAND_SILENCE, OPTION_TEXT, AT(until), 0},
+    {"clear", NULL, "Ends a silence.", COMMAND_SILENCE, OPTION_FLAG, AT(clear), 0},
     {"iteration", "N", "The snapshot of the classifier whose classes are chosen.", COMMAND_MARK, OPTION_COUNT,
      AT(iteration), 0},
     {"classes", "N,…", "The numbers of the classes.", COMMAND_MARK, OPTION_TEXT, AT(classes), 0},
@@ -118,6 +123,8 @@ static const struct {
     {"verify", "", "Finds files of a session that are missing, changed or rotten.", COMMAND_VERIFY, 0, 0},
     {"repair", "", "Rebuilds ledgers that are lost, damaged or older than the session.", COMMAND_REPAIR, 0, 0},
     {"backup", "", "Copies the ledgers of a session, which may be running, to another folder.", COMMAND_BACKUP, 0, 0},
+    {"silence", "ALARM [SUBJECT]", "Tells nobody of an alarm (all: of any) until a time; the page shows it still.",
+     COMMAND_SILENCE, 1, 2},
     {"metrics", "", "Writes the metrics of a session in the text format of Prometheus.", COMMAND_METRICS, 0, 0},
     {"stages", "", "Lists the stage programs on this machine.", COMMAND_STAGES, 0, 0},
     {"doctor", "[DIR]", "Says what this machine lacks, and which command helps; DIR: where sessions will lie.",
@@ -320,7 +327,7 @@ static enum status check_words(const struct options *options, size_t which, stru
 }
 
 enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err) {
-    struct options options = {.until_idle = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
+    struct options options = {.until_idle = -1, .lasting = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
     supervisor_defaults(&options.supervisor);
     size_t which = 0;
     while (which < COMMANDS && strcmp(commands[which].name, argv[0]) != 0)

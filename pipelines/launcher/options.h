@@ -26,6 +26,7 @@ enum command {
     COMMAND_SERVE = 1 << 12,
     COMMAND_METRICS = 1 << 13,
     COMMAND_REPORT = 1 << 14,
+    COMMAND_SILENCE = 1 << 15,
 };
 
 struct options {
@@ -42,7 +43,9 @@ struct options {
     bool json, follow, lost, products;
     bool keep, reject, clear;
     const char *why, *classes;
-    int iteration;                                                           /* 0: not given */
+    double lasting;    /* s that an alarm is silenced; negative: not given */
+    const char *until; /* when a silence ends */
+    int iteration;     /* 0: not given */
     bool serve, new_token, token_view, behind_proxy, metrics_open, with_run; /* of serve; the first of run */
     bool pdf, anonymous;                                                     /* of report */
     bool help;

@@ -12,7 +12,8 @@ import tempfile
 import time
 
 import make_session
-from server import Server, wait_for
+import synthetic
+from server import BIN, Server, wait_for
 
 SCRATCH = tempfile.mkdtemp(prefix="icestream-alarms-")
 PROGRAM = """#!/bin/sh
@@ -132,18 +133,29 @@ def a_new_server_goes_on():
 
 
 def what_exposures_tell():
-    """Failures, rejections, defocus outside the target: by name and reason, in one call for all."""
+    """Failures, rejections, astigmatism, orientations and beam tilt: by name and reason, in one call for all."""
     session = begin("bad", ["no_exposure=off", "disk=off", "disk_hours=off", "stage_silent=off", "failing=3", "rejecting=4",
-                            "astigmatism=10", "astigmatism.for=0", "least=20"], exposures=120)
+                            "astigmatism=10", "astigmatism.for=0", "least=20", "orientation.for=0", "beam_tilt.for=0"],
+                    exposures=120)
     try:
+        # A map of particles that all lie on one side, made by a refinement that knows the beam's tilt.
+        session.particles = 60000
+        session.iterate()
+        synthetic.star(session.path("refiner", "run_it001_data.star"),
+                       [("optics", ["rlnOpticsGroup", "rlnBeamTiltX", "rlnImagePixelSize", "rlnBeamTiltY"],
+                         [(1, 0.1, 2.5, 0.0), (2, -0.6, 2.5, 0.8)]),
+                        ("particles", ["rlnImageName", "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi"],
+                         [("%06d@x.mrcs" % i, i % 360, i % 7, 0) for i in range(6000)])])
         with Server(session.folder) as server:
             wait_for(lambda: len(told(session)) > 0, "somebody is told")
             seen = {one["alarm"]: one for one in alarms(server)["alarms"]}
-            assert set(seen) == {"failing", "rejecting", "astigmatism"}, seen
+            assert set(seen) == {"failing", "rejecting", "astigmatism", "orientation", "beam_tilt"}, seen
             assert "ctf-estimator" in seen["failing"]["text"] and "rings" in seen["failing"]["text"], seen
             assert "rlnCtfMaxResolution > 10" in seen["rejecting"]["text"], seen
             assert "stigmator" in seen["astigmatism"]["text"] and seen["astigmatism"]["severity"] == "warning"
-            assert len(told(session)) == 1 and len(told(session)[0]["alerts"]) == 3, "one call for a group"
+            assert "1.00 mrad" in seen["beam_tilt"]["text"] and "coma-free" in seen["beam_tilt"]["text"], seen
+            assert seen["orientation"]["value"] < 0.65 and "30°" in seen["orientation"]["text"], seen
+            assert len(told(session)) == 1 and len(told(session)[0]["alerts"]) == 5, "one call for a group"
             code, _, body = server.ask("/readyz")
             lines = body.decode().splitlines()
             critical = [line for line in lines if line.startswith("critical alarm failing: ")]
@@ -168,13 +180,28 @@ def silenced():
             code, answer = silence(server, alarm="no_exposure", until=time.time() + 3600, why="lunch")
             assert code == 200, answer
             assert states(server) == {("no_exposure", ""): "silenced"}
+
+            # From the command line, which writes the same file: it takes the silence back, and silences again.
+            def command(*words, code=0):
+                done = subprocess.run([os.path.join(BIN, "icestream"), "silence", "--session", session.folder, *words],
+                                      capture_output=True, text=True)
+                assert done.returncode == code, done
+                return done.stdout + done.stderr
+
+            assert "no longer silenced" in command("no_exposure", "--clear")
+            wait_for(lambda: states(server) == {("no_exposure", ""): "firing"}, "the server reads it")
+            assert "is silent until 2" in command("no_exposure", "--for", "3600", "--why", "lunch again")
+            wait_for(lambda: states(server) == {("no_exposure", ""): "silenced"}, "and this")
+            assert "no_exposur" in command("no_exposur", "--for", "3600", code=2)
+            assert "--until" in command("no_exposure", "--until", "noon", code=2)
+            assert "over already" in command("no_exposure", "--until", "2001-01-01T00:00Z", code=2)
             code, answer = silence(server, alarm="no_exposur", until=time.time() + 3600)
             assert code == 400 and "no_exposur" in answer, (code, answer)
         with Server(session.folder) as server:
             wait_for(lambda: states(server) == {("no_exposure", ""): "silenced"}, "the silence lasts")
             assert alarms(server)["silences"][0]["alarm"] == "no_exposure"
         line = [one for one in kept(session) if one["event"] == "silence"]
-        assert len(line) == 1 and line[0]["why"] == "lunch" and line[0]["who"], line
+        assert [one["why"] for one in line] == ["lunch", "", "lunch again"] and all(one["who"] for one in line), line
         assert len(told(session)) == 1
     finally:
         session.close()

@@ -13,6 +13,7 @@ import make_session
 BIN = os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), "../../build/cpu/bin"))
 SCRATCH = tempfile.mkdtemp(prefix="icestream-metrics-")
 SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([-+0-9.eInf]+)$')
+SCRAPED = set()  # names of all metrics that were seen
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -69,10 +70,50 @@ def rules():
     for command, name in (("check", "prometheus-rules.yml"), ("test", "prometheus-rules.test.yml")):
         out = subprocess.run(["promtool", command, "rules", name], cwd=SCRATCH, capture_output=True, text=True)
         assert out.returncode == 0, out.stdout + out.stderr
-    # A rule that names a metric that nobody writes never fires.
+    # A file that is broken is found: the checks above are no empty ones.
     with open(shipped, encoding="utf-8") as file:
-        named = set(re.findall(r"\bicestream_[a-z_]+", "".join(line for line in file if "expr:" in line)))
-    return named
+        text = file.read()
+    for name, broken in (("prometheus-rules.yml", text.replace("== 1", "== = 1", 1)),
+                         ("prometheus-rules.yml", text.replace("< 0.1", "< 0.01", 1))):
+        with open(os.path.join(SCRATCH, name), "w", encoding="utf-8") as file:
+            file.write(broken)
+        assert broken != text and subprocess.run(["promtool", "test", "rules", "prometheus-rules.test.yml"], cwd=SCRATCH,
+                                                 capture_output=True).returncode != 0, "a broken rule passes"
+    # A rule that names a metric that nobody writes never fires.
+    return names_of(line for line in text.splitlines() if "expr:" in line)
+
+
+def names_of(lines):
+    return set(re.findall(r"\bicestream_[a-z_]+", "".join(lines)))
+
+
+def dashboard():
+    """Each expression of the dashboard is sound; its rows and variables are there. Returns the metrics that it names."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "../../pipelines/monitoring/grafana.json"), encoding="utf-8") as file:
+        board = json.load(file)
+    panels = board["panels"]
+    assert [panel["title"] for panel in panels if panel["type"] == "row"] == ["Session", "Stages", "Quality", "Machine"]
+    assert [one["name"] for one in board["templating"]["list"]] == ["datasource", "session"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    assert all(a["y"] < b["y"] or a["x"] + a["w"] <= b["x"] for a, b in zip(places, places[1:])), "panels lie on each other"
+    targets = [target for panel in panels if panel["type"] != "row" for target in panel["targets"]]
+    expressions = [target["expr"] for target in targets]
+    assert all('session=~"$session"' in one for one in expressions) and len(expressions) > 30
+    assert all(target["datasource"]["uid"] == "$datasource" for target in targets)
+    rules = [{"record": "panel:%d" % i, "expr": one.replace("$session", "s").replace("$__rate_interval", "5m")}
+             for i, one in enumerate(expressions)]
+    path = os.path.join(SCRATCH, "dashboard.yml")
+    if shutil.which("promtool") is not None:
+        for broken in (False, True):
+            if broken:
+                rules[0]["expr"] += ")"
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
+            out = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
+            assert (out.returncode != 0) == broken, out.stdout + out.stderr
+    return {re.sub("_bucket$", "", name) for name in names_of(expressions)}
 
 
 def same_counts(session, samples):
@@ -90,6 +131,7 @@ def ended():
     try:
         text = run("metrics", "--session", session.folder)
         samples = read(text)
+        SCRAPED.update(name for name, _ in samples)
         same_counts(session, samples)
         assert get(samples, "icestream_rejected_reason_items", stage="lowpass-picker",
                    rule="rlnCtfMaxResolution > 10") == 7
@@ -154,6 +196,7 @@ def running():
             "utilization_ratio": 0.8, "memory_used_bytes": 6e9, "memory_size_bytes": 24e9, "temperature_celsius": 71,
             "power_watts": 190.5, "up": 1}
         assert {name: value for (name, gpu), value in gpus.items() if gpu == "1"} == {"icestream_gpu_up": 0}
+        SCRAPED.update(name for name, _ in read(text))
         promtool(text)
         # Alarms as a server has judged them last.
         os.makedirs(session.path("web"), exist_ok=True)
@@ -165,6 +208,7 @@ def running():
             file.write('{"time": 18')
         text = run("metrics", "--session", session.folder)
         samples = read(text)
+        SCRAPED.update(name for name, _ in samples)
         assert not named or not named - {name for name, _ in samples}, "the rules name what nobody writes"
         assert get(samples, "icestream_alarm", alarm="disk", severity="warning", subject="") == 0
         assert get(samples, "icestream_alarm", alarm="failing", severity="critical", subject="") == 1
@@ -187,6 +231,8 @@ def empty():
 try:
     named = rules()
     checked = [named, ended(), running()]
+    missing = dashboard() - {re.sub("_bucket$", "", name) for name in SCRAPED}
+    assert not missing, "the dashboard names what nobody writes: %s" % sorted(missing)
     empty()
 finally:
     shutil.rmtree(SCRATCH)

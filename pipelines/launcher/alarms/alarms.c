@@ -160,8 +160,8 @@ static const char *what_happened(const struct alarm *alarm, double judged) {
 static void report_changes(struct alarms *alarms, double now) {
     for (size_t i = 0; i < alarms->table->count; i++) {
         const struct alarm *alarm = &alarms->table->alarms[i];
-        if (!alarm->changed) continue;
-        keep(alarms, event_json(alarm, now, what_happened(alarm, alarms->table->judged)));
+        if (!alarm->changed && !alarm->until_changed) continue;
+        if (alarm->changed) keep(alarms, event_json(alarm, now, what_happened(alarm, alarms->table->judged)));
         if (alarms->options.publish != NULL) alarms->options.publish(alarms->options.context, alarm_json(alarm, now));
     }
 }
@@ -205,7 +205,10 @@ enum status alarms_open(const struct alarms_options *options, struct alarms **re
     alarm_settings_read(json_object_get(view_graph(options->view), "session"), &alarms->settings);
     enum status status = mem_new(SAMPLES, sizeof *alarms->samples, "the samples of alarms", &alarms->samples, err);
     if (status == STATUS_OK) status = mem_new(1, sizeof *alarms->table, "the alarms", &alarms->table, err);
-    const struct sampler_sources sources = {.context = options->context, .gpus = options->gpus};
+    const struct sampler_sources sources = {.context = options->context,
+                                            .gpus = options->gpus,
+                                            .efficiency = options->efficiency,
+                                            .beam_tilt = options->beam_tilt};
     if (status == STATUS_OK) status = sampler_new(options->view, &sources, &alarms->sampler, err);
     if (status == STATUS_OK)
         status = path_join(options->folder, "web/alarms.jsonl", alarms->file, sizeof alarms->file, err);
@@ -268,10 +271,10 @@ enum status alarms_silence(struct alarms *alarms, const char *name, const char *
     FAIL_IF(alarms->options.read_only, err, STATUS_UNAVAILABLE,
             "%s: nothing can be written there, so no alarm can be silenced", alarms->options.folder);
     TRY(alarms_table_silence(alarms->table, name, subject, until, now, err));
-    json_t *line =
-        json_pack("{s:f, s:s, s:s, s:s, s:f, s:s, s:s}", "time", now, "event", "silence", "alarm", name, "subject",
-                  subject, "until", until, "who", who != NULL ? who : "", "why", why != NULL ? why : "");
-    TRY(alarms_file_append(alarms->file, line, err));
+    struct alarm_silence silence = {.until = until};
+    snprintf(silence.name, sizeof silence.name, "%s", name);
+    snprintf(silence.subject, sizeof silence.subject, "%s", subject);
+    TRY(alarms_file_silence(alarms->file, &silence, now, who, why, err));
     for (size_t i = 0; i < alarms->table->count; i++) {
         struct alarm *alarm = &alarms->table->alarms[i];
         const bool meant = strcmp(name, "all") == 0 || strcmp(name, alarm_rule(alarm->kind)->name) == 0;

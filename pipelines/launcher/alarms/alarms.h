@@ -25,6 +25,9 @@ struct alarms_options {
     void (*publish)(void *context, json_t *alarm); /* one alarm that fired, cleared or was silenced; steals it */
     /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. NULL: none are looked at. */
     size_t (*gpus)(void *context, const struct gpu **ret_list);
+    /* Of a refiner's newest map: efficiency of the directions, and beam tilt (mrad). NaN: not known. May be NULL. */
+    double (*efficiency)(void *context, const char *stage);
+    double (*beam_tilt)(void *context, const char *stage);
 };
 enum status alarms_open(const struct alarms_options *options, struct alarms **ret_alarms, struct err *err);
 /* Tells what is still to be told, which takes 20 s at most, and frees everything; accepts NULL. */

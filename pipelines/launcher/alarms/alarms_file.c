@@ -32,6 +32,15 @@ enum status alarms_file_append(const char *path, json_t *line, struct err *err) 
     return STATUS_OK;
 }
 
+enum status alarms_file_silence(const char *path, const struct alarm_silence *silence, double now, const char *who,
+                                const char *why, struct err *err) {
+    return alarms_file_append(path,
+                              json_pack("{s:f, s:s, s:s, s:s, s:f, s:s, s:s}", "time", now, "event", "silence", "alarm",
+                                        silence->name, "subject", silence->subject, "until", silence->until, "who",
+                                        who != NULL ? who : "", "why", why != NULL ? why : ""),
+                              err);
+}
+
 static double number(const json_t *line, const char *key, double fallback) {
     const json_t *value = json_object_get(line, key);
     return json_is_number(value) ? json_number_value(value) : fallback;

@@ -12,13 +12,23 @@ static size_t gpus(void *context, const struct gpu **ret_list) {
     return api_gpus(context, ret_list);
 }
 
+static double efficiency(void *context, const char *stage) {
+    return api_efficiency(context, stage);
+}
+
+static double beam_tilt(void *context, const char *stage) {
+    return api_beam_tilt(context, stage);
+}
+
 enum status alarms_serve_begin(struct serve *serve, struct err *err) {
     const struct alarms_options options = {.folder = serve->folder,
                                            .view = serve->view,
                                            .read_only = serve->read_only,
                                            .context = serve,
                                            .publish = publish,
-                                           .gpus = gpus};
+                                           .gpus = gpus,
+                                           .efficiency = efficiency,
+                                           .beam_tilt = beam_tilt};
     return alarms_open(&options, &serve->alarms, err);
 }
 

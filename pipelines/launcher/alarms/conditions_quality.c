@@ -6,7 +6,6 @@
 
 static const double DEFOCUS_LEAST = 0.1;                    /* µm */
 static const double SPREAD_MOST = 1.15, MAXIMUM_MOST = 4.5; /* of what the gain reference leaves */
-static const double PARTICLES_LEAST = 5000;
 
 static double threshold(const struct conditions *c, enum alarm_kind kind) {
     return c->settings->rules[kind].threshold;
@@ -93,12 +92,12 @@ static void find_map(const struct conditions *c) {
         condition_found(c, ALARM_BEAM_TILT, "", now->beam_tilt,
                         "refinement finds %.2f mrad beam tilt: align coma-free, and calibrate the image shift",
                         now->beam_tilt);
-    if (now->particles > PARTICLES_LEAST && now->efficiency < threshold(c, ALARM_ORIENTATION))
+    if (now->particles > ALARM_PARTICLES && now->efficiency < threshold(c, ALARM_ORIENTATION))
         condition_found(c, ALARM_ORIENTATION, "", now->efficiency,
                         "the particles prefer few orientations (efficiency %.2f): tilt the stage by 30° for a part of "
                         "the session",
                         now->efficiency);
-    if (!(now->particles > PARTICLES_LEAST)) return;
+    if (!(now->particles > ALARM_PARTICLES)) return;
     const double gain = 100 * (now->resolution_at_half - now->resolution) / now->resolution_at_half;
     if (gain < threshold(c, ALARM_SATURATED))
         condition_found(c, ALARM_SATURATED, "", gain,

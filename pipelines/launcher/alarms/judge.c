@@ -97,7 +97,9 @@ static double silenced_until(const struct alarm_table *table, const struct alarm
 static void decide(struct alarm_table *table, const struct alarm_settings *settings, double now) {
     for (size_t i = 0; i < table->count; i++) {
         struct alarm *alarm = &table->alarms[i];
-        alarm->until = silenced_until(table, alarm, now);
+        const double until = silenced_until(table, alarm, now);
+        alarm->until_changed = until != alarm->until && alarm_fires(alarm);
+        alarm->until = until;
         if (!alarm_fires(alarm))
             alarm->due = alarm->started > 0 && alarm->told > 0;
         else

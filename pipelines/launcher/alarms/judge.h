@@ -13,14 +13,15 @@
 #include "pipelines/launcher/alarms/rules.h"
 
 enum {
-    ALARM_TEXT = 384,   /* bytes of a text for people */
-    ALARM_NAME = 64,    /* bytes of a subject */
-    ALARM_STAGES = 24,  /* stages of a sample; further ones are not judged */
-    ALARM_GPUS = 16,    /* GPUs of a sample */
-    ALARM_PLACES = 4,   /* disks of a sample */
-    ALARM_RECENT = 25,  /* exposures whose median is compared */
-    ALARM_TABLE = 128,  /* alarms that a table holds */
-    ALARM_SILENCES = 64 /* kinds and subjects that are silenced at a time */
+    ALARM_TEXT = 384,       /* bytes of a text for people */
+    ALARM_NAME = 64,        /* bytes of a subject */
+    ALARM_STAGES = 24,      /* stages of a sample; further ones are not judged */
+    ALARM_GPUS = 16,        /* GPUs of a sample */
+    ALARM_PLACES = 4,       /* disks of a sample */
+    ALARM_RECENT = 25,      /* exposures whose median is compared */
+    ALARM_PARTICLES = 5000, /* a map of fewer is not judged */
+    ALARM_TABLE = 128,      /* alarms that a table holds */
+    ALARM_SILENCES = 64     /* kinds and subjects that are silenced at a time */
 };
 
 /* A quantity that each exposure has. */
@@ -104,9 +105,10 @@ struct alarm {
     double ended;             /* when it cleared; 0: it fires */
     double told;              /* when somebody was last told; 0: never since it fired */
     enum alarm_severity told_severity;
-    double until; /* silenced until then; 0: not */
-    bool due;     /* somebody should be told now: it fires, grew worse, fires still, or has cleared */
-    bool changed; /* it fired, cleared or changed its severity in this call */
+    double until;       /* silenced until then; 0: not */
+    bool due;           /* somebody should be told now: it fires, grew worse, fires still, or has cleared */
+    bool until_changed; /* it fires, and was silenced or woken since the last call */
+    bool changed;       /* it fired, cleared or changed its severity in this call */
 };
 
 struct alarm_silence {

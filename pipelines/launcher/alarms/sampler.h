@@ -16,6 +16,9 @@ struct sampler_sources {
     void *context;
     /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. */
     size_t (*gpus)(void *context, const struct gpu **ret_list);
+    /* Of a refiner's newest map; NaN: not known. */
+    double (*efficiency)(void *context, const char *stage);
+    double (*beam_tilt)(void *context, const char *stage); /* mrad */
 };
 
 /* Makes a sampler for a view, which must outlive it. */

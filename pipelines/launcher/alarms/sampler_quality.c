@@ -117,8 +117,11 @@ static double number(const json_t *object, const char *key) {
 }
 
 /* The newest map, and the last one of at most half its particles. */
-static void take_map(struct view *view, const char *stage, struct alarm_sample *sample) {
-    const json_t *history = view_history(view, stage);
+static void take_map(const struct sampler *sampler, const char *stage, struct alarm_sample *sample) {
+    const struct sampler_sources *sources = &sampler->sources;
+    const json_t *history = view_history(sampler->view, stage);
+    if (json_array_size(history) > 0 && sources->beam_tilt != NULL)
+        sample->beam_tilt = sources->beam_tilt(sources->context, stage);
     for (size_t i = json_array_size(history); i-- > 0;) {
         const json_t *line = json_array_get(history, i);
         const double particles = number(line, "particles"), resolution = number(line, "resolution");
@@ -126,8 +129,9 @@ static void take_map(struct view *view, const char *stage, struct alarm_sample *
         if (isnan(sample->particles)) {
             sample->particles = particles;
             sample->resolution = resolution;
-            sample->beam_tilt = hypot(number(line, "beam_tilt_x"), number(line, "beam_tilt_y"));
-            sample->efficiency = number(line, "efficiency");
+            /* It takes a while, and few particles need none. */
+            if (particles > ALARM_PARTICLES && sources->efficiency != NULL)
+                sample->efficiency = sources->efficiency(sources->context, stage);
         } else if (particles <= sample->particles / 2) {
             sample->resolution_at_half = resolution;
             return;
@@ -143,7 +147,7 @@ enum status sampler_quality(struct sampler *sampler, const struct alarm_settings
     json_array_foreach(json_object_get(view_plan(sampler->view), "stages"), i, planned) {
         const char *kind = json_string_value(json_object_get(planned, "kind"));
         if (kind == NULL || strcmp(kind, "refiner") != 0 || !isnan(sample->particles)) continue;
-        take_map(sampler->view, json_string_value(json_object_get(planned, "name")), sample);
+        take_map(sampler, json_string_value(json_object_get(planned, "name")), sample);
     }
     return take_medians(sampler, settings, sample, err);
 }

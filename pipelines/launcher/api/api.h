@@ -21,6 +21,11 @@ void api_end(struct serve *serve);
 void api_forget(struct serve *serve);
 /* Returns how many GPUs this machine has, as read at most 2 s ago. *ret_list: theirs, borrowed until the next call. */
 size_t api_gpus(struct serve *serve, const struct gpu **ret_list);
+/* Returns the efficiency of the directions of a refiner's newest map (directions.h); NaN: not known. */
+double api_efficiency(struct serve *serve, const char *stage);
+/* Returns the largest beam tilt (mrad) of the optics of a refiner's newest map: rlnBeamTiltX and rlnBeamTiltY of its
+ * table, as a refinement estimates them; NaN: the table has none. */
+double api_beam_tilt(struct serve *serve, const char *stage);
 
 http_handler api_session; /* /api/session */
 http_handler api_status;  /* /api/status */

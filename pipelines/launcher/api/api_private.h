@@ -52,6 +52,9 @@ struct api {
     json_t *histories;        /* {STAGE: number of lines that were published} */
     struct choices *choices;  /* marks by hand; NULL: they cannot be read */
     struct api_kept maps[API_MAPS], sprites[API_SPRITES], directions;
+    double efficiency;                            /* of the kept directions; NaN: not known */
+    double beam_tilt;                             /* mrad, of the table that beam_tilt_key names */
+    char efficiency_key[160], beam_tilt_key[160]; /* of the tables that were looked at; "": none */
 };
 
 /* ---- api_files.c ---- */
