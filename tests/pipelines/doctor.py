@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 BIN = os.environ["ICESTREAM_BIN"]
-NAMES = ("program", "machine", "gpu", "driver", "libraries", "disk", "space", "inotify", "open-files", "clock")
+NAMES = ("program", "machine", "gpu", "driver", "libraries", "page", "disk", "space", "inotify", "open-files", "clock")
 bad = 0
 
 

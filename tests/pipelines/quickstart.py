@@ -5,7 +5,10 @@ can read all files."""
 import os
 import re
 import socket
+import sqlite3
 import subprocess
+import threading
+import urllib.request
 import warnings
 
 import mrcfile
@@ -82,21 +85,77 @@ def rescale(volume, pixel_size, target):
     return np.fft.ifftn(np.fft.ifftshift(f[a : a + m, a : a + m, a : a + m])).real, n * pixel_size / m
 
 
+def look(url):
+    """Asks for the page as a browser does: the token becomes a cookie. Returns the code and what came."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(), urllib.request.ProxyHandler({}))
+    try:
+        with browser.open(url, timeout=120) as answer:
+            return answer.status, answer.read()
+    except OSError as error:
+        return 0, str(error).encode()
+
+
+def run_quickstart(place):
+    """Runs it as CI does, and opens the page as soon as its address is printed. Returns the exit code, what was printed and
+    the page."""
+    words = [f"{SOURCE}/examples/quickstart.sh", "--bin", BIN, "--work", place]
+    said, errors, page = [], [], None
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "CI": "true"}
+    ) as script:
+        reader = threading.Thread(target=lambda: errors.extend(script.stderr))
+        reader.start()
+        for line in script.stdout:
+            said.append(line)
+            url = re.search(r"^the session: (http://\S+)$", line)
+            if url and page is None:
+                page = look(url[1])
+        reader.join()
+    return script.returncode, "".join(said), "".join(errors), page
+
+
+def servers(session):
+    """Returns the processes that serve a session."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{number}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and session.encode() in words:
+            found.append(number)
+    return found
+
+
+def first_exposure(session):
+    ledger = sqlite3.connect(f"{session}/ledger/watcher.sqlite")
+    try:
+        return ledger.execute("SELECT min(time_seen) FROM items").fetchone()[0]
+    finally:
+        ledger.close()
+
+
 with Work("quickstart") as work:
     place = work("quickstart")
-    ran = subprocess.run(
-        [f"{SOURCE}/examples/quickstart.sh", "--bin", BIN, "--work", place], capture_output=True, text=True
-    )
-    print(ran.stdout[-3000:], ran.stderr[-3000:], sep="\n", flush=True)
-    check(ran.returncode == 0, f"quickstart.sh: exit {ran.returncode}")
+    code, printed, errors, page = run_quickstart(place)
+    print(printed[-3000:], errors[-3000:], sep="\n", flush=True)
+    check(code == 0, f"quickstart.sh: exit {code}")
     # The page's address comes before the first exposure, and its server ends with the run.
-    address = re.search(r"^the session: http://127\.0\.0\.1:(\d+)/\?token=[0-9a-f]{64}\n.*ssh -L \1:127", ran.stdout, re.M)
+    address = re.search(r"^the session: http://127\.0\.0\.1:(\d+)/\?token=[0-9a-f]{64}\n.*ssh -L \1:127", printed, re.M)
     check(bool(address), "the address of the page, and the line for ssh")
-    check(address.start() < ran.stdout.index("\nwatcher "), "the address comes before the first exposure")
+    check(len(re.findall("http://", printed)) == 1, "there is one address")
+    check(address.start() < printed.index("\nwatcher "), "the address comes before the first exposure")
+    check(page is not None and page[0] == 200 and b"<title>" in page[1], f"the page opens: {page}")
+    # The server writes its port before it prints its address.
+    served = os.path.getmtime(f"{place}/session/web/port")
+    found = first_exposure(f"{place}/session")
+    check(served < found, f"the page was there {found - served:.1f} s before the first exposure")
+    check(servers(f"{place}/session") == [], "no server is left")
     with socket.socket() as probe:
         check(probe.connect_ex(("127.0.0.1", int(address[1]))) != 0, "the page has ended with the run")
     # The last lines say how to call icestream, in a form that a shell takes.
-    export = [line.strip() for line in ran.stdout.splitlines() if line.strip().startswith("export PATH=")]
+    export = [line.strip() for line in printed.splitlines() if line.strip().startswith("export PATH=")]
     called = subprocess.run(["bash", "-c", f"{''.join(export)}\nicestream --version"], capture_output=True, text=True)
     check(len(export) == 1 and called.stdout.startswith("icestream "), f"the end calls icestream: {export} {called}")
     session, truth = f"{place}/session", f"{place}/microscope/truth"

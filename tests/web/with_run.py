@@ -115,6 +115,25 @@ def killed_server():
     assert page.get("/healthz") == (0, "")
 
 
+def there_before_the_first_exposure():
+    """The address is printed, and the page answers, before any stage has begun to look for exposures."""
+    folder = f"{SCRATCH}/first"
+    graph = write_graph(folder, waits="")
+    with open(f"{folder}/source.sh", encoding="utf-8") as file:
+        begin, program = file.read().split("\n", 1)
+    with open(f"{folder}/source.sh", "w", encoding="utf-8") as file:
+        file.write(f"{begin}\ncase \"$*\" in *instance*) until [ -e '{folder}/go' ]; do sleep 0.1; done ;; esac\n{program}")
+    run = start(graph, folder, "--serve", "--listen", "127.0.0.1:0", "--hang-report", "100000")
+    page = Page(run.stdout.readline(), run.stdout.readline())
+    code, text = page.get("/")
+    assert code == 200 and "<title>" in text, (code, text[:200])
+    assert json.loads(page.get("/api/items")[1])["n"] == []
+    with open(f"{folder}/go", "w", encoding="ascii"):
+        pass
+    output = finish(run, 0)
+    assert re.search(rf"^one +{COUNT} +{COUNT} ", output, re.M), output
+
+
 def killed_launcher():
     folder = f"{SCRATCH}/socket"
     graph = write_graph(folder, "session: {web: true}\n")
@@ -155,7 +174,7 @@ def no_page_no_harm():
 
 
 try:
-    for test in (killed_server, killed_launcher, no_page_no_harm):
+    for test in (there_before_the_first_exposure, killed_server, killed_launcher, no_page_no_harm):
         test()
     print("ok")
 finally:

@@ -13,6 +13,7 @@
 #include "pipelines/launcher/commands.h"
 #include "pipelines/launcher/machine.h"
 #include "pipelines/launcher/program.h"
+#include "pipelines/launcher/serve/http_server.h"
 
 static const char *const level_words[] = {"ok", "warning", "error"};
 enum { NAME_COLUMN = 9, TEXT_COLUMN = 21 };
@@ -63,6 +64,16 @@ static void doctor_machine(struct doctor *doctor, const char *folder) {
                    machine.cores, memory.total / 1e9, memory.available / 1e9);
 }
 
+/* `icestream serve` was left out of a build on a machine without its library. */
+static void doctor_page(struct doctor *doctor) {
+    if (http_server_is_there())
+        doctor_add(doctor, DOCTOR_OK, "page", NULL, "icestream serve shows sessions in a browser");
+    else
+        doctor_add(doctor, DOCTOR_WARNING, "page", "sudo apt-get install libmicrohttpd-dev zlib1g-dev",
+                   "this icestream was built without libmicrohttpd: icestream serve shows no page, and no alarms are "
+                   "judged; install it and build icestream again");
+}
+
 static void examine(struct doctor *doctor, const char *folder) {
     char own[PATH_SIZE] = ".";
     struct doctor_disk disk = {.takes_sockets = false};
@@ -70,6 +81,7 @@ static void examine(struct doctor *doctor, const char *folder) {
     if (program_own_folder(own, sizeof own, NULL) == STATUS_OK) doctor_machine(doctor, own);
     doctor_gpu(doctor);
     doctor_libraries(doctor, own);
+    doctor_page(doctor);
     bool written = doctor_disk(doctor, folder, &disk);
     doctor_read_limits("", &limits);
     doctor_judge_limits(doctor, &limits);
