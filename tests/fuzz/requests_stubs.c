@@ -134,6 +134,10 @@ enum status mark_items(const struct session *session, const struct ledger_key *k
     return STATUS_OK;
 }
 
+void mark_write_lost(const struct mark_result *result, FILE *out) {
+    fprintf(out, "; %zu", result->changed);
+}
+
 enum status mark_stage(const struct session *session, const json_t *plan, const char *name, const char **ret_stage,
                        struct err *err) {
     (void)session;

@@ -146,7 +146,7 @@ with Work("quickstart") as work:
     check(bool(address), "the address of the page, and the line for ssh")
     check(len(re.findall("http://", printed)) == 1, "there is one address")
     check(address.start() < printed.index("\nwatcher "), "the address comes before the first exposure")
-    check(page is not None and page[0] == 200 and b"<title>" in page[1], f"the page opens: {page}")
+    check(page is not None and page[0] == 200 and b"<title>" in page[1], f"the page opens: {page and page[0]}")
     # The server writes its port before it prints its address.
     served = os.path.getmtime(f"{place}/session/web/port")
     found = first_exposure(f"{place}/session")
