@@ -89,10 +89,25 @@
 
   const START = multiply(about(1, 0, 0, 0.42), about(0, 1, 0, -0.5));
 
+  /* Whether the processor draws, for want of a graphics card. There antialiasing costs more than all else, so the surface
+   * is drawn coarse while it moves, and finer than the screen when it rests. */
+  let soft = null;
+  function is_soft() {
+    if (soft !== null) return soft;
+    const gl = document.createElement('canvas').getContext('webgl2');
+    const names = gl && gl.getExtension('WEBGL_debug_renderer_info');
+    soft = !!gl && /swiftshader|llvmpipe|softpipe|software|basic render/i.test(gl.getParameter(names ? names.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+    const end = gl && gl.getExtension('WEBGL_lose_context');
+    if (end) end.loseContext();
+    return soft;
+  }
+  const MOVING = 0.5;
+  const RESTING = 1.5;
+
   /* Draws on `canvas`. Returns null where WebGL2 is off, else {show(mesh, fresh: a new map), colours(set), turn(x, y), zoom(by), home(),
    * picture(), release(), frame()}: the mesh is worker.js's; lost() is told when the browser takes the context away. */
   ice.surface = (canvas, lost) => {
-    const gl = canvas.getContext('webgl2', {antialias: true, alpha: false, powerPreference: 'low-power'});
+    const gl = canvas.getContext('webgl2', {antialias: !is_soft(), alpha: false, powerPreference: 'low-power'});
     const made = gl && program(gl);
     if (!made) {
       return null;
@@ -118,7 +133,8 @@
     let gone = false;
     let pose = START;
     let zoom = 1;
-    let milliseconds = 0;
+    let moving = false;
+    let rest = 0;
     let radii = [0, 1];
     let centre = [0, 0, 0];
     let reach = 1;
@@ -129,8 +145,7 @@
       if (gone) {
         return;
       }
-      const began = performance.now();
-      const dense = Math.min(window.devicePixelRatio || 1, 2);
+      const dense = is_soft() ? (moving ? MOVING : RESTING) : Math.min(window.devicePixelRatio || 1, 2);
       const width = Math.max(1, Math.round(canvas.clientWidth * dense));
       const height = Math.max(1, Math.round(canvas.clientHeight * dense));
       if (canvas.width !== width || canvas.height !== height) {
@@ -153,7 +168,16 @@
         gl.uniform2fv(at.radii, radii);
         gl.drawElements(gl.TRIANGLES, count, gl.UNSIGNED_INT, 0);
       }
-      milliseconds = performance.now() - began;
+    }
+
+    function move() {
+      moving = true;
+      clearTimeout(rest);
+      rest = setTimeout(() => {
+        moving = false;
+        soon();
+      }, 250);
+      soon();
     }
 
     function soon() {
@@ -189,19 +213,19 @@
       gl.bufferData(gl.ARRAY_BUFFER, list, gl.DYNAMIC_DRAW);
       gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, mesh.indices, gl.DYNAMIC_DRAW);
       count = mesh.indices.length;
-      soon();
+      move();
     }
 
     function turn(x, y) {
       pose = multiply(multiply(about(0, 1, 0, x), about(1, 0, 0, y)), pose);
       const length = Math.hypot(...pose);
       pose = pose.map((part) => part / length);
-      soon();
+      move();
     }
 
     function magnify(by) {
       zoom = Math.min(Math.max(zoom * by, 0.3), 8);
-      soon();
+      move();
     }
 
     function home() {
@@ -258,16 +282,20 @@
         soon();
       },
       picture: () => {
+        moving = false;
         draw();
         return new Promise((done) => canvas.toBlob(done, 'image/png'));
       },
       frame: () => {
+        move();
+        const began = performance.now();
         draw();
         gl.readPixels(0, 0, 1, 1, gl.RGBA, gl.UNSIGNED_BYTE, new Uint8Array(4)); // waits until it is drawn
-        return milliseconds;
+        return performance.now() - began;
       },
       release: () => {
         resized.disconnect();
+        clearTimeout(rest);
         cancelAnimationFrame(asked);
         const end = gl.getExtension('WEBGL_lose_context');
         gone = true;

@@ -153,7 +153,7 @@
   async function load_volume() {
     let answer = { ok: false };
     try {
-      if (has_map()) answer = await fetch('api/map/latest?n=96', { cache: 'no-store' });
+      if (has_map()) answer = await fetch('api/map/latest?n=128', { cache: 'no-store' });
     } catch (error) {
       // no connection: said by the head bar
     }
