@@ -3,13 +3,16 @@
   gone: somebody moves the session's folder away, then removes it. The server goes on, makes no new one, and ends when it
     is told to.
   torn: files are half written, or hold what they should not.
+  held: somebody holds a ledger for himself. The server answers at once all the same, and shows the rest later.
   name: the folder's name is no UTF-8, as that of a copy may be."""
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 
 import make_session
 from serve_client import BIN, Server, wait_for
@@ -96,6 +99,25 @@ def torn():
     made.close()
 
 
+def held():
+    folder = os.path.join(SCRATCH, "held")
+    made = make_session.Session(folder, 6)
+    made.close()
+    ledger = sqlite3.connect(os.path.join(folder, "ledger/extractor.sqlite"), isolation_level=None)
+    ledger.execute("PRAGMA locking_mode = EXCLUSIVE")
+    ledger.execute("BEGIN EXCLUSIVE")
+    server = Server(folder)
+    wait_for(lambda: is_away(server), "the server cannot read a ledger")
+    begin = time.monotonic()
+    for _ in range(8):
+        server.ask("/api/status")
+    assert time.monotonic() - begin < 100, "a server that waits as stages do needs 20 s for each"
+    ledger.execute("COMMIT")
+    ledger.close()
+    wait_for(lambda: len(server.ask("/api/items")["n"]) == 6 and not is_away(server), "the ledger is read again")
+    server.close()
+
+
 def name():
     plain, folder = os.path.join(SCRATCH, "plain"), os.path.join(SCRATCH, os.fsdecode(b"s\xe4ure"))
     made = make_session.Session(plain, 6)
@@ -117,7 +139,7 @@ def name():
 
 
 try:
-    {"gone": gone, "torn": torn, "name": name}[sys.argv[1]]()
+    {"gone": gone, "torn": torn, "held": held, "name": name}[sys.argv[1]]()
 finally:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 print("ok")

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/text.h"
 #include "pipelines/launcher/alarms/alarms.h"
+#include "pipelines/launcher/serve/serve.h"
 #include "pipelines/launcher/view/view.h"
 
 enum { OPEN_MAX_VIEWS = 32 };
@@ -191,6 +192,7 @@ static void read_row(struct facility_list *list, struct listed *row, const char 
     bool fresh = row->view == NULL;
     enum status status = fresh ? view_open(path, &row->view, &err) : STATUS_OK;
     list->open += fresh && row->view != NULL;
+    if (fresh && row->view != NULL) view_hurry(row->view, SERVE_PATIENCE);
     if (status == STATUS_OK) status = view_poll(row->view, clock_realtime(), &changed, &err);
     /* Others hold a ledger: what was known counts on. */
     if (status == STATUS_UNAVAILABLE && row->json != NULL && !fresh) return;

@@ -43,6 +43,7 @@ struct serve {
 };
 
 enum { SERVE_TICK_MS = 250, SERVE_ALONE = 120 /* s without listeners after which events are no longer kept */ };
+#define SERVE_PATIENCE 0.25 /* s to wait for a ledger that others hold: nobody is served meanwhile */
 
 /* A part that has state or work of its own. Any function may be NULL. */
 struct serve_part {

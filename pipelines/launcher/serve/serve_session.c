@@ -65,6 +65,7 @@ static void moment(struct serve *serve) {
 
 static enum status open_view(struct serve *serve, const char *folder, struct err *err) {
     TRY(view_open(folder, &serve->view, err));
+    view_hurry(serve->view, SERVE_PATIENCE);
     memcpy(serve->folder, view_session(serve->view)->path, sizeof serve->folder);
     serve->folder_fd = open(serve->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
     FAIL_IF(serve->folder_fd < 0, err, STATUS_IO, "%s: cannot be opened: %s", serve->folder, strerror(errno));

@@ -173,6 +173,10 @@ enum status view_open(const char *folder, struct view **ret_view, struct err *er
     return STATUS_OK;
 }
 
+void view_hurry(struct view *view, double patience) {
+    view->session.patience = patience;
+}
+
 void view_close(struct view **view) {
     if (*view == NULL) return;
     view_files_clear(*view);

@@ -35,6 +35,9 @@ enum view_change {
 /* Opens a session, and reads its plan, its counts and no rows yet: the first view_poll reads them. NOT_FOUND: the
  * folder is no session. */
 enum status view_open(const char *folder, struct view **ret_view, struct err *err);
+/* Makes the view wait no longer than this (s) for a ledger that others hold; else counts and warnings wait as long as
+ * stages do (20 s). For a program that has more to do than to look. */
+void view_hurry(struct view *view, double patience);
 /* Closes the view and frees it; accepts NULL. */
 void view_close(struct view **view);
 /* Reads what has changed. now: s since 1970. *ret_changed: a mask of enum view_change. May be called as often as one
