@@ -180,7 +180,9 @@ class Page:
                 time.sleep(0.05)
 
     def drag(self, selector, from_x, from_y, to_x, to_y):
-        """Drags within an element; places are parts of its width and height."""
+        """Drags within an element; places are parts of its width and height. What is to be drawn anew is, before."""
+        self.driver.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() =>"
+                                         " requestAnimationFrame(() => done())))")
         box = self.run("const it = document.querySelector(arguments[0]); it.scrollIntoView({block: 'center'});"
                        " const box = it.getBoundingClientRect(); return [box.left, box.top, box.width, box.height]", selector)
 

@@ -55,7 +55,7 @@ window.ice = {};
   ice.api = async function (path, options) {
     let answer;
     try {
-      answer = await fetch(path, options || { cache: 'no-store' });
+      answer = await fetch(path, options || { cache: 'no-store', signal: AbortSignal.timeout(30000) });
     } catch (error) {
       throw failure(0, error.name === 'AbortError' ? 'aborted' : 'the server does not answer');
     }

@@ -128,8 +128,10 @@
 
   /* Finite values in rising order. */
   ice.sorted = function (values) {
-    const list = Float64Array.from(values).filter((v) => isFinite(v));
-    return list.sort();
+    const list = new Float64Array(values.length);
+    let count = 0;
+    for (let i = 0; i < values.length; i++) if (values[i] - values[i] === 0) list[count++] = values[i];
+    return list.subarray(0, count).sort();
   };
   /* Quantile q of values in rising order, with linear interpolation; NaN of none. */
   ice.quantile = function (sorted, q) {

@@ -4,6 +4,7 @@
   'use strict';
 
   const POLL = 2000;
+  const SILENT = 8000; // a server that lives sends its status every 5 s
   const store = {
     session: null,
     status: null,
@@ -208,6 +209,7 @@
     };
     source.onerror = () => {
       failures++;
+      if (failures === 1) resync().catch(lost); // says at once where there is nobody
       const dead = source && source.readyState === EventSource.CLOSED;
       if (dead) close();
       if (failures >= 2 || dead) {
@@ -226,6 +228,15 @@
     on('resync', () => resync(true).catch(lost));
     on('hb', () => {});
   }
+
+  /* A connection through a tunnel may end without a word. */
+  setInterval(() => {
+    if (store.connection !== 'live' || document.hidden || Date.now() - store.heard < SILENT) return;
+    close();
+    failures++;
+    poll();
+    setTimeout(listen_if_seen, SILENT);
+  }, 1000);
 
   const listen_if_seen = () => document.hidden || listen();
 

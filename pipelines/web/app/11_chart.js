@@ -2,7 +2,7 @@
 (function (ice) {
   'use strict';
 
-  const MANY = 20000; // points above which each pixel column shows its extremes alone
+  const MANY = 1000; // points above which they are dots of a picture, not shapes
   const SIDE = 58; // width of the histogram, px
 
   /* Makes a chart of these options, of which set() replaces any:
@@ -213,11 +213,8 @@
     const at = (i) => [chart.x(s.x[i]), clamp(chart.y(value_of(s, i)), chart.box.top - 1, chart.box.bottom + 1)];
     context.fillStyle = ice.colour(s.colour || '--done');
     context.globalAlpha = crowd > 1000 ? 0.65 : 0.85;
-    if (crowd > MANY) draw_extremes(chart, context, s, groups[ice.DONE]);
-    else if (size < 3) for (const i of groups[ice.DONE]) {
-      const [x, y] = at(i);
-      context.fillRect(x - size / 2, y - size / 2, size, size);
-    } else {
+    if (crowd > MANY) draw_dots(chart, context, s, groups[ice.DONE], size);
+    else {
       context.beginPath();
       for (const i of groups[ice.DONE]) {
         const [x, y] = at(i);
@@ -255,19 +252,39 @@
     context.stroke();
   }
 
-  function draw_extremes(chart, context, s, list) {
-    const columns = new Map();
+  /* Many points: counted pixel by pixel, and drawn as one picture, darker where more lie. A shape for each would take
+   * ten times as long. */
+  let dots = null;
+  function draw_dots(chart, context, s, list, size) {
+    const { box } = chart;
+    const ratio = window.devicePixelRatio || 1;
+    const wide = Math.ceil((box.right - box.left + 6) * ratio);
+    const tall = Math.ceil((box.bottom - box.top + 6) * ratio);
+    if (wide < 1 || tall < 1) return;
+    const side = Math.max(1, Math.round(size * ratio));
+    const shift = 3 * ratio - side / 2;
+    const counts = new Uint8Array(wide * tall);
     for (const i of list) {
-      const x = Math.round(chart.x(s.x[i]));
-      const y = clamp(chart.y(value_of(s, i)), chart.box.top, chart.box.bottom);
-      const it = columns.get(x);
-      if (!it) columns.set(x, [y, y]);
-      else {
-        if (y < it[0]) it[0] = y;
-        if (y > it[1]) it[1] = y;
+      const x = Math.round((chart.x(s.x[i]) - box.left) * ratio + shift);
+      const y = Math.round((clamp(chart.y(value_of(s, i)), box.top - 1, box.bottom + 1) - box.top) * ratio + shift);
+      for (let v = Math.max(0, y); v < y + side && v < tall; v++) {
+        for (let u = Math.max(0, x); u < x + side && u < wide; u++) if (counts[v * wide + u] < 255) counts[v * wide + u]++;
       }
     }
-    for (const [x, [top, bottom]] of columns) context.fillRect(x, top - 0.5, 1, Math.max(1, bottom - top + 1));
+    const parts = /^#(..)(..)(..)$/.exec(context.fillStyle) || [0, '80', '80', '80'];
+    const colour = parseInt(parts[3] + parts[2] + parts[1], 16); // in the order of the bytes of a picture
+    const shades = new Uint32Array(256);
+    for (let n = 1; n < 256; n++) shades[n] = (Math.round(255 * (1 - Math.pow(1 - context.globalAlpha, n))) << 24) | colour;
+    dots = dots || ice.el('canvas');
+    dots.width = wide;
+    dots.height = tall;
+    const other = dots.getContext('2d', { willReadFrequently: true });
+    const picture = other.createImageData(wide, tall);
+    const pixels = new Uint32Array(picture.data.buffer);
+    for (let at = 0; at < counts.length; at++) if (counts[at]) pixels[at] = shades[counts[at]];
+    other.putImageData(picture, 0, 0);
+    context.globalAlpha = 1;
+    context.drawImage(dots, box.left - 3, box.top - 3, wide / ratio, tall / ratio);
   }
 
   function draw_line(chart, context, s) {

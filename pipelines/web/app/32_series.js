@@ -88,7 +88,7 @@
     const count = rows.length;
     const x = (by_time() ? rows.t : rows.n).subarray(0, count);
     const y = column.values.subarray(0, count);
-    const good = Float64Array.from(y);
+    const good = y.slice();
     for (let i = 0; i < count; i++) if (rows.state[i] >= ice.REJECTED) good[i] = NaN;
     const median = ice.running_median(good, WINDOW);
     chart.set({
@@ -104,7 +104,10 @@
   }
 
   function summary(column, x, values, chart) {
-    const inside = values.filter((v, i) => isFinite(v) && x[i] >= chart.x.low && x[i] <= chart.x.high).map((v) => v * column.factor);
+    const inside = [];
+    for (let i = 0; i < values.length; i++) {
+      if (isFinite(values[i]) && x[i] >= chart.x.low && x[i] <= chart.x.high) inside.push(values[i] * column.factor);
+    }
     const last = inside.length ? 'last ' + ice.quantity(inside[inside.length - 1], column.unit) + ', ' : '';
     return last + ice.say_values(inside, column.unit);
   }

@@ -37,6 +37,15 @@
     else img.src = ice.picture_url(number, kind);
   };
 
+  /* Shows nothing in an img, and stops the transfer of what it was to show. */
+  ice.leave_picture = function (img) {
+    if (img.wanted === 'nothing') return;
+    img.key = '';
+    img.wanted = 'nothing';
+    img.dataset.state = 'coming';
+    img.removeAttribute('src');
+  };
+
   /* An img for show_picture. Its alt text is what stands in its place. */
   ice.picture = function (attributes) {
     const img = ice.el('img', Object.assign({ decoding: 'async', draggable: 'false', alt: '' }, attributes));

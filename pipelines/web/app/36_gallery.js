@@ -18,21 +18,28 @@
   let here = -1; // place in `chosen` of the cell that has the focus
   let seen_length = 0;
 
-  const size = () => (ice.query('size') === '96' ? 96 : 192);
-  const with_picks = () => ice.query('picks') === '1';
-  /* Read once before elements change: a size that is asked for between two changes lays the page out each time. */
-  let width = 0;
-  const measure = () => { width = scroller.clientWidth; };
-  const per_line = () => Math.max(1, Math.floor((width + GAP) / (size() + 2 + GAP)));
-  /* The pictures are as wide as fills the line. */
-  const edge = () => Math.floor((width - 2 + GAP) / per_line()) - 2 - GAP;
-  const line_height = () => edge() + TEXT + GAP;
+  const FAST = 0.5; // heights of the view in one frame: faster than that, nobody sees a picture or reads
+  const REST = 120; // ms without scrolling after which all is shown all the same
+
+  /* Measured when the window, the address or the session changes, not while it is scrolled: a size that is asked for
+   * between two changes lays the page out each time. The pictures are as wide as fills the line. */
+  const place = { size: 192, picks: false, width: 0, height: 0, across: 1, edge: 0, line: 1 };
+  function measure() {
+    place.size = ice.query('size') === '96' ? 96 : 192;
+    place.picks = ice.query('picks') === '1';
+    place.width = scroller.clientWidth;
+    place.height = scroller.clientHeight;
+    place.across = Math.max(1, Math.floor((place.width + GAP) / (place.size + 2 + GAP)));
+    place.edge = Math.floor((place.width - 2 + GAP) / place.across) - 2 - GAP;
+    place.line = place.edge + TEXT + GAP;
+  }
 
   function make_cell() {
     const cell = ice.el('div', { class: 'cell', role: 'gridcell', tabindex: '-1' });
     cell.img = ice.picture();
     cell.over = ice.el('canvas', { class: 'over' });
     cell.mark = ice.el('span', { class: 'corner' });
+    cell.state = -1;
     cell.first = ice.el('span', { class: 'first' });
     cell.values = ice.el('span', { class: 'values' });
     cell.append(ice.el('div', { class: 'frame' }, cell.img, cell.over, cell.mark), ice.el('div', { class: 'caption' }, cell.first, cell.values));
@@ -47,53 +54,74 @@
   }
 
   let shown_columns = [];
-  function fill_cell(cell, place) {
+  const value_of = (c, i) => ice.quantity(c.values[i] * c.factor, c.unit) + (c.unit ? '\u202f' + c.unit : '');
+
+  function fill_cell(cell, at) {
     const { rows } = store;
-    const i = chosen[place];
+    const i = chosen[at];
     const number = rows.n[i];
-    cell.place = place;
-    cell.tabIndex = place === Math.max(here, 0) ? 0 : -1;
-    cell.setAttribute('aria-colindex', String((place % per_line()) + 1));
+    cell.place = at;
+    cell.tabIndex = at === Math.max(here, 0) ? 0 : -1;
+    if (fast) {
+      cell.label = '';
+      cell.first.textContent = '#' + number;
+      cell.classList.add('passing');
+      ice.leave_picture(cell.img);
+      return;
+    }
+    cell.classList.remove('passing');
     const state = ice.states[rows.state[i]];
-    const values = shown_columns.filter((c) => isFinite(c.values[i])).map((c) => ice.quantity(c.values[i] * c.factor, c.unit) + (c.unit ? '\u202f' + c.unit : ''));
+    const reason = rows.reason[i] >= 0 ? ice.reason_of(rows, i) : '';
+    let values = '';
+    for (const c of shown_columns) if (isFinite(c.values[i])) values += (values && ' · ') + value_of(c, i);
     const label = '#' + number + ' ' + rows.name[i] + ', ' + state.word + (rows.mark[i] ? ', marked ' + rows.mark[i] : '') +
-      values.map((v) => ', ' + v).join('') + (rows.reason[i] >= 0 ? ', ' + ice.reason_of(rows, i) : '');
+      (values && ', ' + values) + (reason && ', ' + reason);
     if (cell.label !== label) {
       cell.label = label;
       cell.setAttribute('aria-label', label);
-      cell.title = rows.name[i] + (rows.reason[i] >= 0 ? '\n' + ice.reason_of(rows, i) : '');
-      ice.fill(cell.mark, ice.state_mark(rows.state[i], true), rows.mark[i] ? ice.el('span', { class: 'hand', text: '✎' }) : null);
-      cell.mark.className = 'corner ' + state.key.replace('_', '-');
-      cell.classList.toggle('out', rows.state[i] >= ice.REJECTED);
+      cell.title = rows.name[i] + (reason && '\n' + reason);
+      if (cell.state !== rows.state[i] || cell.hand !== rows.mark[i]) {
+        cell.state = rows.state[i];
+        cell.hand = rows.mark[i];
+        ice.fill(cell.mark, ice.state_mark(cell.state, true), cell.hand ? ice.el('span', { class: 'hand', text: '✎' }) : null);
+        cell.mark.className = 'corner ' + state.key.replace('_', '-') + (cell.hand ? ' by-hand' : '');
+        cell.classList.toggle('out', cell.state >= ice.REJECTED);
+      }
       cell.first.textContent = '#' + number;
-      cell.values.textContent = values.join(' · ') || state.word;
+      cell.values.textContent = values || state.word;
     }
     ice.show_picture(cell.img, number, 'thumb');
-    cell.over.hidden = !with_picks();
-    if (with_picks()) {
+    cell.over.hidden = !place.picks;
+    if (place.picks) {
       ice.picks(number).then((picks) => {
-        if (cell.place === place && store.rows.n[chosen[place]] === number) ice.draw_picks(cell.over, picks, { least: -Infinity });
+        if (cell.place === at && store.rows.n[chosen[at]] === number) ice.draw_picks(cell.over, picks, { least: -Infinity });
       });
     }
   }
 
   function fill_line(line, index) {
-    const across = per_line();
-    const count = Math.min(across, chosen.length - index * across);
+    const count = Math.min(place.across, chosen.length - index * place.across);
     line.setAttribute('aria-rowindex', String(index + 1));
-    line.style.transform = 'translateY(' + index * line_height() + 'px)';
+    line.style.transform = 'translateY(' + index * place.line + 'px)';
     while (line.children.length > count) line.lastChild.remove();
-    while (line.children.length < count) line.append(make_cell());
-    for (let k = 0; k < count; k++) fill_cell(line.children[k], index * across + k);
+    while (line.children.length < count) {
+      const cell = make_cell();
+      cell.setAttribute('aria-colindex', String(line.children.length + 1));
+      line.append(cell);
+    }
+    let cell = line.firstChild;
+    for (let k = 0; k < count; k++, cell = cell.nextSibling) fill_cell(cell, index * place.across + k);
+    line.fast = fast;
   }
 
-  /* Gives elements to the lines in sight, and those of lines out of sight to new ones. */
-  function show_lines() {
-    measure();
+  /* Gives elements to the lines in sight, and those of lines out of sight to new ones. Lines that stay are left as they
+   * are, unless all are wanted. */
+  let fast = false;
+  function show_lines(all_of_them) {
     const top = scroller.scrollTop;
-    const all = Math.ceil(chosen.length / per_line());
-    const first = Math.max(0, Math.floor(top / line_height()) - 1);
-    const last = Math.min(all - 1, Math.ceil((top + scroller.clientHeight) / line_height()));
+    const all = Math.ceil(chosen.length / place.across);
+    const first = Math.max(0, Math.floor(top / place.line) - 1);
+    const last = Math.min(all - 1, Math.ceil((top + place.height) / place.line));
     const free = [];
     for (const [index, line] of lines) {
       if (index < first || index > last) {
@@ -104,6 +132,8 @@
     }
     for (let index = first; index <= last; index++) {
       let line = lines.get(index);
+      const stays = line && !all_of_them && (fast || !line.fast);
+      if (stays) continue;
       if (!line) {
         line = free.pop() || ice.el('div', { class: 'cells', role: 'row' });
         lines.set(index, line);
@@ -112,6 +142,14 @@
       fill_line(line, index);
     }
     for (const line of free) line.remove();
+    return top;
+  }
+
+  let last_top = 0;
+  let rest = null;
+  function rested() {
+    fast = false;
+    if (scroller.isConnected) last_top = show_lines();
   }
 
   let asked = false;
@@ -120,8 +158,14 @@
     asked = true;
     requestAnimationFrame(() => {
       asked = false;
-      if (scroller.isConnected) show_lines();
-      if (scroller.scrollTop < 8 && seen_length !== store.rows.length) refresh();
+      if (!scroller.isConnected) return;
+      const top = scroller.scrollTop;
+      fast = Math.abs(top - last_top) > FAST * place.height;
+      last_top = top;
+      clearTimeout(rest);
+      if (fast) rest = setTimeout(rested, REST);
+      if (top < 8 && seen_length !== store.rows.length) refresh();
+      else show_lines();
     });
   }
 
@@ -129,22 +173,23 @@
   function refresh() {
     const all = store.columns();
     measure();
+    fast = false;
     shown_columns = ['defocus', 'res', 'picks'].map((key) => all.find((c) => c.key === key)).filter(Boolean);
     if (!shown_columns.length) shown_columns = all.slice(0, 3);
-    if (size() < 100) shown_columns = shown_columns.filter((c) => c.key === 'res');
+    if (place.size < 100) shown_columns = shown_columns.filter((c) => c.key === 'res');
     const number = here >= 0 && here < chosen.length ? store.rows.n[chosen[here]] : null;
     const choice = ice.choose('-n');
     chosen = choice.list;
     seen_length = store.rows.length;
     here = number === null ? -1 : chosen.indexOf(store.rows.at.get(number));
-    sheet.style.height = Math.ceil(chosen.length / per_line()) * line_height() + 'px';
-    scroller.setAttribute('aria-rowcount', String(Math.ceil(chosen.length / per_line())));
-    scroller.style.setProperty('--size', edge() + 'px');
+    sheet.style.height = Math.ceil(chosen.length / place.across) * place.line + 'px';
+    scroller.setAttribute('aria-rowcount', String(Math.ceil(chosen.length / place.across)));
+    scroller.style.setProperty('--size', place.edge + 'px');
     ice.text(about, choice.unknown.length ? 'No column is called ' + choice.unknown.join(', ') + '.'
       : (choice.filtered ? ice.count(chosen.length) + ' of ' : '') + ice.plural(store.rows.length, 'exposure'));
     news.hidden = true;
     show_tools(all);
-    show_lines();
+    last_top = show_lines(true);
   }
 
   function show_tools(all) {
@@ -160,9 +205,9 @@
     }
     sort.value = ice.query('sort') || '-n';
     field.show();
-    buttons.small.setAttribute('aria-pressed', String(size() === 96));
-    buttons.large.setAttribute('aria-pressed', String(size() === 192));
-    buttons.picks.setAttribute('aria-pressed', String(with_picks()));
+    buttons.small.setAttribute('aria-pressed', String(place.size === 96));
+    buttons.large.setAttribute('aria-pressed', String(place.size === 192));
+    buttons.picks.setAttribute('aria-pressed', String(place.picks));
   }
 
   /* New exposures enter only while the top is in sight, so that nothing moves under the eye. */
@@ -179,8 +224,8 @@
   }
 
   function move(event) {
-    const across = per_line();
-    const page = Math.max(1, Math.floor(scroller.clientHeight / line_height())) * across;
+    const { across } = place;
+    const page = Math.max(1, Math.floor(place.height / place.line)) * across;
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, PageUp: -page, PageDown: page }[event.key];
     let to = here;
     if (step) to = here < 0 ? 0 : here + step;
@@ -195,15 +240,16 @@
     go_to(Math.max(0, Math.min(chosen.length - 1, to)));
   }
 
-  function go_to(place) {
-    here = place;
-    const top = Math.floor(place / per_line()) * line_height();
+  function go_to(to) {
+    here = to;
+    const top = Math.floor(to / place.across) * place.line;
     if (top < scroller.scrollTop) scroller.scrollTop = top;
-    else if (top + line_height() > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + line_height() - scroller.clientHeight;
-    show_lines();
+    else if (top + place.line > scroller.scrollTop + place.height) scroller.scrollTop = top + place.line - place.height;
+    fast = false;
+    last_top = show_lines();
     for (const line of lines.values()) for (const cell of line.children) {
-      cell.tabIndex = cell.place === place ? 0 : -1;
-      if (cell.place === place) cell.focus({ preventScroll: true });
+      cell.tabIndex = cell.place === to ? 0 : -1;
+      if (cell.place === to) cell.focus({ preventScroll: true });
     }
   }
 
@@ -216,7 +262,7 @@
   let left_at = 0;
   function come_back() {
     scroller.scrollTop = left_at;
-    show_lines();
+    last_top = show_lines();
     if (here >= 0) go_to(here);
   }
 
@@ -238,7 +284,7 @@
       news = ice.el('button', { type: 'button', class: 'main', id: 'gallery-new', hidden: true, on: { click: to_top } });
       sheet = ice.el('div', { class: 'lines', role: 'presentation' });
       scroller = ice.el('div', { class: 'scroller', role: 'grid', tabindex: '0', 'aria-label': 'Exposures', on: { scroll: scrolled, keydown: move } }, sheet);
-      root.append(ice.heading('Exposures', about, news, field, sort, button('picks', 'picks', () => ice.query('picks', with_picks() ? null : '1')),
+      root.append(ice.heading('Exposures', about, news, field, sort, button('picks', 'picks', () => ice.query('picks', place.picks ? null : '1')),
         ice.el('div', { class: 'segment', role: 'group', 'aria-label': 'Size of the pictures' },
           button('small', '96', () => ice.query('size', '96')), button('large', '192', () => ice.query('size', null)))), scroller);
     },
