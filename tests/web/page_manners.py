@@ -136,6 +136,7 @@ def test_each_section_is_worked_by_keys(page):
     page.keys("ARROW_DOWN", "ARROW_DOWN")
     page.wait("ice.thresholds().length === 1", "a threshold by the arrow keys")
     to("grid", "#section-grid select")
+    page.wait("document.querySelector('.square') && document.activeElement.options.length > 2", "what may be chosen")
     before = page.get("document.activeElement.value")
     page.keys("ARROW_DOWN")
     page.wait("document.activeElement.value !== arguments[0] && location.hash.includes('=')", "another value", before)

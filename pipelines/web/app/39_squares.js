@@ -125,7 +125,10 @@
     if (!answer) return;
     const column = about();
     const options = [['lost', 'lost']].concat(store.columns().map((c) => [c.key, c.label]));
-    ice.fill(choose, options.map(([value, text]) => ice.el('option', { value, text })));
+    if (choose.dataset.key !== options.join()) { // a list in which somebody chooses stays as it is
+      choose.dataset.key = options.join();
+      ice.fill(choose, options.map(([value, text]) => ice.el('option', { value, text })));
+    }
     choose.value = column.key;
     order.value = ice.query('order') || 'found';
     const step = make_scale(column);
