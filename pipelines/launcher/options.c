@@ -73,7 +73,7 @@ static const struct option_row rows[] = {
     {"o", "FILE.html", "The page (SESSION/report/report.html); the other files lie beside it.", COMMAND_REPORT,
      OPTION_TEXT, AT(output), 0},
     {"pdf", NULL, "Prints the page as PDF too, by Chromium.", COMMAND_REPORT, OPTION_FLAG, AT(pdf), 0},
-    {"anonymous", NULL, "Leaves out paths, the host, and who changed what.", COMMAND_REPORT, OPTION_FLAG, AT(anonymous),
+    {"anonymous", NULL, "Leaves out paths, and the names of machines and people.", COMMAND_REPORT, OPTION_FLAG, AT(anonymous),
      0},
     {"to", "DIR", "The folder for the copy.", COMMAND_BACKUP, OPTION_TEXT, AT(to), 0},
     {"products", NULL, "Copies the products too.", COMMAND_BACKUP, OPTION_FLAG, AT(products), 0},

@@ -103,6 +103,14 @@ def fires_and_clears():
             assert metric(server, "no_exposure") == 0
         events = [line["event"] for line in kept(session)]
         assert events[:4] == ["fires", "told", "clears", "told"], events
+        # The report tells of it from this very file.
+        page = os.path.join(SCRATCH, "report", "report.html")
+        subprocess.run([os.path.join(BIN, "icestream"), "report", "--session", session.folder, "--o", page], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(os.path.join(SCRATCH, "report", "report.json"), encoding="utf-8") as file:
+            incidents = [one for one in json.load(file)["incidents"] if one["kind"] == "alarm"]
+        assert [one["stage"] for one in incidents] == ["no_exposure"], incidents
+        assert incidents[0]["time"] < incidents[0]["ended"] and "microscope" in incidents[0]["text"], incidents
     finally:
         session.close()
 

@@ -4,6 +4,7 @@
   whole      the page is readable without a script, complete, small and escaped; its numbers are those of status, and
              what lies beside it has the same ones
   happened   it has alarms, restarts, changes, marks and the machine, in UTC
+  large      it is at most 10 MB for 10,000 exposures
   selected   the selection beside it is RELION's, and obeys marks
   again      an unchanged session that has ended gives the same bytes but for the time made, also from a copy that
              nobody can write to, and from a session without maps, and without exposures
@@ -197,6 +198,17 @@ def happened():
     assert "the clocks beside the microscope showed UTC+02:00" in read(folder + "/report/report.html")
 
 
+def large():
+    """A long session stays a page that can be sent."""
+    folder = made_session("large", 10_000)
+    icestream("report", "--session", folder)
+    text = read(folder + "/report/report.html")
+    assert len(text.encode()) <= 10_000_000, len(text)
+    assert text.count("<figure class=example>") == 27 + 3, text.count("<figure class=example>")
+    data = json.loads(read(folder + "/report/report.json"))
+    assert data["exposures"]["seen"] == 10_000 == read(folder + "/report/exposures.csv").count("\n") - 1
+
+
 def selected():
     """The selection beside the report: RELION reads it, and marks made since hold in it and in all counts."""
     session = make_session.Session(os.path.join(SCRATCH, "selected"), 60)
@@ -360,8 +372,8 @@ def without_script(page):
 
 
 try:
-    result = {"whole": whole, "happened": happened, "selected": selected, "again": again, "anonymous": anonymous,
-              "kept": kept, "pdf": pdf}[sys.argv[1]]()
+    result = {"whole": whole, "happened": happened, "large": large, "selected": selected, "again": again,
+              "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
 finally:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 sys.exit(result or 0)
