@@ -17,19 +17,21 @@ from server import BIN, Server, wait_for
 
 SCRATCH = tempfile.mkdtemp(prefix="icestream-alarms-")
 PROGRAM = """#!/bin/sh
-# Fails the first time, so that a second try must follow.
-[ -e %(told)s.tried ] || { touch %(told)s.tried; exit 1; }
+[ -e %(told)s.tried ] || { touch %(told)s.tried; exit %(first)d; }
 cat >>%(told)s; echo >>%(told)s
 """
 
 
-def begin(name, alarms, exposures=60, **options):
+def begin(name, alarms, exposures=60, fails=False, **options):
+    """Makes a session that runs. fails: the program fails the first time, so that a second try must follow, 5 s later."""
     session = make_session.Session(os.path.join(SCRATCH, name), exposures, running=True, interval=0.2, pictures=0,
                                    iterations=0, end=time.time() - 100, **options)  # the last one came 100 s ago
     session.told_file = os.path.join(SCRATCH, name + ".told")
     program = os.path.join(SCRATCH, name + ".sh")
     with open(program, "w", encoding="utf-8") as file:
-        file.write(PROGRAM % {"told": session.told_file})
+        file.write(PROGRAM % {"told": session.told_file, "first": fails})
+    if not fails:
+        open(session.told_file + ".tried", "w").close()
     os.chmod(program, 0o700)
     with open(session.path("graph.yaml"), encoding="utf-8") as file:
         graph = file.read()
@@ -77,7 +79,7 @@ def metric(server, alarm):
 
 
 def fires_and_clears():
-    session = begin("stops", ["no_exposure=60", "disk=off", "disk_hours=off", "stage_silent=off"])
+    session = begin("stops", ["no_exposure=60", "disk=off", "disk_hours=off", "stage_silent=off"], fails=True)
     try:
         with Server(session.folder) as server:
             answer = alarms(server)
@@ -94,6 +96,7 @@ def fires_and_clears():
             assert alert["labels"]["alertname"] == "no_exposure" and alert["labels"]["session"] == "stops"
             assert "microscope" in alert["annotations"]["description"] and alert["endsAt"].startswith("0001-")
             wait_for(lambda: alarms(server)["notify"]["sent"] == 1, "the server knows that")
+            assert os.path.exists(session.told_file + ".tried"), "the first try failed, and a second one followed"
             # It works again.
             expose(session, 3)
             over = wait_for(lambda: len(told(session)) == 2 and told(session)[1], "somebody is told that it is over")
@@ -256,7 +259,7 @@ def an_ended_session():
             before = file.read()
         with Server(session.folder) as server:
             assert states(server) == {("disk", "session"): "firing"}
-            time.sleep(3)  # longer than a look: a lucky pass hides a fault, and no delay makes it fail
+            time.sleep(1.5)  # longer than a look: a lucky pass hides a fault, and no delay makes it fail
             assert states(server) == {("disk", "session"): "firing"}
         with open(session.path("web", "alarms.jsonl"), "rb") as file:
             assert file.read() == before

@@ -69,6 +69,7 @@ def test_alarms(page):
     assert "GPU 3 has 88 °C." in texts[1] and "warning" in texts[1], texts
     assert page.get("document.querySelectorAll('#alarms-cleared .alarm').length") == 1
     page.write("[data-alarm=gpu] select", "14400")
+    page.wait("document.querySelector('[data-alarm=gpu]').textContent.includes(\" gpu 'GPU 3' --for 14400\")", "the command line")
     page.click("[data-alarm=gpu] button")
     page.wait("window.caught.length === 1", "the silence is sent")
     body = caught(page)[0]

@@ -34,14 +34,20 @@
 
   function silence_tools(alarm) {
     if (alarm.state === 'cleared') return null;
+    const words = [alarm.alarm || alarm.name].concat(alarm.subject ? [alarm.subject] : []);
     if (alarm.state === 'silenced') {
       return ice.el('div', { class: 'buttons' }, ice.el('span', { class: 'quiet', text: 'silent until ' + ice.clock(alarm.until) }),
-        ice.control_button('silence', { text: 'Wake' }, () => silence(alarm, 0)));
+        ice.control_button('silence', { text: 'Wake' }, () => silence(alarm, 0)),
+        ice.command_line(ice.command('silence', words.concat('--clear'))));
     }
     const span = ice.el('select', { 'aria-label': 'Time of silence' }, SPANS.map(([value, text]) => ice.el('option', { value, text })));
     span.value = '3600';
+    const place = ice.el('div', {});
+    const say = () => ice.fill(place, ice.command_line(ice.command('silence', words.concat('--for', span.value))));
+    span.addEventListener('change', say);
+    say();
     return ice.el('div', { class: 'buttons' }, span,
-      ice.control_button('silence', { text: 'Silence' }, () => silence(alarm, Date.now() / 1000 + Number(span.value))));
+      ice.control_button('silence', { text: 'Silence' }, () => silence(alarm, Date.now() / 1000 + Number(span.value))), place);
   }
 
   async function silence(alarm, until) {
