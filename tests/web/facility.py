@@ -59,11 +59,13 @@ def states(server, ended, running):
     seen = listed(server)
     assert set(seen) == {"grid <1> & \"2\"", "grid_running", "latest", "plan broken", "ledger broken"}, set(seen)
     for session, state in [(ended, "finished"), (running, "running")]:
+        wait_for(lambda session=session: counts_as_in_status(server, session), "the counts of status")
+        wait_for(lambda session=session: listed(server)[os.path.basename(session.folder)]["adds_up"], "counts that add up")
+        seen = listed(server)
         one = seen[os.path.basename(session.folder)]
         assert (one["state"], one["run"], one["adds_up"], one["message"]) == (state, 1, True, None), one
-        assert counts_as_in_status(server, session)
         assert one["alarms"] == [] and abs(one["changed"] - (session.end or time.time())) < 60, one
-    assert seen["latest"]["stages"] == seen["grid_running"]["stages"], "a link within the folder"
+    wait_for(lambda: listed(server)["latest"]["stages"] == listed(server)["grid_running"]["stages"], "a link within the folder")
     for name, word in [("plan broken", "plan.json"), ("ledger broken", "ctf-estimator")]:
         assert seen[name]["state"] == "unreadable" and word in seen[name]["message"], seen[name]
     running.add(3)
