@@ -124,7 +124,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     web.need()
-    with tempfile.TemporaryDirectory(prefix="icestream-shots-") as folder:
+    with tempfile.TemporaryDirectory(prefix="icestream-") as folder:
         shown = os.path.join(folder, "quickstart")
         shutil.copytree(os.path.join(sys.argv[1], "session"), shown, symlinks=True)
         first, page = web.Site(folder=shown), web.Page()
