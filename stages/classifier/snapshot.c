@@ -303,6 +303,19 @@ enum status snapshot_link(const struct snapshot *s, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns the resolution of the finest class that is kept (Å), 0 where none has one. Classes of ice or carbon that are
+ * dropped often seem finer. */
+static double finest_kept(const struct classifier *c) {
+    double finest = 0;
+    for (int k = 0; k < c->model->class_count; k++) {
+        const struct model_class *class = &c->model->classes[k];
+        if (class->kept && class->resolution > 0 && class->resolution < 900 &&
+            (finest <= 0 || class->resolution < finest))
+            finest = class->resolution;
+    }
+    return finest;
+}
+
 enum status snapshot_history(const struct classifier *c, const struct snapshot *s, struct err *err) {
     char path[PATH_MAX], prefix[64];
     snprintf(prefix, sizeof prefix, "run_it%03d", s->iteration);
@@ -317,6 +330,8 @@ enum status snapshot_history(const struct classifier *c, const struct snapshot *
                              "classes", "iteration", s->iteration, "particles", (json_int_t)dataset_count(c->dataset),
                              "kept", (json_int_t)s->kept, "classes", s->classes, "kept_classes", s->kept_classes,
                              "resolution", resolution, "final", s->final, "files", files);
+    double finest = finest_kept(c);
+    if (finest > 0) json_object_set_new(line, "kept_resolution", json_real(finest));
     if (s->change > 0) {
         json_object_set_new(line, "change", json_integer(s->change));
         json_object_set_new(line, "kept_by_hand", json_integer((json_int_t)s->kept_by_hand));

@@ -307,7 +307,7 @@ class Session:
             synthetic.star(self.path(star), [("particles", ["rlnImageName"], [])])
             self.append("classifier/history.jsonl", json.dumps(
                 {"time": now, "event": "classes", "iteration": n, "particles": particles, "kept": kept, "classes": 16,
-                 "kept_classes": classes, "resolution": 14.0, "final": False,
+                 "kept_classes": classes, "resolution": 14.0, "kept_resolution": 15.0 + 1 / n, "final": False,
                  "files": ["classifier/run_it%03d_classes.mrcs" % n, "classifier/run_it%03d_model.star" % n, star]}))
             if "refiner" in self.stages:
                 self.select(n, kept, star, now)

@@ -1,4 +1,5 @@
 """Sessions that lack something: stages, columns, pictures, exposures. The rest is drawn."""
+import make_session
 import web
 
 
@@ -56,6 +57,28 @@ def test_numbers_that_say_the_same_are_shown_once(page):
     assert len(titles) == len(set(titles)) and not [title for title in titles if "icestream" in title], titles
 
 
+@web.shows(exposures=30, display=False)
+def test_reasons_are_short_and_alike_ones_are_one(page):
+    """The column shows the reason and not the path before it; two damaged movies are one line of the reasons."""
+    page.open("ledger")
+    reasons = ["/data/of the/micro scope/EPU_%d/mov_%d.tiff: strip %d of 10 cannot be read" % (k, k, 7 * k) for k in (1, 2)]
+    for k, reason in enumerate(reasons):
+        page.site.session.set_state("watcher", k + 1, make_session.FAILED, reason)
+    page.wait("ice.store.rows.reasons.some((r) => r.includes('strip 14'))", "the reasons")
+    page.wait("[...document.querySelectorAll('.reasons li')].some((it) => it.textContent.endsWith('strip … of 10 cannot be read')"
+              " && it.querySelector('.amount').textContent === '2')", "one line for both")
+    page.write("#section-ledger .filter", "reason:strip")
+    page.wait("document.querySelectorAll('.lines .entry').length === 2", "both lines")
+    assert set(page.get("[...document.querySelectorAll('.lines .c-reason')].map((it) => it.title)")) == set(reasons)
+    assert page.get("ice.short_reason('/a/b/mov_1.tiff: 3 e-/Å of a/b/gain.mrc, 1/Å')") == "mov_1.tiff: 3 e-/Å of gain.mrc, 1/Å"
+    assert page.get("ice.short_reason('/a/b/mov_1.tiff: no frames', 'b/mov_1')") == "no frames"
+    seen = "document.querySelector('.head .c-%s').offsetWidth > 0"
+    assert page.get(seen % "square") and page.get(seen % "hole")
+    page.run("const { rows, tell } = ice.store; rows.square.fill(-1); rows.hole.fill(''); tell('rows', { full: true, changed: [] })")
+    page.wait("!(%s) && !(%s)" % (seen % "square", seen % "hole"), "no column of squares and holes where there is none")
+    assert page.get("(() => { const line = document.querySelector('.lines .entry'); return line.lastChild.offsetTop < 15 })()")
+
+
 @web.shows(exposures=0, in_flight=0, iterations=0)
 def test_an_empty_session_says_so(page):
     page.open("overview")
@@ -76,5 +99,8 @@ def test_a_session_that_has_ended_looks_the_same(page):
     page.open("overview")
     page.wait("document.querySelector('#session-state').textContent.match(/finished|stopped/)", "the state")
     page.wait("document.querySelectorAll('figure.series').length === 6", "charts")
+    mean = page.get("(() => { const r = ice.store.rows, t = r.t.subarray(0, r.length);"
+                    " return Math.round(3600 * (r.length - 1) / (Math.max(...t) - Math.min(...t))) })()")
+    page.wait("document.querySelector('#fact-rate .value').textContent.replace(/\\D/g, '') === '%d'" % mean, "the mean of the session")
     page.open("exposure/3")
     page.wait("document.querySelector('.micrograph').naturalWidth > 100", "the micrograph")

@@ -50,6 +50,7 @@ def test_drops(page):
     page.write("#section-drops select", "crystals")
     page.wait("document.querySelectorAll('.drop').length === 2", "crystals alone")
     assert "outcome=crystals" in page.get("location.hash")
+    assert page.text("#fact-seen .label") == "drops", "what the head bar counts"
 
 
 def test_ensemble(page):

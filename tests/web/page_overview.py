@@ -30,6 +30,9 @@ def test_flow_has_a_box_for_each_stage(page):
     stages = status(page)["stages"]
     page.wait("document.querySelectorAll('.stage').length === %d" % len(stages), "a box for each stage")
     page.wait("document.querySelector('#stage-watcher .counts').textContent.includes('6')", "counts")
+    assert page.texts(".stage h3") == list(stages)
+    hidden = page.get("[...document.querySelectorAll('.stage')].filter((s) => s.querySelectorAll('.line')[1].hidden).map((s) => s.id)")
+    assert hidden == ["stage-classifier", "stage-refiner"], "latency of stages that gather: %s" % hidden
     for name, stage in stages.items():
         shown = {state: page.get("(() => { const it = document.querySelector('#stage-' + arguments[0] + '"
                                  " .count[title=\"' + arguments[1]"
@@ -57,6 +60,13 @@ def test_series_draw_six_charts_with_a_line_in_words(page):
         assert colours > 5, "chart %d is blank" % place
     rules = page.get(CHART % "CTF resolution" + ".options.rules.filter((r) => !r.move).map((r) => [r.value, r.text])")
     assert rules and rules[0][0] == 10 and "rejects > 10" in rules[0][1], rules
+
+
+def test_a_median_runs_where_there_are_values(page):
+    page.open("overview")
+    assert page.get("[...ice.running_median([1, 2, 3, 4], 25)].every(isNaN)"), "a median of four"
+    assert page.get("[...ice.running_median([5, 1, NaN, 3, 2, 4, 9], 25)]")[0] == 3.5
+    assert page.get("[...ice.running_median([5, 1, 3, 2, 4, 9, 8], 5)].map((v) => v === v)") == [False] * 2 + [True] * 3 + [False] * 2
 
 
 def test_each_chart_has_its_numbers_as_a_table(page):
@@ -125,5 +135,5 @@ def test_throughput_sums_to_all_exposures(page):
                       " c.options.series.length === 4"
                       " && c.options.series[3].y.reduce((a, b) => a + b, 0) })()", "bars")
     assert total == page.get("ice.store.rows.length")
-    page.wait("[...ice.charts].find((c) => c.options.name === 'latency').options.series[0].x.length >= 5",
+    page.wait("[...ice.charts].find((c) => c.options.name === 'latency').options.x.names.length >= 5",
               "a latency for each stage")

@@ -124,6 +124,17 @@
   }
 
   ice.reason_of = (rows, i) => (rows.reason[i] >= 0 ? rows.reasons[rows.reason[i]] : '');
+  /* A reason in which each path is the name of its file alone, without the file of the exposure `name` in front: a column
+   * shows the reason then, and not the path. */
+  ice.short_reason = function (text, name) {
+    const short = without_paths(text);
+    const stem = String(name || '').split('/').pop();
+    const end = stem && short.startsWith(stem) ? short.indexOf(': ', stem.length) : -1;
+    return end >= 0 && !short.slice(stem.length, end).includes(' ') && short.slice(end + 2) || short;
+  };
+  const without_paths = (text) => text.replace(/^\/[^:'"]*\/(?=[^/:]+:)/, '')
+    .replace(/(^|[\s'"(])\/(?:[^\s/'"]+\/)+(?=[^\s/'"])/g, '$1')
+    .replace(/(^|[\s'"(])(?:[^\s/'"]+\/)+(?=[^\s/'"]*\.[A-Za-z])/g, '$1');
   ice.square_of = (rows, i) => (rows.square[i] >= 0 ? rows.squares[rows.square[i]] : '');
 
   /* Finite values in rising order. */
@@ -155,8 +166,9 @@
     return counts;
   };
 
-  /* Median of the `width` values around each, over finite ones alone. Keeps the window sorted, so that each step costs
-   * two searches. */
+  const FEW = 5; // values below which a median says nothing
+  /* Median of the `width` values around each, over finite ones alone; at the ends, of those that are there. NaN where
+   * they are fewer than FEW. Keeps the window sorted, so that each step costs two searches. */
   ice.running_median = function (values, width) {
     const result = new Float64Array(values.length).fill(NaN);
     const finite = [];
@@ -177,6 +189,7 @@
     for (let k = 0; k < finite.length; k++) {
       if (k + half < finite.length) window.splice(place(values[finite[k + half]]), 0, values[finite[k + half]]);
       if (k - half - 1 >= 0) window.splice(place(values[finite[k - half - 1]]), 1);
+      if (window.length < FEW) continue;
       const middle = (window.length - 1) / 2;
       result[finite[k]] = (window[Math.floor(middle)] + window[Math.ceil(middle)]) / 2;
     }

@@ -66,6 +66,15 @@
     if (!store.session) return [];
     return store.session.stages.filter((s) => programs.includes(s.program || s.name));
   };
+  /* A stage that gathers items takes each in at once and works on all of them later: the time that it takes one in says
+   * nothing of its work. A source does no more than that. */
+  store.gathers = (stage) => !!stage.cumulative && [].concat(stage.from || []).length > 0;
+  const THINGS = { superposer: 'structure', 'crystal-scorer': 'drop', 'tilt-reconstructor': 'tilt image' };
+  /* What an item of this session's source is. */
+  store.thing = function () {
+    const program = Object.keys(THINGS).find((name) => store.stages_of([name]).length);
+    return program ? THINGS[program] : 'exposure';
+  };
   store.may = (what) => !!(store.session && (store.session.may || []).includes(what));
 
   /* A column by its key or by RELION's name: {key, label, unit, factor, good, values}, or null where no exposure has it.

@@ -7,7 +7,7 @@
 
   /* Makes a chart of these options, of which set() replaces any:
    * title, unit, height (px), name (of its table as a file);
-   * x, y: {label, unit, time, log, zero, whole, min, max, text(value)};
+   * x, y: {label, unit, time, log, zero, whole, min, max, text(value), names: words of x = 0, 1, …, written slanted};
    * series: [{name, kind: 'points' | 'line' | 'bars' | 'area', x, y (arrays of one length, in drawn units), colour: '--name',
    *           state: states of the points (shape and colour), base: lower ends of bars, wide: width of bars in x units,
    *           dash, width, factor: of y}];
@@ -122,12 +122,12 @@
     const text = (v) => (options.y.text ? options.y.text(v) : ice.tick_text(v, options.y.log ? v : ticks.step));
     const label_width = Math.max(...ticks.map((v) => context.measureText(text(v)).width), 12);
     const box = { left: Math.ceil(label_width) + 10, top: 8, right: width - (options.histogram ? SIDE + 6 : 8),
-      bottom: height - (options.x.hidden ? 8 : 22) };
+      bottom: height - (options.x.hidden ? 8 : options.x.names ? 58 : 22) };
     chart.box = box;
     chart.x = ice.scale(x0, x1, box.left, box.right, options.x.log);
     chart.y = ice.scale(y0, y1, box.bottom, box.top, options.y.log);
 
-    draw_grid(chart, context, ticks, text);
+    if (chart.seen) draw_grid(chart, context, ticks, text);
     if (!chart.seen) {
       context.fillStyle = ice.colour('--quiet');
       context.textAlign = 'center';
@@ -181,6 +181,7 @@
       marks = ice.ticks(low, high, wanted, options.x.whole);
       name = (v) => ice.tick_text(v, marks.step);
     }
+    if (options.x.names) marks = options.x.names.map((word, k) => k);
     if (options.x.text) name = options.x.text;
     context.textAlign = 'center';
     context.strokeStyle = ice.colour('--axis-line');
@@ -191,11 +192,24 @@
       const x = Math.round(chart.x(v)) + 0.5;
       context.moveTo(x, box.bottom);
       context.lineTo(x, box.bottom + 4);
+      if (options.x.names) {
+        slanted(context, options.x.names[v], x + 4, box.bottom + 10);
+        continue;
+      }
       const label = name(v);
       const half = context.measureText(label).width / 2;
       context.fillText(label, Math.min(Math.max(x, box.left + half - 6), box.right - half + 6), box.bottom + 13);
     }
     context.stroke();
+  }
+
+  function slanted(context, word, x, y) {
+    context.save();
+    context.translate(x, y);
+    context.rotate(-0.5);
+    context.textAlign = 'right';
+    context.fillText(word.length > 17 ? word.slice(0, 16) + '…' : word, 0, 0);
+    context.restore();
   }
 
   const clamp = (v, low, high) => (v < low ? low : v > high ? high : v);

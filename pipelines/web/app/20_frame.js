@@ -28,7 +28,7 @@
       ice.el('div', { class: 'who' }, ice.el('h1', {}, parts.name), parts.state, parts.run),
       ice.el('div', { class: 'facts' },
         fact('seen', 'exposures'), fact('done', 'done'), fact('rejected', 'rejected'), fact('failed', 'failed'),
-        fact('last', 'last exposure'), fact('rate', 'per hour', 'Exposures found in the last 30 minutes, times two'),
+        fact('last', 'last exposure'), fact('rate', 'per hour'),
         fact('map', 'newest map')),
       ice.el('div', { class: 'right' }, parts.alarms,
         ice.el('span', { class: 'connection' }, parts.dot, parts.line), parts.theme, help));
@@ -50,23 +50,27 @@
     parts.state.className = 'pill ' + state;
     const run = status && ice.is_number(status.run) ? status.run : session.run;
     ice.text(parts.run, ice.is_number(run) ? 'run ' + run : '');
+    ice.text(parts.seen.previousSibling, store.thing() + 's');
+    ice.text(parts.last.previousSibling, 'last ' + store.thing());
   }
 
   /* What a session has found: times of exposures, and how many are in each state. */
   function count_rows() {
     const { rows } = store;
     const counts = [0, 0, 0, 0];
+    let first = NaN;
     let last = NaN;
     for (let i = 0; i < rows.length; i++) {
       counts[rows.state[i]]++;
       if (!(rows.t[i] <= last)) last = rows.t[i];
+      if (!(rows.t[i] >= first)) first = rows.t[i];
     }
     let recent = 0;
     for (let i = 0; i < rows.length; i++) if (rows.t[i] > last - 1800) recent++;
-    return { counts, last, recent };
+    return { counts, first, last, recent };
   }
 
-  let counted = { counts: [0, 0, 0, 0], last: NaN, recent: 0 };
+  let counted = { counts: [0, 0, 0, 0], first: NaN, last: NaN, recent: 0 };
   function show_counts() {
     counted = count_rows();
     const set = (key, value, mark) => ice.text(parts[key], (value && mark ? mark + ' ' : '') + ice.count(value));
@@ -88,10 +92,17 @@
     const ago = Date.now() / 1000 - counted.last;
     if (!ice.is_number(counted.last)) ice.text(parts.last, ice.NONE);
     else ice.text(parts.last, is_running() ? ice.span(ago) + ' ago' : ice.clock(counted.last));
-    const rate = store.status && store.status.exposures_per_hour;
-    if (ice.is_number(rate)) ice.text(parts.rate, ice.count(rate));
-    else ice.text(parts.rate, is_running() && ice.is_number(counted.last) ? ice.count(counted.recent * 2) : ice.NONE);
+    ice.text(parts.rate, ice.count(rate_now()));
+    parts.rate.parentNode.title = is_running() ? 'Found in the last 30 minutes, times two' : 'Mean from the first to the last one';
     show_map();
+  }
+
+  /* Of a session that runs, what the last half hour brought; of one that has ended, the mean. */
+  function rate_now() {
+    const span = counted.last - counted.first;
+    if (!is_running()) return span > 1 ? 3600 * (store.rows.length - 1) / span : NaN;
+    const rate = store.status && store.status.exposures_per_hour;
+    return ice.is_number(rate) ? rate : counted.recent * 2;
   }
 
   function show_map() {

@@ -68,6 +68,7 @@
     it.queue.classList.toggle('busy', waiting > 0);
     ice.text(it.rate, rate_text(status.rate));
     ice.text(it.latency, latency_text(status));
+    it.latency.parentNode.hidden = store.gathers(stage);
     const parts = (status.instances || []).map((b) => b.parts && b.parts.slowest).find(Boolean);
     ice.text(it.slowest, parts || ice.NONE);
     const trouble = trouble_of(status);

@@ -57,12 +57,12 @@
       middle.push(Math.max(l.p50, 0.01));
       most.push(Math.max(l.p95, l.p50, 0.01));
     };
-    for (const stage of store.session.stages) take(stage.name, (store.status.stages[stage.name] || {}).latency);
+    for (const stage of store.session.stages) if (!store.gathers(stage)) take(stage.name, (store.status.stages[stage.name] || {}).latency);
     for (const [to, l] of Object.entries(store.status.pipeline_latency || {})) take('found to ' + to, l);
     const x = names.map((nothing, k) => k);
     latency.node.hidden = !names.length;
     latency.set({
-      x: { min: -0.5, max: Math.max(names.length - 0.5, 0.5), text: (v) => short(names[Math.round(v)]), whole: true },
+      x: { min: -0.5, max: Math.max(names.length - 0.5, 0.5), names: names.map((name) => name.replace('found to ', '→ ')) },
       series: [{ name: 'median', kind: 'bars', x, y: middle, base: middle.map(() => 0.01), wide: 0.5, colour: '--done' },
         { name: '95 %', kind: 'bars', x, y: most, base: middle, wide: 0.18, colour: '--in-flight' }],
       tip: (s, i) => names[i] + '\nmedian ' + ice.span(middle[i]) + '\n95 % ' + ice.span(most[i]),
@@ -70,8 +70,6 @@
       table: () => ({ head: ['stage', 'median (s)', '95 % (s)'], rows: names.map((name, k) => [name, middle[k], most[k]]) }),
     });
   }
-
-  const short = (name) => (name ? name.split('-')[0].replace('found to ', '→ ') : '');
 
   function sample_backlog() {
     const stages = Object.values((store.status && store.status.stages) || {});
@@ -107,7 +105,7 @@
     id: 'throughput', title: 'Throughput', view: 'overview', order: 12,
     draw(root) {
       found = ice.chart({ title: 'Exposures', name: 'throughput', height: 150, x: { time: true }, y: { zero: true, whole: true, label: 'exposures' } });
-      latency = ice.chart({ title: 'Time that an item needs', unit: 's', name: 'latency', height: 150, y: { log: true, unit: 's', label: 'time' } });
+      latency = ice.chart({ title: 'Time that an item needs', unit: 's', name: 'latency', height: 180, y: { log: true, unit: 's', label: 'time' } });
       waiting = ice.chart({ title: 'Backlog', name: 'backlog', height: 150, x: { time: true }, y: { zero: true, whole: true, label: 'waiting' } });
       root.append(ice.heading('Throughput'), ice.el('div', { class: 'charts' }, found.node, latency.node, waiting.node));
     },

@@ -54,7 +54,8 @@
   }
 
   let shown_columns = [];
-  const value_of = (c, i) => ice.quantity(c.values[i] * c.factor, c.unit) + (c.unit ? '\u202f' + c.unit : '');
+  const value_of = (c, i) => (c.key === 'picks' ? ice.plural(c.values[i], 'pick')
+    : ice.quantity(c.values[i] * c.factor, c.unit) + (c.unit ? '\u202f' + c.unit : ''));
 
   function fill_cell(cell, at) {
     const { rows } = store;

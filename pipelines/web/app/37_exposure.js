@@ -179,17 +179,29 @@
       it.ctf.set({ series: [], summary: '' });
       return;
     }
+    const scale = scale_of(ctf);
     const series = [['data', '--bar', 1.5], ['background', '--axis-line', 1], ['fit', '--failed', 1.2], ['score', '--good', 1.2]]
       .filter(([key]) => Array.isArray(ctf[key]) && ctf[key].length)
-      .map(([key, colour, width]) => ({ name: key, kind: 'line', x: ctf.k, y: ctf[key].map((v) => (v === null ? NaN : v)), colour, width }));
-    it.ctf.set({ series, y: bounds(ctf), summary: 'Spectrum (light), fit (orange), ' + (ctf.score ? 'agreement (green), ' : '') + 'over resolution' });
+      .map(([key, colour, width]) => ({ name: key, kind: 'line', x: ctf.k, y: ctf[key].map((v) => (v === null ? NaN : v)), colour, width,
+        factor: key === 'data' || key === 'background' ? scale : 1 }));
+    it.ctf.set({ series, y: bounds(ctf, scale), summary: 'Spectrum (light' + (scale === 1 ? '' : ', × ' + ice.number(scale, 2)) + '), fit (orange), ' +
+      (ctf.score ? 'agreement (green), ' : '') + 'over resolution' });
   }
 
-  /* The first few values of a spectrum are far above all others: the range comes from the rest. */
-  function bounds(ctf) {
-    const rest = [].concat(...['data', 'fit', 'score'].map((key) => (ctf[key] || []).slice(Math.floor(ctf.k.length / 20)))).filter(ice.is_number);
-    const sorted = ice.sorted(rest);
-    return sorted.length ? { min: Math.min(0, ice.quantile(sorted, 0.005)), max: ice.quantile(sorted, 0.995) * 1.1 } : {};
+  /* A spectrum has the contrast of its ice, a fit is 0 to 1. So that one can see whether their rings agree, the spectrum
+   * is drawn with a factor: its rings between 30 Å and the resolution of the fit reach 1. */
+  function scale_of(ctf) {
+    const end = ctf.resolution > 0 ? Math.max(1 / ctf.resolution, 1 / 20) : Infinity;
+    const rings = ice.sorted((ctf.data || []).filter((v, k) => ctf.k[k] >= 1 / 30 && ctf.k[k] <= end));
+    const high = ice.quantile(rings, 0.95);
+    return high > 0 ? 1 / high : 1;
+  }
+
+  /* The range comes from fit and agreement, and from the spectrum beyond 30 Å: what lies before is far above all. */
+  function bounds(ctf, scale) {
+    const spectrum = (ctf.data || []).filter((v, k) => ctf.k[k] >= 1 / 30).map((v) => v * scale);
+    const sorted = ice.sorted([].concat(spectrum, ctf.fit || [], ctf.score || []).filter(ice.is_number));
+    return sorted.length ? { min: Math.min(-0.1, ice.quantile(sorted, 0.005)), max: Math.max(1.15, ice.quantile(sorted, 0.98)) } : {};
   }
 
   function show_motion(motion) {

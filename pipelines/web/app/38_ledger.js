@@ -21,7 +21,7 @@
   const cells_of = (i) => {
     const { rows } = store;
     return [String(rows.n[i]), rows.name[i].split('/').pop(), ice.square_of(rows, i), rows.hole[i], ice.states[rows.state[i]].word, store.stage_name(rows.stage[i]),
-      ice.reason_of(rows, i), rows.attempts[i] ? String(rows.attempts[i]) : '', ice.clock(rows.t[i], true)];
+      ice.short_reason(ice.reason_of(rows, i), rows.name[i]), rows.attempts[i] ? String(rows.attempts[i]) : '', ice.clock(rows.t[i], true)];
   };
 
   function make_line() {
@@ -47,7 +47,8 @@
         cell.dataset.state = texts[k];
       } else {
         ice.text(cell, texts[k]);
-        if (HEAD[k][0] === 'name' || HEAD[k][0] === 'reason') cell.title = texts[k];
+        if (HEAD[k][0] === 'name') cell.title = store.rows.name[i];
+        if (HEAD[k][0] === 'reason') cell.title = ice.reason_of(store.rows, i);
       }
     });
   }
@@ -80,22 +81,33 @@
     for (const line of free) line.remove();
   }
 
-  /* A reason without the name of its exposure and the number that was measured, so that "10.2 > 10" and "11.4 > 10" are
-   * one. */
-  const general = (reason, name) => reason.split(name).join('…').replace(/-?\d+(\.\d+)?([eE][+-]?\d+)?/, '…');
+  /* What differs between reasons that are one: names of files, and numbers. */
+  const VARIES = /[^\s'"(]+\.[A-Za-z]\w*|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+  function without(reason, name) {
+    const text = ice.short_reason(reason, name);
+    return name ? text.split(name.split('/').pop()).join('…') : text;
+  }
+
+  /* A group's reason, with "…" where its exposures differ: "10.2 > 10" and "11.4 > 10" are "… > 10". */
+  function words_of(group) {
+    let k = 0;
+    return group.text.replace(VARIES, () => group.values[k++]);
+  }
 
   function count_groups() {
     const { rows } = store;
     const all = new Map();
     for (let i = 0; i < rows.length; i++) {
       if (rows.state[i] < ice.REJECTED) continue;
-      const reason = general(ice.reason_of(rows, i) || 'no reason was given', rows.name[i]);
-      const key = rows.state[i] + '\n' + rows.stage[i] + '\n' + reason;
-      const group = all.get(key) || { state: rows.state[i], stage: store.stage_name(rows.stage[i]), reason, count: 0, example: ice.reason_of(rows, i) };
+      const text = without(ice.reason_of(rows, i) || 'no reason was given', rows.name[i]);
+      const values = text.match(VARIES) || [];
+      const key = rows.state[i] + '\n' + rows.stage[i] + '\n' + text.replace(VARIES, '…');
+      const group = all.get(key) || { state: rows.state[i], stage: store.stage_name(rows.stage[i]), text, values, count: 0, example: ice.reason_of(rows, i) };
       group.count++;
+      group.values = group.values.map((value, k) => (value === values[k] ? value : '…'));
       all.set(key, group);
     }
-    return [...all.values()].sort((a, b) => b.count - a.count);
+    return [...all.values()].map((group) => Object.assign(group, { reason: words_of(group) })).sort((a, b) => b.count - a.count);
   }
 
   /* The filter that shows a group: its state, stage and the longest part of its reason. */
@@ -134,7 +146,16 @@
       heads[k].setAttribute('aria-sort', !sorted ? 'none' : order.startsWith('-') ? 'descending' : 'ascending');
     }
     show_groups();
+    show_places();
     show_lines();
+  }
+
+  /* Columns of squares and holes stand where an exposure has one. */
+  function show_places() {
+    const { rows } = store;
+    const node = scroller.parentNode;
+    node.classList.toggle('no-square', !rows.square.subarray(0, rows.length).some((square) => square >= 0));
+    node.classList.toggle('no-hole', !rows.hole.some(Boolean));
   }
 
   function sort_by(key) {

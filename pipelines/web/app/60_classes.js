@@ -238,12 +238,13 @@
       return;
     }
     const x = history.map((line) => line.iteration);
+    const known = history.some((line) => ice.is_number(line.kept_resolution)); // else written by an earlier version
     ice.fill(parts.charts,
       ice.plot({ title: 'Particles', x: { label: 'snapshot' }, y: { label: 'particles', from_zero: true },
         series: [{ name: 'in classes', x, y: history.map((line) => line.particles) },
           { name: 'kept', x, y: history.map((line) => line.kept) }] }),
-      ice.plot({ title: 'Resolution of the best class', x: { label: 'snapshot' }, y: { label: 'Å' },
-        series: [{ name: 'resolution', x, y: history.map((line) => line.resolution) }] }));
+      ice.plot({ title: 'Resolution of the best ' + (known ? 'kept class' : 'class'), x: { label: 'snapshot' },
+        y: { label: 'Å' }, series: [{ name: 'resolution', x, y: history.map((line) => (known ? line.kept_resolution : line.resolution)) }] }));
   }
 
   function update(kind, detail) {
