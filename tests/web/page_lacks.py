@@ -74,7 +74,8 @@ def test_reasons_are_short_and_alike_ones_are_one(page):
     assert page.get("ice.short_reason('/a/b/mov_1.tiff: no frames', 'b/mov_1')") == "no frames"
     seen = "document.querySelector('.head .c-%s').offsetWidth > 0"
     assert page.get(seen % "square") and page.get(seen % "hole")
-    page.run("const { rows, tell } = ice.store; rows.square.fill(-1); rows.hole.fill(''); tell('rows', { full: true, changed: [] })")
+    page.run("const { rows, tell } = ice.store; rows.square.fill(-1); rows.hole.fill('');"
+             " tell('rows', { full: true, changed: [] })")
     page.wait("!(%s) && !(%s)" % (seen % "square", seen % "hole"), "no column of squares and holes where there is none")
     assert page.get("(() => { const line = document.querySelector('.lines .entry'); return line.lastChild.offsetTop < 15 })()")
 
@@ -101,6 +102,7 @@ def test_a_session_that_has_ended_looks_the_same(page):
     page.wait("document.querySelectorAll('figure.series').length === 6", "charts")
     mean = page.get("(() => { const r = ice.store.rows, t = r.t.subarray(0, r.length);"
                     " return Math.round(3600 * (r.length - 1) / (Math.max(...t) - Math.min(...t))) })()")
-    page.wait("document.querySelector('#fact-rate .value').textContent.replace(/\\D/g, '') === '%d'" % mean, "the mean of the session")
+    page.wait("document.querySelector('#fact-rate .value').textContent.replace(/\\D/g, '') === '%d'" % mean,
+              "the mean of the session")
     page.open("exposure/3")
     page.wait("document.querySelector('.micrograph').naturalWidth > 100", "the micrograph")
