@@ -2,6 +2,7 @@
 """Flips bytes in products of a session that has ended, removes one and changes one. `icestream verify` must name each of
 them, and nothing else."""
 
+import fcntl
 import glob
 import json
 import os
@@ -89,4 +90,18 @@ with Work("verify") as work:
         live.finish(0)
     check(verify(session, 0)[0] == {}, "retry --lost makes both anew")
     same_numbers(session)
+
+    # A stage that runs removes files of earlier iterations before its ledger says so.
+    own, made = f"{session}/extractor/particles.star", gone
+    for path_away in (own, made):
+        os.rename(path_away, path_away + ".away")
+    ended, _ = verify(session, 4)
+    with open(f"{session}/log/lock", "r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        running, answer = verify(session, 4)
+    names_away = {os.path.relpath(own, session): "missing", os.path.relpath(made, session): "missing"}
+    check(ended == names_away, f"both are missing: {ended}")
+    check(answer["running"] and running == {os.path.relpath(made, session): "missing"}, f"while it runs one is: {running}")
+    for path_away in (own, made):
+        os.rename(path_away + ".away", path_away)
     finish()
