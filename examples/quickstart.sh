@@ -64,7 +64,7 @@ EOF
 "$bin/icestream" check "$work/graph.yaml"
 # Lets the run finish what has started as soon as the last movie has been taken in: a slow machine may take long between two.
 (
-  until "$bin/icestream" status --session "$work/session" | grep -q '^watcher  *24 '; do sleep 1; done
+  until "$bin/icestream" status --session "$work/session" | grep '^watcher  *24 '; do sleep 1; done
   kill -INT "$(cat "$work/run.pid")"
 ) >/dev/null 2>&1 &
 ender=$!
