@@ -66,6 +66,22 @@ def test_an_exposure_shows_all_that_is_known(page):
     assert "Defocus" in facts and "CTF resolution" in facts, facts
 
 
+SPECTRUM = """
+const k = Array.from({length: 400}, (v, i) => i / 1600), fit = k.map((s) => Math.sin(900 * s * s) ** 2);
+const data = k.map((s, i) => (i < 15 ? 5 : 0.3 - 0.5 * s + 0.05 * Math.exp(-8 * s) * fit[i]));
+const off = (y) => Math.max(...fit.map((v, i) => (i < 30 || i >= 320 ? 0 : Math.abs(y[i] - v))));
+return [off(ice.scaled_spectrum({ k, fit, data, resolution: 5 })), off(data)];
+"""
+
+
+def test_rings_that_grow_faint_come_to_lie_on_the_fit(page):
+    page.open("exposure/2")
+    scaled, before = page.run(SPECTRUM)
+    assert scaled < 0.3 < 0.7 < before, (scaled, before)
+    assert page.get("ice.scaled_spectrum({k: [1, 2], data: [3, 4], fit: [1, 1]}).join()") == "3,4"
+    page.wait("[...ice.charts].find((c) => c.options.name === 'ctf').options.summary.includes('scaled to the fit')", "its name")
+
+
 def test_the_score_slider_shows_fewer_picks(page):
     page.open("exposure/2")
     page.wait("document.querySelector('#picks-count').textContent.match(/^\\d+ picks/)", "picks")

@@ -2,6 +2,7 @@
 import signal
 
 import make_session
+from server import wait_for
 
 SITE = {"exposures": 40, "running": True, "seed": 2}
 
@@ -59,6 +60,46 @@ def test_a_page_outlives_its_server(page):
     assert page.get("new Set(ice.store.rows.n.subarray(0, ice.store.rows.length)).size") == before + 2, "double rows"
     assert page.get("location.hash") == "#ledger?f=done&sort=n"
     page.driver.get_log("browser")  # the browser notes every attempt that found no server
+
+
+def clients(page):
+    """The streams of events that the server knows of, in its metrics."""
+    text = page.driver.execute_async_script("const done = arguments[0]; fetch('metrics').then((it) => it.text()).then(done)")
+    return next(int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("icestream_event_clients"))
+
+
+def test_a_hidden_page_gives_its_stream_back(page):
+    """A browser has six connections to a server in all its tabs: one that nobody sees holds none, and catches up later."""
+    page.visit(page.site, "overview")
+    page.wait("ice.store.connection === 'live'", "the stream of events")
+    before = rows(page)
+    hide = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});" \
+        " document.dispatchEvent(new Event('visibilitychange'))"
+    page.run(hide % "true")
+    page.site.session.add(1)  # who is gone is noticed when something is sent to him
+    wait_for(lambda: clients(page) == 0, "no stream is open")
+    assert rows(page) == before
+    page.run(hide % "false")
+    page.wait("ice.store.rows.length === %d" % (before + 1), "what came meanwhile")
+    page.wait("ice.store.connection === 'live'", "the stream of events again")
+
+
+def test_where_events_do_not_come_through_the_page_asks(page):
+    """As behind a proxy that lets no stream through: the page asks every two seconds, and says so."""
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*api/events*"]})
+    try:
+        page.visit(page.site, "overview")
+        page.wait("document.querySelector('#connection').textContent === 'asking every 2 s'", "the page says that it asks")
+        before = rows(page)
+        page.site.session.add(2)
+        page.wait("ice.store.rows.length === %d" % (before + 2), "what came")
+        assert page.get("ice.store.connection") == "polling"
+    finally:
+        page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    page.wait("ice.store.connection === 'live'", "events, as soon as they come through")
+    page.shown = None
+    page.complaints()  # the browser notes every attempt that was blocked
 
 
 def test_the_end_of_a_run_is_shown(page):

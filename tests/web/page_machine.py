@@ -8,7 +8,7 @@ import web
 
 CATCH = "window.caught = []; window.real_post = window.real_post || ice.post; ice.post = async (body) => {" \
     " window.caught.push(body); return { v: 1, ok: true, changed: 1, message: 'done' }; };" \
-    " ice.store.session.may = ['retry', 'drain', 'stop', 'silence', 'mark', 'rules', 'classes'];"
+    " ice.store.session.may = ['retry', 'redo', 'drain', 'stop', 'silence', 'mark', 'rules', 'classes'];"
 
 
 # Two alarms that fire and one that has cleared, in place of those of the server.
@@ -57,6 +57,34 @@ def test_system(page):
     assert page.text(".log") == "No lines."
 
 
+# Status as of a machine with two GPUs, one of them hot, and of disks that fill; it stays while the test looks.
+MACHINE = """
+const given = Object.assign({}, ice.store.status, { state: 'running',
+  gpus: [{ index: 0, name: 'Aye', util: 0.8, memory_used: 6e9, memory_total: 24e9, temperature: 71, power: 190.5 },
+    { index: 1, name: 'Bee', util: 0.1, memory_used: 1e9, memory_total: 24e9, temperature: 90, power: 300 }],
+  disk: [{ place: 'session', path: '/s', free: 360e9, total: 1e12, rate: 1e7 },
+    { place: 'watch', path: '/w', free: 5e10, total: 1e12, rate: 0 }] });
+Object.defineProperty(ice.store, 'status', { get: () => given, set() {} });
+ice.store.tell('status');
+"""
+
+
+def test_gpus_and_the_hours_that_are_left(page):
+    page.open("system")
+    enable(page)
+    page.run(MACHINE)
+    page.wait("document.querySelectorAll('#system-gpus .gpu').length === 2", "two GPUs")
+    first, second = page.texts("#system-gpus .gpu")
+    assert "GPU 0 · Aye" in first and "80 %" in first and "71 °C" in first and "▲" not in first, first
+    assert "▲ 90 °C" in second, second
+    values = page.get("[...document.querySelectorAll('#system-gpus [role=meter]')].map((it) => it.ariaValueNow).join()")
+    assert values == "80,25,10,4", values
+    filling, full = page.texts("#system-disks .meter")
+    assert "10 h" in filling and "left at" in filling and "▲" in filling, filling  # 360 GB at 10 MB/s: less than 12 h
+    assert "left" not in full and "▲" in full, full  # 5 % are free
+    page.shown = None
+
+
 def test_alarms(page):
     """What fires stands first with its text; a silence is sent with its end; what has cleared is told apart."""
     page.open("alarms")
@@ -64,10 +92,20 @@ def test_alarms(page):
     enable(page)
     page.run(GIVEN)
     page.wait("document.getElementById('alarms-firing').textContent.includes('does not add up')", "two alarms")
+    page.run("ice.store.load_alarms()")
+    page.wait("document.getElementById('alarm-badge').textContent === '▲ 2 alarms'", "the badge in the head bar")
+    page.wait("[...document.querySelectorAll('[aria-live=polite]')].some((it) => it.textContent.includes('GPU 3 has 88 °C'))",
+              "an alarm that is spoken")
     texts = page.get("[...document.querySelectorAll('#alarms-firing .alarm')].map((it) => it.textContent)")
     assert texts[0].startswith("▲does not add up") and "<b>lost</b>" in texts[0], texts
     assert "GPU 3 has 88 °C." in texts[1] and "warning" in texts[1], texts
     assert page.get("document.querySelectorAll('#alarms-cleared .alarm').length") == 1
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False})
+    try:
+        page.wait("innerWidth === 390 && document.scrollingElement.scrollWidth <= 390", "an alarm within a narrow window", limit=30)
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     page.write("[data-alarm=gpu] select", "14400")
     page.wait("document.querySelector('[data-alarm=gpu]').textContent.includes(\" gpu 'GPU 3' --for 14400\")", "the command line")
     page.click("[data-alarm=gpu] button")
@@ -105,6 +143,23 @@ def test_retry_and_stop(page):
     page.click("[data-may=drain]")
     page.wait("window.caught.length === 3", "the drain is sent")
     assert caught(page)[2] == {"do": "drain"}
+
+
+def test_redo(page):
+    """An exposure is made again from a stage on; not from one that finds exposures, nor from one that gathers them."""
+    page.open("exposure/2")
+    enable(page)
+    page.wait("document.querySelector('.stages [data-may=redo]')", "redo")
+    stages = page.get("[...document.querySelectorAll('.stages [data-may=redo]')].map((it) => it.dataset.stage)")
+    assert stages == ["motion-corrector", "ctf-estimator", "lowpass-picker", "extractor"], stages
+    name = page.get("ice.store.rows.name[ice.store.rows.at.get(2)]")
+    # At one stroke: the table is drawn anew while the page takes in what has come.
+    page.run("document.querySelector('.stages [data-stage=lowpass-picker]').click()")
+    page.wait("window.caught.length === 1", "the redo is sent")
+    assert caught(page)[0] == {"do": "redo", "stage": "lowpass-picker", "items": [name]}, caught(page)
+    page.wait("document.querySelector('.view-exposure .answer.good')", "the answer is shown")
+    title = page.get("document.querySelector('.stages [data-stage=lowpass-picker]').title")
+    assert title.startswith("icestream redo --session ") and " --stage lowpass-picker " in title, title
 
 
 def test_marks(page):

@@ -43,6 +43,37 @@ def test_flow_has_a_box_for_each_stage(page):
             assert number(text) == stage[state], (name, state, text, stage[state])
 
 
+BOXES = """
+const { status } = ice.store, wrong = [];
+for (const [name, stage] of Object.entries(status.stages)) {
+  const box = document.getElementById('stage-' + name), text = (part) => box.querySelector(part).textContent;
+  const line = (label) => [...box.querySelectorAll('.line')].find((it) => it.textContent.startsWith(label)).lastChild.textContent;
+  const rate = ice.is_number(stage.rate) ? ice.number(stage.rate * 60, 2) + ' / min' : ice.NONE;
+  if (line('rate') !== rate) wrong.push([name, line('rate'), rate]);
+  const half = stage.latency && stage.latency.p50;
+  if (ice.is_number(half) && !line('latency').startsWith(ice.span(half))) wrong.push([name, line('latency'), half]);
+  const slowest = stage.instances.map((it) => it.parts && it.parts.slowest).find(Boolean) || ice.NONE;
+  if (line('slowest part') !== slowest) wrong.push([name, line('slowest part'), slowest]);
+  if (stage.queue && !text('.queue').startsWith(stage.queue + ' waiting')) wrong.push([name, text('.queue'), stage.queue]);
+}
+return wrong;
+"""
+
+
+def test_each_box_says_how_fast_it_is_and_what_waits(page):
+    page.open("overview")
+    page.wait("document.querySelector('#stage-extractor .line')", "the boxes")
+    known = page.get("Object.values(ice.store.status.stages)")
+    assert sum(stage["queue"] or 0 for stage in known) > 0, "nothing waits in this session"
+    timed = [stage for stage in known if stage["latency"] and stage["latency"]["p50"]]
+    assert len(timed) >= 4, "no stage tells how long it takes"
+    for _ in range(20):  # a status may come between what is kept and what is drawn
+        wrong = page.run(BOXES)
+        if not wrong:
+            return
+    raise AssertionError(wrong)
+
+
 CHART = "[...ice.charts].find((c) => c.options.title === '%s' && c.node.isConnected)"
 
 
@@ -69,6 +100,26 @@ def test_a_median_runs_where_there_are_values(page):
     assert page.get("[...ice.running_median([5, 1, NaN, 3, 2, 4, 9], 25)]")[0] == 3.5
     there = page.get("[...ice.running_median([5, 1, 3, 2, 4, 9, 8], 5)].map((v) => v === v)")
     assert there == [False] * 2 + [True] * 3 + [False] * 2
+
+
+STRIP = """
+const chart = [...ice.charts].filter((c) => c.node.matches('.series') && c.node.isConnected)[arguments[0]], k = chart.canvas;
+const ratio = k.width / chart.plot.clientWidth, context = k.getContext('2d'), from = Math.ceil((chart.box.right + 5) * ratio);
+const probe = document.createElement('canvas').getContext('2d');
+probe.fillStyle = ice.colour('--bar');
+probe.fillRect(0, 0, 1, 1);
+const bar = probe.getImageData(0, 0, 1, 1).data, data = context.getImageData(from, 0, k.width - from, k.height).data;
+let count = 0;
+for (let i = 0; i < data.length; i += 4) if ([0, 1, 2, 3].every((c) => Math.abs(data[i + c] - bar[c]) < 3)) count++;
+return count;
+"""
+
+
+def test_each_chart_has_a_histogram_at_its_edge(page):
+    page.open("overview")
+    page.wait("[...ice.charts].filter((c) => c.node.matches('.series') && c.box && c.canvas.width).length >= 6", "six charts")
+    for place in range(6):
+        assert page.run(STRIP, place) > 100, "chart %d has no histogram" % place
 
 
 def test_each_chart_has_its_numbers_as_a_table(page):

@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 
 import make_session
-from server import Server, wait_for
+from server import BIN, Server, wait_for
 
 SCRATCH = tempfile.mkdtemp(prefix="icestream-strangers-")
 
@@ -190,6 +191,21 @@ def guessing(server):
     assert time.monotonic() - begun >= 1
 
 
+def beyond_this_machine(session):
+    """Others reach the server only where somebody says so; /metrics is open only where it was asked for, and here."""
+    words = [os.path.join(BIN, "icestream"), "serve", "--session", session.folder, "--listen", "0.0.0.0:0"]
+    refused = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and "--behind-proxy" in refused.stderr, refused
+    for options, code in ((["127.0.0.1:0"], 401), (["127.0.0.1:0", "--metrics-open"], 200),
+                          (["0.0.0.0:0", "--behind-proxy", "--metrics-open"], 401)):
+        with Server(session.folder, "--listen", *options) as server:
+            seen, headers, _ = server.ask("/metrics", token=None, headers={"Host": "localhost"})
+            assert seen == code, (options, seen)
+            assert server.ask("/api/items", token=None, headers={"Host": "localhost"})[0] == 401, options
+            if code == 200:
+                assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8", headers
+
+
 def main():
     session = make_session.Session(os.path.join(SCRATCH, "session"), 20)
     try:
@@ -207,6 +223,7 @@ def main():
                         test(other)
             assert server.process.poll() is None
         assert not os.path.exists(server.socket)
+        beyond_this_machine(session)
         before = server.token
         with Server(session.folder, "--new-token", "--token-view") as server:
             assert server.token != before and server.ask("/", token=before)[0] == 401

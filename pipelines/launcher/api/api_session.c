@@ -61,6 +61,7 @@ static json_t *may_json(struct serve *serve, const struct http_request *request)
     bool runs = state == VIEW_RUNNING || state == VIEW_DRAINING;
     if (!request->may_control || serve->read_only) return may;
     json_array_append_new(may, json_string("retry"));
+    json_array_append_new(may, json_string("redo"));
     if (runs) {
         json_array_append_new(may, json_string("drain"));
         json_array_append_new(may, json_string("stop"));

@@ -29,6 +29,7 @@
     it.count = ice.el('span', { class: 'quiet', id: 'picks-count', role: 'status' });
     it.facts = ice.el('dl', { class: 'columns' });
     it.stages = ice.el('div', { class: 'stages' });
+    it.answer = ice.answer_line();
     it.log = ice.el('pre', { class: 'log', tabindex: '0', 'aria-label': 'Lines of the log about this exposure' });
     it.spectrum = ice.picture({ class: 'spectrum' });
     it.spectrum_box = ice.el('div', { class: 'frame spectrum-frame' }, it.spectrum);
@@ -40,7 +41,7 @@
       ice.el('div', { class: 'exposure' },
         ice.el('div', {}, it.frame, ice.el('div', { class: 'tools' }, it.toggle, it.size.node, it.score.node, it.count)),
         ice.el('div', { class: 'side' }, it.facts, ice.el('div', { class: 'pair' }, it.spectrum_box, it.ctf.node), it.motion.node)),
-      ice.el('h3', { text: 'What each stage made of it' }), it.stages, ice.el('h3', { text: 'Log' }), it.log);
+      ice.el('h3', { text: 'What each stage made of it' }), it.stages, it.answer, ice.el('h3', { text: 'Log' }), it.log);
     new ResizeObserver(show_picks).observe(it.frame);
   }
 
@@ -165,43 +166,67 @@
 
   const STATE_OF = (state) => (typeof state === 'number' ? ice.states[state].key : state);
 
+  /* A button that makes the exposure again from a stage on, with the values that hold now. */
+  function again(stage, id) {
+    const about = store.session.stages.find((one) => one.name === stage);
+    if (!id || !about || about.cumulative || ![].concat(about.from || []).length) return '';
+    return ice.control_button('redo', { text: 'redo', class: 'small', 'data-stage': stage, 'aria-label': 'Make it again from ' + stage + ' on',
+      title: ice.command('redo', ['--stage', stage, id]) }, () => ice.control({ do: 'redo', stage, items: [id] }, it.answer));
+  }
+
   function show_stages(answer) {
     const rows = (answer.stages || []).map((s) => [s.stage, ice.state_mark(STATE_OF(s.state)), s.reason || '', s.attempts > 1 ? s.attempts + ' attempts' : '',
       ice.is_number(s.seconds) ? ice.span(s.seconds) : '', ice.clock(s.changed, true),
-      (s.products || []).map((p) => (typeof p === 'string' ? p : p.path || '')).join('\n')]);
-    ice.fill(it.stages, ice.table(['stage', 'state', 'reason', 'attempts', 'took', 'at', 'products'], rows));
+      (s.products || []).map((p) => (typeof p === 'string' ? p : p.path || '')).join('\n'), again(s.stage, answer.id)]);
+    ice.fill(it.stages, ice.table(['stage', 'state', 'reason', 'attempts', 'took', 'at', 'products', 'again'], rows));
     const lines = answer.log || [];
     it.log.textContent = lines.length ? lines.join('\n') : 'The logs say nothing about it.';
   }
+
+  /* The spectrum as it is compared with the fit. Its rings grow fainter and lie on a slope: around each place, up to the
+   * resolution of the fit, data = a + b fit, and (data − a) / b is shown. */
+  ice.scaled_spectrum = function (ctf) {
+    const { k, data, fit } = ctf;
+    const half = Math.ceil(k.length / 12);
+    const first = Math.ceil(k.length / 20); // before it all is far above the rest
+    let [a, b] = [NaN, NaN];
+    const line = k.map((at, i) => {
+      if (i < first || !(at * (ctf.resolution || 0) <= 1)) return [a, b];
+      let [count, f, d, ff, fd] = [0, 0, 0, 0, 0];
+      for (let j = Math.max(first, i - half); j <= Math.min(k.length - 1, i + half); j++) {
+        if (!ice.is_number(data[j]) || !ice.is_number(fit[j])) continue;
+        count++;
+        f += fit[j];
+        d += data[j];
+        ff += fit[j] * fit[j];
+        fd += fit[j] * data[j];
+      }
+      const slope = (count * fd - f * d) / (count * ff - f * f);
+      if (slope > 0 && isFinite(slope)) [a, b] = [(d - slope * f) / count, slope];
+      return [a, b];
+    });
+    const begin = line.find((one) => one[1] > 0);
+    if (!begin) return data;
+    return data.map((v, i) => (ice.is_number(v) ? (v - (line[i][1] > 0 ? line[i] : begin)[0]) / (line[i][1] > 0 ? line[i] : begin)[1] : null));
+  };
 
   function show_ctf(ctf) {
     if (!ctf || !ctf.k) {
       it.ctf.set({ series: [], summary: '' });
       return;
     }
-    const scale = scale_of(ctf);
+    const there = Array.isArray(ctf.data) && Array.isArray(ctf.fit) && ctf.fit.length === ctf.k.length;
+    if (there) ctf = Object.assign({}, ctf, { data: ice.scaled_spectrum(ctf), background: null });
     const series = [['data', '--bar', 1.5], ['background', '--axis-line', 1], ['fit', '--failed', 1.2], ['score', '--good', 1.2]]
       .filter(([key]) => Array.isArray(ctf[key]) && ctf[key].length)
-      .map(([key, colour, width]) => ({ name: key, kind: 'line', x: ctf.k, y: ctf[key].map((v) => (v === null ? NaN : v)), colour, width,
-        factor: key === 'data' || key === 'background' ? scale : 1 }));
-    it.ctf.set({ series, y: bounds(ctf, scale), summary: 'Spectrum (light' + (scale === 1 ? '' : ', × ' + ice.number(scale, 2)) + '), fit (orange), ' +
-      (ctf.score ? 'agreement (green), ' : '') + 'over resolution' });
+      .map(([key, colour, width]) => ({ name: key, kind: 'line', x: ctf.k, y: ctf[key].map((v) => (v === null ? NaN : v)), colour, width }));
+    it.ctf.set({ series, y: there ? { min: -0.3, max: 1.4 } : bounds(ctf), summary: 'Spectrum (light' + (there ? ', scaled to the fit' : '') + '), fit (red), ' + (ctf.score ? 'agreement (green), ' : '') + 'over resolution' });
   }
 
-  /* A spectrum has the contrast of its ice, a fit is 0 to 1. So that one can see whether their rings agree, the spectrum
-   * is drawn with a factor: its rings between 30 Å and the resolution of the fit reach 1. */
-  function scale_of(ctf) {
-    const end = ctf.resolution > 0 ? Math.max(1 / ctf.resolution, 1 / 20) : Infinity;
-    const rings = ice.sorted((ctf.data || []).filter((v, k) => ctf.k[k] >= 1 / 30 && ctf.k[k] <= end));
-    const high = ice.quantile(rings, 0.95);
-    return high > 0 ? 1 / high : 1;
-  }
-
-  /* The range comes from fit and agreement, and from the spectrum beyond 30 Å: what lies before is far above all. */
-  function bounds(ctf, scale) {
-    const spectrum = (ctf.data || []).filter((v, k) => ctf.k[k] >= 1 / 30).map((v) => v * scale);
-    const sorted = ice.sorted([].concat(spectrum, ctf.fit || [], ctf.score || []).filter(ice.is_number));
-    return sorted.length ? { min: Math.min(-0.1, ice.quantile(sorted, 0.005)), max: Math.max(1.15, ice.quantile(sorted, 0.98)) } : {};
+  /* Without a fit the range comes from what lies beyond 30 Å: what lies before is far above all. */
+  function bounds(ctf) {
+    const sorted = ice.sorted((ctf.data || []).filter((v, i) => ctf.k[i] >= 1 / 30 && ice.is_number(v)));
+    return sorted.length ? { min: Math.min(0, ice.quantile(sorted, 0.005)), max: ice.quantile(sorted, 0.98) } : {};
   }
 
   function show_motion(motion) {
@@ -259,6 +284,7 @@
     if (wanted !== number) {
       number = wanted;
       picks = null;
+      it.answer.textContent = '';
       show_picks();
       show_row();
       show_pictures();
