@@ -60,6 +60,9 @@ names=$(printf '|%s' "${public[@]}")
 allowed="#include \"(${names#|})\"|#include <(jansson|stdbool|stddef|stdint|stdio|stdlib|stdarg|sys/stat|sys/types)\.h>" \
   forbid 'public headers include only each other and jansson' '#[[:space:]]*include' "${public[@]}"
 
+# Whatever shows a session reads it through the view, so that another kind of ledger needs no change there.
+forbid 'ledgers are read in pipelines/launcher/view alone' 'sqlite3_|"SELECT |ledger_(open|watch)[a-z_]*\(' \
+  pipelines/launcher/{serve,api,report,metrics,alarms} pipelines/launcher/status*.[ch]
 # Only one place may use each of these libraries.
 allowed='^common/edges/transport' forbid 'ZeroMQ is common/edges/transport only' "${inc}zmq" common kernels stages pipelines
 allowed='^pipelines/launcher/serve/http_[a-z_]*\.[ch]:' \
