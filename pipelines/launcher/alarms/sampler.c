@@ -11,6 +11,8 @@
 #include "pipelines/launcher/alarms/places.h"
 #include "pipelines/launcher/alarms/sampler_private.h"
 
+static const double WARNINGS_EVERY = 5; /* s */
+
 enum status sampler_new(struct view *view, const struct sampler_sources *sources, struct sampler **ret_sampler,
                         struct err *err) {
     struct sampler *sampler = NULL;
@@ -20,6 +22,7 @@ enum status sampler_new(struct view *view, const struct sampler_sources *sources
                                 .pids = json_object(),
                                 .restarts = json_object(),
                                 .visible = json_object(),
+                                .warned = NAN,
                                 .begun = NAN};
     if (sampler->pids == NULL || sampler->restarts == NULL || sampler->visible == NULL) {
         sampler_free(&sampler);
@@ -131,17 +134,24 @@ static void find_begin(struct sampler *sampler) {
         sampler->begun = (double)file_mtime_ns(&info) * 1e-9;
 }
 
+/* Reads what stages and launcher warned of, which opens each ledger: now and then, and when the run changes its state. One
+ * that cannot be read for a moment is read for the next sample. */
+static void read_warnings(struct sampler *sampler, enum view_state state, double now) {
+    json_t *warnings = NULL;
+    const bool due = !(fabs(now - sampler->warned) < WARNINGS_EVERY) || state != sampler->state;
+    if (!due || view_warnings(sampler->view, &warnings, NULL) != STATUS_OK) return;
+    json_decref(sampler->warnings);
+    sampler->warnings = warnings;
+    sampler->warned = now;
+    sampler->state = state;
+}
+
 enum status sampler_take(struct sampler *sampler, double now, const struct alarm_settings *settings,
                          struct alarm_sample *ret_sample, struct err *err) {
     struct view *view = sampler->view;
     const enum view_state state = view_state(view);
-    json_t *warnings = NULL;
     find_begin(sampler);
-    /* A ledger that cannot be read for a moment is read for the next sample. */
-    if (view_warnings(view, &warnings, NULL) == STATUS_OK) {
-        json_decref(sampler->warnings);
-        sampler->warnings = warnings;
-    }
+    read_warnings(sampler, state, now);
     *ret_sample = (struct alarm_sample){.time = now,
                                         .running = state == VIEW_RUNNING || state == VIEW_DRAINING,
                                         .draining = state == VIEW_DRAINING,

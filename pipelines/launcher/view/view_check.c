@@ -9,7 +9,7 @@
 #include "pipelines/launcher/view/view_private.h"
 
 /* Parts of a core: of counting, comparing on suspicion, comparing in turn, and reading all again. */
-static const double COUNT_SHARE = 100, SUSPECT_SHARE = 50, TURN_SHARE = 250, REREAD_SHARE = 100;
+static const double COUNT_SHARE = 300, SUSPECT_SHARE = 50, TURN_SHARE = 1000, REREAD_SHARE = 100;
 enum { DIFFER_MAX = 1000 }; /* rows that are read one by one */
 
 struct comparing {
