@@ -229,6 +229,7 @@ enum status alarms_open(const struct alarms_options *options, struct alarms **re
 static void last_words(struct alarms *alarms) {
     const double until = clock_monotonic() + LAST_WORDS;
     if (!alarms->live || alarms->notify == NULL || alarms->lock < 0) return;
+    sampler_renew(alarms->sampler);
     sample_and_judge(alarms, clock_realtime());
     do {
         tell(alarms, clock_realtime());

@@ -134,16 +134,19 @@ static void find_begin(struct sampler *sampler) {
         sampler->begun = (double)file_mtime_ns(&info) * 1e-9;
 }
 
-/* Reads what stages and launcher warned of, which opens each ledger: now and then, and when the run changes its state. One
- * that cannot be read for a moment is read for the next sample. */
-static void read_warnings(struct sampler *sampler, enum view_state state, double now) {
+/* Reads what stages and launcher warned of, which opens each ledger. One that cannot be read for a moment is read for the
+ * next sample. */
+static void read_warnings(struct sampler *sampler, double now) {
     json_t *warnings = NULL;
-    const bool due = !(fabs(now - sampler->warned) < WARNINGS_EVERY) || state != sampler->state;
-    if (!due || view_warnings(sampler->view, &warnings, NULL) != STATUS_OK) return;
+    if (fabs(now - sampler->warned) < WARNINGS_EVERY) return;
+    if (view_warnings(sampler->view, &warnings, NULL) != STATUS_OK) return;
     json_decref(sampler->warnings);
     sampler->warnings = warnings;
     sampler->warned = now;
-    sampler->state = state;
+}
+
+void sampler_renew(struct sampler *sampler) {
+    sampler->warned = NAN;
 }
 
 enum status sampler_take(struct sampler *sampler, double now, const struct alarm_settings *settings,
@@ -151,7 +154,7 @@ enum status sampler_take(struct sampler *sampler, double now, const struct alarm
     struct view *view = sampler->view;
     const enum view_state state = view_state(view);
     find_begin(sampler);
-    read_warnings(sampler, state, now);
+    read_warnings(sampler, now);
     *ret_sample = (struct alarm_sample){.time = now,
                                         .running = state == VIEW_RUNNING || state == VIEW_DRAINING,
                                         .draining = state == VIEW_DRAINING,

@@ -26,6 +26,8 @@ enum status sampler_new(struct view *view, const struct sampler_sources *sources
                         struct err *err);
 /* Frees it; accepts NULL. */
 void sampler_free(struct sampler **sampler);
+/* The next sample is of everything as it is, warnings too, which are read every 5 s otherwise. */
+void sampler_renew(struct sampler *sampler);
 /* Takes a sample of the view as it was last polled. settings: for the session's target. */
 enum status sampler_take(struct sampler *sampler, double now, const struct alarm_settings *settings,
                          struct alarm_sample *ret_sample, struct err *err);

@@ -12,8 +12,7 @@ struct sampler {
     json_t *restarts; /* {"refiner.0": 1} */
     json_t *visible;  /* {"refiner.0": "0,1"}: the GPUs that an instance may use, as CUDA_VISIBLE_DEVICES names them */
     json_t *warnings; /* as last read; NULL: none */
-    double warned;    /* when they were read; NaN: never */
-    enum view_state state; /* of the session then */
+    double warned;    /* when they were read; NaN: they are read for the next sample */
     struct {
         int count;   /* errors so far */
         double time; /* of the last one */
