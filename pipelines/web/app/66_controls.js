@@ -31,8 +31,9 @@
   function show_run() {
     const state = (store.status && store.status.state) || (store.session && store.session.state) || '';
     const flying = total('in_flight');
-    if (run_shown === state) return;
-    run_shown = state;
+    const now = [state, store.may('drain'), store.may('stop')].join(); // what may be done is told after the state
+    if (run_shown === now) return;
+    run_shown = now;
     const running = ice.is_running();
     const words = state === 'draining' ? 'Draining: what has started is finished, nothing new is taken in.'
       : running ? 'Running.' : 'No run: ' + (state || 'stopped') + '. icestream run goes on with this session.';
