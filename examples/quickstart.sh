@@ -92,7 +92,7 @@ echo "  icestream doctor                                # what this machine lack
 echo "  icestream check GRAPH                           # a graph of yours; $work/graph.yaml is one"
 echo "  icestream run GRAPH --session DIR --serve       # docs/handbook/single-particles.md says more"
 echo "  icestream serve --session $work/session         # the page of this session"
-# Who looks at the page goes on looking; a script that called this one goes on.
+# On a terminal the page stays open for its reader; a script that called this one goes on.
 if [ -t 0 ] && [ -t 1 ] && [ "${CI:-}" != true ]; then
   echo
   echo "The page stays until Ctrl-C:"

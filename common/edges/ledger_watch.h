@@ -19,7 +19,7 @@ enum status ledger_watch_version(struct ledger_watch *watch, int64_t *ret_versio
 
 /* One row of the items. `row.instance` is not read. */
 typedef enum status ledger_watch_visit(int64_t number, const struct ledger_row *row, void *context, struct err *err);
-/* What to look at: rows with a greater number, oldest first; rows in flight; the row of this number. */
+/* Rows to visit: those with a greater number, oldest first; those in flight; the row of this number. */
 enum ledger_look { LEDGER_LOOK_AFTER, LEDGER_LOOK_IN_FLIGHT, LEDGER_LOOK_ONE };
 /* Visits rows; the strings are valid during the call, and the visitor must not use the watch. */
 enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what, int64_t number,

@@ -1,4 +1,4 @@
-/* What a person has decided by hand (`icestream mark`): exposures that are kept or rejected, and the particles of classes
+/* Decisions made by hand (`icestream mark`): exposures that are kept or rejected, and the particles of classes
  * that are kept or rejected. Read from SESSION/changes/NNNN.json, in their order:
  *
  *   {"v": 1, "number": 4, …, "by": "mark", "changes": [],

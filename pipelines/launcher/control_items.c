@@ -1,4 +1,4 @@
-/* What the page does to exposures: marks them, sends them through again, makes them again. */
+/* Marks exposures for the page, sends them through again, makes them again. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What the deeds of POST /api/control share. */
+/* Declarations that the controls of POST /api/control share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_CONTROL_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_CONTROL_PRIVATE_H
 

@@ -9,7 +9,7 @@
 
 enum { SELECTION_MAX = 1 << 30 };
 
-/* What rejects a particle. */
+/* Choices made by hand, and the stacks whose particles they reject. */
 struct rejections {
     struct choices *choices;
     json_t *stacks; /* names of the stacks of rejected exposures, without their stage and ending, as keys */

@@ -17,20 +17,6 @@
 #include "pipelines/launcher/view/view.h"
 #include "pipelines/launcher/warnings.h"
 
-/* Returns {"watcher": {"sent", "seen", "waiting", "lost"}}; null for a stage that does not remember what it sent. */
-static json_t *inputs_json(const struct tally_stage *stage) {
-    json_t *inputs = json_object();
-    for (size_t i = 0; i < stage->input_count; i++) {
-        const struct tally_input *input = &stage->inputs[i];
-        json_object_set_new(inputs, input->from,
-                            !input->known ? json_null()
-                                          : json_pack("{s:I, s:I, s:I, s:I}", "sent", (json_int_t)input->sent, "seen",
-                                                      (json_int_t)input->seen, "waiting", (json_int_t)input->waiting,
-                                                      "lost", (json_int_t)input->lost));
-    }
-    return inputs;
-}
-
 static json_t *stage_json(struct view *view, const json_t *planned, const struct tally_stage *tally) {
     json_t *stage = json_pack("{s:I, s:I, s:I, s:I, s:I}", "seen", (json_int_t)tally->seen, "done",
                               (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
@@ -49,7 +35,7 @@ static json_t *stage_json(struct view *view, const json_t *planned, const struct
         json_array_append_new(instances, beat);
     }
     json_object_set_new(stage, "note", json_string(note));
-    json_object_set_new(stage, "inputs", inputs_json(tally));
+    json_object_set_new(stage, "inputs", tally_inputs_json(tally));
     if (tally->left_out) json_object_set_new(stage, "left_out", json_true());
     json_object_set_new(stage, "products", json_sprintf("%s/%s", view_session(view)->path, tally->name));
     json_object_set_new(stage, "history", json_incref((json_t *)view_history(view, tally->name)));

@@ -223,6 +223,19 @@ bool tally_adds_up(const struct tally *tally, char *reason, size_t size) {
     return tally_reconciles(tally, reason, size) && !find_first(tally, what_is_open, reason, size);
 }
 
+json_t *tally_inputs_json(const struct tally_stage *stage) {
+    json_t *inputs = json_object();
+    for (size_t i = 0; i < stage->input_count; i++) {
+        const struct tally_input *input = &stage->inputs[i];
+        json_object_set_new(inputs, input->from,
+                            !input->known ? json_null()
+                                          : json_pack("{s:I, s:I, s:I, s:I}", "sent", (json_int_t)input->sent, "seen",
+                                                      (json_int_t)input->seen, "waiting", (json_int_t)input->waiting,
+                                                      "lost", (json_int_t)input->lost));
+    }
+    return inputs;
+}
+
 bool tally_has_failed(const struct tally *tally) {
     for (size_t i = 0; i < tally->count; i++)
         if (tally->stages[i].failed > 0) return true;

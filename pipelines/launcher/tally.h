@@ -93,5 +93,8 @@ bool tally_reconciles(const struct tally *tally, char *reason, size_t size);
 bool tally_adds_up(const struct tally *tally, char *reason, size_t size);
 /* Returns whether any item failed. */
 bool tally_has_failed(const struct tally *tally);
+/* Returns {"watcher": {"sent", "seen", "waiting", "lost"}} for the inputs of a stage; null for an upstream stage that does
+ * not remember what it sent. NULL: no memory. */
+json_t *tally_inputs_json(const struct tally_stage *stage);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct exposure;
 
-/* How far the whole frame moved, Å: the sum of its steps. */
+/* Motion of the whole frame, Å: the sum of its steps. */
 struct motion_lengths {
     double total, early, late; /* early: within the first 4 e⁻/Å² */
 };

@@ -139,7 +139,7 @@ static void a_choice_binds_until_it_is_taken_back(void **state) {
     assert_true(poll(c));
     assert_int_equal(particle(c, "1@a.mrcs"), CHOICE_NONE);
     assert_false(poll(other));
-    /* Who reads all at once knows the same. */
+    /* A reader of all changes at once knows the same. */
     late = begin("classifier");
     assert_true(poll(late));
     assert_int_equal(choices_number(late), 5);
@@ -178,7 +178,7 @@ static void another_graph_begins_anew(void **state) {
     choices_destroy(&c);
 }
 
-/* What was read before a broken file still counts, and the file is read once it is whole. */
+/* Changes before a broken file still count, and the file is read once it is whole. */
 static void a_broken_file_is_named(void **state) {
     (void)state;
     static const char *const broken[] = {

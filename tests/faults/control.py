@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What POST /api/control does to a session that runs, by a program that calls the same function without a server: marks,
+"""Checks POST /api/control on a session that runs, by a program that calls the same function without a server: marks,
 classes, rules, values, retry, redo, drain and stop. Each deed stands in the one history, with who asked for it.
 
 control.py TOOL"""
@@ -129,7 +129,7 @@ with Work("control") as work:
         check(answer["ok"] and answer["changed"] == 0 and "nothing has failed" in answer["message"], f"retry: {answer}")
         check(len(history(session)) == changes + 1, "a retry of nothing is not in the history")
 
-        # What is wrong is refused, and changes nothing.
+        # A wrong request is refused, and changes nothing.
         changes = len(history(session))
         for code, text, body in (
             (400, '"do" is missing', {}),

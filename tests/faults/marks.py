@@ -202,7 +202,7 @@ with Work(f"marks-{CASE}") as work:
         check(copied == there and "0002.star" in there, f"a backup has the changes: {copied}")
         check(status(work("copy"))["marks"] == status(session)["marks"], "and the marks")
 
-        # What the rule drops, a choice brings back; nothing else.
+        # A choice brings back the classes that the rule drops, and nothing else.
         run("set", "--session", session, 'classifier.keep=members > 1000000')
         mark(session, "--clear", "--iteration", last)
         last, k, members, _ = choose(session, "--keep")

@@ -34,7 +34,7 @@ static void note_call(const struct http_request *request) {
     strcpy(called.path, request->path);
 }
 
-/* What a handler may rely on (http.h). */
+/* Checks everything that a handler may rely on (http.h). */
 static enum status answer(struct serve *serve, const struct http_request *request, struct http_answer *answer,
                           struct err *err) {
     int64_t number = 0;

@@ -28,7 +28,7 @@ def run(name, terminal, **environment):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(PROGRAM % {"calls": calls})
             os.chmod(path, 0o755)
-        words = [SCRIPT, "--bin", os.path.join(work, "bin"), "--work", os.path.join(work, "work")]
+        words = [SCRIPT, "--bin", os.path.join(work, "bin"), "--work", os.path.join(work, "made")]
         known = {key: value for key, value in os.environ.items() if key != "CI"}
         ends, streams = [], {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
         if terminal:
@@ -41,14 +41,14 @@ def run(name, terminal, **environment):
                 os.close(end)
         assert done.returncode == 0, (name, done.stderr)
         with open(calls, encoding="utf-8") as file:
-            return file.read().replace(work, "WORK").splitlines()
+            return file.read().replace(work, "SCRATCH").splitlines()
 
 
 def main():
-    shown = "icestream serve --session WORK/work/session --listen 127.0.0.1:0"
+    shown = "icestream serve --session SCRATCH/made/session --listen 127.0.0.1:0"
     seen = run("terminal", True)
     started = [line for line in seen if line.startswith("icestream run ")]
-    assert len(started) == 1 and re.search(r" --session WORK/work/session .*--serve --listen 127\.0\.0\.1:0$", started[0])
+    assert len(started) == 1 and re.search(r" --session SCRATCH/made/session .*--serve --listen 127\.0\.0\.1:0$", started[0])
     assert seen[-1] == shown, seen
     for name, terminal, environment in [("CI", True, {"CI": "true"}), ("pipe", False, {}), ("CI's pipe", False, {"CI": "true"})]:
         seen = run(name, terminal, **environment)

@@ -249,7 +249,7 @@ static void shows_exactly_the_rows_that_changed(void **state) {
     end_session();
 }
 
-/* What fails and is tried again, to the same end, between two looks. */
+/* An item fails and is tried again, to the same end, between two looks. */
 static void notices_a_retry(void **state) {
     (void)state;
     struct err err = {0};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What stages leave for a page that shows the session: a thumbnail by the first stage that holds the pixels, the spectrum
+"""Checks what stages leave for a page that shows the session: a thumbnail by the first stage that holds the pixels, the spectrum
 with its fit, fit and motion as JSON, all named under `display` in the item; columns of motion, CTF and gain; latencies and
 outcomes in the heartbeat. Without motion correction and CTF estimation the picker makes the thumbnail, without a picker the
 extractor. A stage that is done again makes the same. On files there are no pictures for pages."""
@@ -136,7 +136,7 @@ with tempfile.TemporaryDirectory(prefix="icestream-display-") as folder:
     assert heard["latencies"]["counts"] == sorted(heard["latencies"]["counts"]) and heard["latencies"]["sum"] > 0, heard
     assert beat(session, "watcher")["outcomes"]["done"] == 3
 
-    # Of frames whose pixels are not alike, the column says by how much: the camera's deviation is 15 %.
+    # The column says by how much the pixels of frames differ: the camera's deviation is 15 %.
     session = run("no_gain", MOVIES.format(folder=folder, gain=""))
     for item in items(session, "lowpass-picker").values():
         residual = item["columns"]["icestreamGainResidualSd"]

@@ -1,4 +1,4 @@
-/* What the microscope delivers, in the words of the person who sits there. */
+/* Judges what the microscope delivers, and says it in the words of the person who sits there. */
 #include <math.h>
 #include <stdio.h>
 

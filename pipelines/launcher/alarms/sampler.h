@@ -11,12 +11,12 @@ struct gpu;
 struct sampler;
 struct view;
 
-/* What the owner of a sampler knows besides the view. A function may be NULL: then nobody knows. */
+/* Sources of a sampler besides the view. A function may be NULL: its values are not known then. */
 struct sampler_sources {
     void *context;
     /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. */
     size_t (*gpus)(void *context, const struct gpu **ret_list);
-    /* Of a refiner's newest map; NaN: not known. */
+    /* Describe a refiner's newest map; NaN: not known. */
     double (*efficiency)(void *context, const char *stage);
     double (*beam_tilt)(void *context, const char *stage); /* mrad */
 };

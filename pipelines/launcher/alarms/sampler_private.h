@@ -1,4 +1,4 @@
-/* What the files of the sampler share. */
+/* Declarations that the files of the sampler share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_ALARMS_SAMPLER_PRIVATE_H
 

@@ -1,4 +1,4 @@
-/* What /api/status says of the machine: disks, GPUs, memory and load. */
+/* Describes the machine for /api/status: disks, GPUs, memory and load. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

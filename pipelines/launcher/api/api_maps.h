@@ -4,7 +4,7 @@
 
 #include "pipelines/launcher/api/api_private.h"
 
-/* What one line of history.jsonl tells. */
+/* One line of history.jsonl. */
 struct api_product {
     int64_t iteration;
     bool final;

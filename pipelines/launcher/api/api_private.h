@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Declarations that the files of this folder share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_API_API_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_API_API_PRIVATE_H
 
@@ -16,7 +16,7 @@
 
 enum { API_PLACES = 8, API_SAMPLES = 64, API_STAGES = 64, API_DONE_MAX = 400, API_MAPS = 6, API_SPRITES = 4 };
 
-/* How much was finished, and how full the disks were, at one time. */
+/* Counts of finished items, and the room on the disks, at one time. */
 struct api_sample {
     double time; /* s, monotonic */
     int64_t finished[API_STAGES];

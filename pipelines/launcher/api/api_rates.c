@@ -1,4 +1,4 @@
-/* How fast items are finished and disks fill, from samples of the last ten minutes. */
+/* Measures how fast items are finished and disks fill, from samples of the last ten minutes. */
 #include <math.h>
 #include <string.h>
 

@@ -54,7 +54,7 @@ static json_t *stages_json(struct serve *serve) {
     return list;
 }
 
-/* What the one who asks may do: nothing with the token that may only look, or where nothing can be written. */
+/* Lists the controls that this request's token allows: none for one that may only look, or where nothing can be written. */
 static json_t *may_json(struct serve *serve, const struct http_request *request) {
     json_t *may = json_array();
     enum view_state state = view_state(serve->view);

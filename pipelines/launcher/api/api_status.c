@@ -47,19 +47,6 @@ static json_t *pipeline_latency(struct serve *serve) {
     return latencies;
 }
 
-static json_t *inputs_json(const struct tally_stage *stage) {
-    json_t *inputs = json_object();
-    for (size_t i = 0; i < stage->input_count; i++) {
-        const struct tally_input *input = &stage->inputs[i];
-        json_object_set_new(inputs, input->from,
-                            !input->known ? json_null()
-                                          : json_pack("{s:I, s:I, s:I, s:I}", "sent", (json_int_t)input->sent, "seen",
-                                                      (json_int_t)input->seen, "waiting", (json_int_t)input->waiting,
-                                                      "lost", (json_int_t)input->lost));
-    }
-    return inputs;
-}
-
 static json_t *instances_json(struct serve *serve, const json_t *planned, const char **ret_note) {
     json_t *instances = json_array();
     size_t i;
@@ -97,7 +84,7 @@ static json_t *stage_json(struct serve *serve, const json_t *planned, const stru
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:s, s:o, s:o, s:o, s:I, s:o, s:o}", "name", tally->name, "seen",
         (json_int_t)tally->seen, "done", (json_int_t)tally->done, "rejected", (json_int_t)tally->rejected, "failed",
         (json_int_t)tally->failed, "in_flight", (json_int_t)tally->in_flight, "note", note, "inputs",
-        inputs_json(tally), "products", tally->name, "instances", instances, "rate",
+        tally_inputs_json(tally), "products", tally->name, "instances", instances, "rate",
         json_value_number(api_rate(serve, place)), "latency", latency_json(serve, place, false), "queue",
         (json_int_t)view_queue(serve->view, place), "oldest",
         json_value_number(view_oldest(serve->view, place, serve->now)), "newest", newest_json(serve, tally->name));

@@ -1,4 +1,4 @@
-/* How particles' directions of view are spread, and what that does to a map. */
+/* Measures how particles' directions of view are spread, and what that does to a map. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_API_DIRECTIONS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_API_DIRECTIONS_H
 

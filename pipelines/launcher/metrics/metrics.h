@@ -1,6 +1,6 @@
 /* Writes the metrics of a session in Prometheus' text format, for `/metrics` and `icestream metrics`.
  *
- * What the ledgers count are gauges, because `icestream retry` lowers these numbers; counters come from heartbeats and
+ * Counts of the ledgers are gauges, because `icestream retry` lowers these numbers; counters come from heartbeats and
  * fall only when a process starts again. Each sample carries the label `session`. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_H
@@ -17,7 +17,7 @@ struct gpu;
 /* The content type of /metrics. */
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* What the server knows besides the session. */
+/* State of the server that the session does not hold. */
 struct metrics_server {
     double cpu, resident; /* s, bytes */
     long long requests;   /* answered so far */

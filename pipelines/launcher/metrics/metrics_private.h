@@ -1,4 +1,4 @@
-/* What the files of the metrics share. */
+/* Declarations that the files of the metrics share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_METRICS_METRICS_PRIVATE_H
 

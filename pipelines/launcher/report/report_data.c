@@ -33,7 +33,7 @@ static json_t *time_json(double time) {
     return text[0] != '\0' ? json_string(text) : json_null();
 }
 
-/* When the last thing was done: an item finished, a map or classes made. */
+/* Returns the time of the last result: an item finished, a map or classes made. */
 static double last_of(struct view *view) {
     double last = view_last_time(view);
     for (size_t i = 0; i < view_stage_count(view); i++) {

@@ -195,7 +195,7 @@ static void write_quality(struct report *r) {
     report_examples(r);
 }
 
-/* Where on the grid the exposures lie, if the microscope's notes say so. */
+/* Draws the exposures at their places on the grid, if the microscope's notes have these. */
 static void write_places(struct report *r) {
     size_t rows = view_row_count(r->view);
     int x_column = view_column_find(r->view, "movie.stage_x"), y_column = view_column_find(r->view, "movie.stage_y");

@@ -1,4 +1,4 @@
-/* What happened to the session: warnings, alarms, processes that were started again, and changes, in their order. */
+/* Lists the incidents of the session: warnings, alarms, processes that were started again, and changes, in their order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What was lost and why: exposures that were rejected or failed, by stage and reason. */
+/* Lists losses with their reasons: exposures that were rejected or failed, by stage and reason. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

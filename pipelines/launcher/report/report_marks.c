@@ -1,4 +1,4 @@
-/* What was decided by hand: exposures that were marked, and classes that were chosen. */
+/* Lists decisions made by hand: exposures that were marked, and classes that were chosen. */
 #include <string.h>
 
 #include "pipelines/launcher/report/report_private.h"
@@ -26,7 +26,7 @@ static void add_exposures(struct report *report, json_t *list) {
                                   time_text(json_object_get(mark, "time")));
         const char *why = json_string_value(json_object_get(mark, "why"));
         const char *user = json_string_value(json_object_get(mark, "user"));
-        /* What a person wrote may name persons. */
+        /* A text that a person wrote may name persons. */
         json_object_set_new(entry, "why", report->anonymous ? json_null() : json_value_text(why));
         json_object_set_new(entry, "by", report->anonymous ? json_null() : json_value_text(user));
         json_array_append_new(list, entry);

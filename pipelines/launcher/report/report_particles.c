@@ -105,7 +105,7 @@ static json_t *column_json(const struct star_table *table, const char *column) {
     return values;
 }
 
-/* Where a curve first falls below a level, in Å; null: nowhere. */
+/* Returns the resolution (Å) at which a curve first falls below a level; null: it never does. */
 static json_t *crossing(const json_t *k, const json_t *curve, double level) {
     for (size_t i = 1; i < json_array_size(curve); i++) {
         double before = json_number_value(json_array_get(curve, i - 1)),

@@ -1,4 +1,4 @@
-/* How many particles of each exposure are in the selection. */
+/* Counts the selected particles of each exposure. */
 #include <stdlib.h>
 #include <string.h>
 

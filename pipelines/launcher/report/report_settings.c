@@ -1,4 +1,4 @@
-/* How the session was run: parameters and their defaults, versions, and the files that a deposition needs with their
+/* Describes how the session was run: parameters and their defaults, versions, and the files that a deposition needs with their
  * digests. */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static void add_stage_parameters(struct report *report, const json_t *planned, j
         json_t *row = json_pack("{s:s, s:s, s:O}", "stage", stage, "key", key, "value", value);
         json_object_set_new(row, "default",
                             known && otherwise != NULL ? json_incref((json_t *)otherwise) : json_null());
-        /* What no stage has by itself, such as reject_if, is there because the graph says so. */
+        /* A key that no stage declares, such as reject_if, is there because the graph sets it. */
         json_object_set_new(row, "differs",
                             describe != NULL ? json_boolean(!known || !same_value(value, otherwise)) : json_null());
         json_array_append_new(list, row);

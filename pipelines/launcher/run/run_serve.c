@@ -122,7 +122,7 @@ void run_serve_tend(struct run *run) {
     if (page->pid > 0 || now < page->start_at) return;
     _cleanup_(file_close) int output = -1;
     page->start_at = now + BACKOFF_MAX;
-    /* What it prints now is the address of before: token and port stay. */
+    /* The new server prints the same address: token and port stay. Nobody reads it. */
     if (start(run, &output, &err) != STATUS_OK) log_write(run->log, LOG_WARN, "page", "%s", err.message);
 }
 

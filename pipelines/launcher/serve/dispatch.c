@@ -115,7 +115,7 @@ static void enter(struct hub *hub, const struct http_raw *raw, struct target *ta
     const char *message;
     const struct http_route *routes = serve != NULL ? http_routes : facility_routes,
                             *route = http_route_find(routes, request.method, path, request.words, &known);
-    /* Who may not enter does not learn what there is. */
+    /* A request without the right learns nothing of what there is. */
     int code = route != NULL            ? guard_allow(&hub->guard, right, raw, request.method, route->may, &message)
                : right == GUARD_NOTHING ? guard_allow(&hub->guard, right, raw, HTTP_GET, HTTP_VIEW, &message)
                                         : 0;

@@ -125,7 +125,7 @@ size_t events_read(struct events *events, struct events_place *place, char *buff
     pthread_mutex_lock(&events->lock);
     if (place->fresh && copy(place->begin, place->begin_length, &place->offset, buffer, size, &used))
         place->fresh = false;
-    /* Of an event of which the listener has a half, the rest is gone. Later lines of one event win: it becomes an event
+    /* The listener may have half of an event whose rest is gone. Later lines of an event win, so these turn it into one
      * that nobody listens for. */
     if (!place->fresh && place->next < events->first) {
         static const char cut[] = "\nevent: cut\ndata:\n\n";

@@ -1,4 +1,4 @@
-/* What a request asks and what a handler answers. Nothing here knows of sockets: http_server.c moves the bytes.
+/* Requests and the answers of handlers. Nothing here knows of sockets: http_server.c moves the bytes.
  *
  * Handlers, views, alarms and metrics all run on one thread, the house thread. Whatever stands behind a handler needs
  * no lock. A handler must not wait: while it works, nobody else is served. */
@@ -22,7 +22,7 @@ enum {
 
 enum http_method { HTTP_GET, HTTP_POST };
 
-/* Who may ask. */
+/* The right that a route asks for. */
 enum http_may {
     HTTP_ANYONE,  /* no token is asked for; no answer may tell of a session */
     HTTP_VIEW,    /* with either token */

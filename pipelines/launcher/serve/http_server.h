@@ -28,7 +28,7 @@ struct http_raw {
 struct http_server;
 struct http_exchange; /* one request that waits for its answer */
 
-/* Whether this build can serve. */
+/* Returns whether this build can serve. */
 bool http_server_is_there(void);
 /* Begins to serve a listening socket, which the server owns from now on, also on failure. UNSUPPORTED: built without
  * the library. */

@@ -1,4 +1,4 @@
-/* What the files around libmicrohttpd share. */
+/* Declarations that the files around libmicrohttpd share. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_SERVE_HTTP_SERVER_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_SERVE_HTTP_SERVER_PRIVATE_H
 

@@ -12,7 +12,7 @@ const struct http_route http_routes[] = {
     {HTTP_GET, "/app.css", serve_page, HTTP_VIEW},
     {HTTP_GET, "/app.js", serve_page, HTTP_VIEW},
     {HTTP_GET, "/worker.js", serve_page, HTTP_VIEW},
-    /* What it shows. */
+    /* Data that the page shows. */
     {HTTP_GET, "/api/session", api_session, HTTP_VIEW},
     {HTTP_GET, "/api/status", api_status, HTTP_VIEW},
     {HTTP_GET, "/api/items", api_items, HTTP_VIEW},
@@ -36,11 +36,11 @@ const struct http_route http_routes[] = {
     {HTTP_GET, "/pic/*/*/*", api_picture, HTTP_VIEW},
     {HTTP_GET, "/api/alarms", alarms_get, HTTP_VIEW},
     {HTTP_GET, "/api/events", serve_events, HTTP_VIEW},
-    /* What it may do. */
+    /* Controls. */
     {HTTP_POST, "/api/control", control_post, HTTP_CONTROL},
     /* For Prometheus. */
     {HTTP_GET, "/metrics", metrics_get, HTTP_MEASURE},
-    /* Whether the server lives; and whether all is well. */
+    /* Health: the server lives; all is well. */
     {HTTP_GET, "/healthz", serve_health, HTTP_ANYONE},
     {HTTP_GET, "/readyz", serve_ready, HTTP_MEASURE},
     {0},

@@ -123,7 +123,7 @@ struct linger {
     double next;
 };
 
-/* Whether the run, for which the server was started, has been over for long. */
+/* Returns whether the run for which the server was started has been over for long. */
 static bool is_over(void *context) {
     struct linger *linger = context;
     double now = clock_monotonic();
@@ -150,7 +150,7 @@ static void print_addresses(const struct options *options, const struct place *p
     if (options->token_view) print_address(place, "to look only", guard->view_token);
     fflush(stdout);
     if (!options->with_run) return;
-    /* Who waits for the address reads to its end. */
+    /* The launcher reads the address to the end of the stream. */
     int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nothing >= 0) dup2(nothing, STDOUT_FILENO);
     file_close(&nothing);

@@ -22,7 +22,7 @@
 
 struct view;
 
-/* What a poll has found changed; a mask. */
+/* Changes that a poll has found; a mask. */
 enum view_change {
     VIEW_COUNTS = 1,  /* the tally */
     VIEW_ROWS = 2,    /* rows, or what a stage knows of a row */
@@ -77,7 +77,7 @@ uint64_t view_revision(const struct view *view);
 /* ---- counts ---- */
 /* The very numbers of `icestream status`, as of the last poll (depth TALLY_COUNTS; its lists of items may be empty). */
 const struct tally *view_tally(const struct view *view);
-/* Whether the ledgers add up (tally_reconciles); `reason` may be NULL. Looked at less often than the counts. */
+/* Returns whether the ledgers add up (tally_reconciles); `reason` may be NULL. Looked at less often than the counts. */
 bool view_adds_up(const struct view *view, const char **ret_reason);
 /* Takes exact counts now, at any depth, whatever the last poll knew; the caller calls tally_clear. */
 enum status view_tally_now(struct view *view, enum tally_depth depth, struct tally *ret_tally, struct err *err);
@@ -89,7 +89,7 @@ const char *view_stage_name(const struct view *view, size_t stage);
 int view_stage_find(const struct view *view, const char *name);
 
 /* ---- exposures ---- */
-/* What an item names that can be shown of its exposure; a mask. A file that is named may have been removed since. */
+/* Pictures and data that an item names of its exposure; a mask. A file that is named may have been removed since. */
 enum view_shows {
     VIEW_THUMB = 1,       /* display.thumb */
     VIEW_SPECTRUM = 2,    /* display.spectrum */
@@ -112,7 +112,7 @@ struct view_row {
     int square;       /* index for view_square; −1: the path names none */
     const char *hole; /* "": the path names none */
 };
-/* What a stage knows of an exposure. */
+/* One stage's record of an exposure. */
 struct view_visit {
     bool known; /* it is in the stage's ledger */
     int state, attempts;
@@ -128,7 +128,7 @@ int64_t view_find_item(const struct view *view, const char *source, const char *
 /* Returns the first row at or after `from` that changed after that revision, or −1. To list a delta, call it with
  * from = 0, then with the row that it returned + 1. */
 int64_t view_rows_since(const struct view *view, uint64_t revision, size_t from);
-/* What one stage knows of one row. */
+/* One stage's record of one row. */
 struct view_visit view_visit(const struct view *view, size_t row, size_t stage);
 /* Numbers of the rows, column by column: each number of the item's `columns` under its name (rlnDefocusU in Å, …),
  * picks.count and particles.count; movie.stage_x and movie.stage_y, where the stage was (µm). New ones may come with a poll, at the end. NaN: the row has none. */

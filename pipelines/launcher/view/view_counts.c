@@ -47,7 +47,7 @@ static void count_in_memory(struct view *view) {
     }
 }
 
-/* When to count exactly again: all of it takes one part in 300 of a core. Counts that do not add up may be a glance at
+/* Decides when to count exactly again: all of it takes one part in 300 of a core. Counts that do not add up may be a glance at
  * ledgers between two commits, so they are looked at twice more within the minute that an alarm waits. */
 static double pause_after(const struct view *view, double used) {
     if (view->sound) return 5 + 300 * used;

@@ -1,4 +1,4 @@
-/* What lies beside the ledgers: heartbeats, histories, the graph, the changes, and whether a launcher runs. */
+/* Reads what lies beside the ledgers: heartbeats, histories, the graph, the changes, and whether a launcher runs. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -182,7 +182,7 @@ static void read_log(struct view *view) {
     const char *run = NULL;
     for (const char *p = tail; (p = strstr(p, " icestream INFO start ")) != NULL; p++)
         run = p;
-    /* What was said before the tail still holds. */
+    /* The state before the tail still holds. */
     const char *from = run != NULL ? run : tail;
     view->draining = strstr(from, " icestream INFO notice draining") != NULL || (run == NULL && draining);
     view->unended = strstr(from, " icestream INFO end ") == NULL;

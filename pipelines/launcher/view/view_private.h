@@ -15,7 +15,7 @@ const char *view_text(struct view_texts *texts, const char *text);
 void view_texts_clear(struct view_texts *texts);
 uint64_t view_hash(const char *text);
 
-/* What one stage knows of one entry. */
+/* One stage's record of one entry. */
 struct visit {
     int64_t number; /* of the row in the stage's ledger; 0: the stage does not have it */
     int64_t revision;
@@ -107,7 +107,7 @@ struct view {
     char miscount[256];
     struct beat *beats;
     size_t beat_count;
-    /* When to look again, on the monotonic clock (s). */
+    /* Times of the next looks, on the monotonic clock (s). */
     double due, files_due, exact_due, check_due, suspect_due, compare_due, reread_due;
     size_t turn;    /* the stage that is compared next */
     int unsound;    /* exact tallies in a row that did not add up */

@@ -131,7 +131,7 @@ static enum status read_open(struct view *view, size_t stage, struct err *err) {
     size_t done = 0;
     for (; status == STATUS_OK && done < count; done++)
         status = read_one(view, stage, old[done], err);
-    /* What was not looked at is for the next poll. */
+    /* The next poll looks at the rest. */
     for (; done < count; done++)
         if (view_open_add(view, stage, old[done], NULL) != STATUS_OK) view->reread = true;
     free(old);

@@ -112,7 +112,7 @@ enum status view_scan(const char *text, view_number *visit, void *context, struc
     return STATUS_OK;
 }
 
-/* What can be shown of an exposure, by the texts that its item has. */
+/* Returns the pictures and data that an exposure has, by the texts of its item. */
 static const struct {
     const char *object, *name;
     enum view_shows shows;

@@ -1,4 +1,4 @@
-/* What the page knows of the session: fetched once, then kept up by server-sent events, or by asking every two seconds
+/* The page's copy of the session: fetched once, then kept up by server-sent events, or by asking every two seconds
  * where events do not come through. */
 (function (ice) {
   'use strict';
@@ -70,7 +70,7 @@
    * nothing of its work. A source does no more than that. */
   store.gathers = (stage) => !!stage.cumulative && [].concat(stage.from || []).length > 0;
   const THINGS = { superposer: 'structure', 'crystal-scorer': 'drop', 'tilt-reconstructor': 'tilt image' };
-  /* What an item of this session's source is. */
+  /* Returns the word for an item of this session's source. */
   store.thing = function () {
     const program = Object.keys(THINGS).find((name) => store.stages_of([name]).length);
     return program ? THINGS[program] : 'exposure';
@@ -78,7 +78,7 @@
   store.may = (what) => !!(store.session && (store.session.may || []).includes(what));
 
   /* A column by its key or by RELION's name: {key, label, unit, factor, good, values}, or null where no exposure has it.
-   * What is shown is value × factor, in `unit`. */
+   * The page shows value × factor, in `unit`. */
   store.column = function (key) {
     const about = ((store.session && store.session.columns) || []).find((c) => c.key === key || c.column === key);
     const values = store.rows.columns[about ? about.key : key];

@@ -54,7 +54,7 @@
     ice.text(parts.last.previousSibling, 'last ' + store.thing());
   }
 
-  /* What a session has found: times of exposures, and how many are in each state. */
+  /* Counts exposures by state, and notes the times of the first and the last. */
   function count_rows() {
     const { rows } = store;
     const counts = [0, 0, 0, 0];
@@ -97,7 +97,7 @@
     show_map();
   }
 
-  /* Of a session that runs, what the last half hour brought; of one that has ended, the mean. */
+  /* Returns exposures per hour: in the last half hour of a running session, the mean of an ended one. */
   function rate_now() {
     const span = counted.last - counted.first;
     if (!is_running()) return span > 1 ? 3600 * (store.rows.length - 1) / span : NaN;

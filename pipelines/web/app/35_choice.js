@@ -1,4 +1,4 @@
-/* Which exposures a view shows, and in what order: the filter and sorting that gallery and ledger share. */
+/* Chooses and orders the exposures of a view: the filter and sorting that gallery and ledger share. */
 (function (ice) {
   'use strict';
 
@@ -60,6 +60,18 @@
       if (document.activeElement !== field) field.value = ice.query('f');
     };
     return field;
+  };
+
+  /* Moves in a list by a key. step: places that an arrow or page key goes; here: the present place, -1 for none. */
+  ice.move_by_key = function (event, step, here, count, go_to, open) {
+    let to = here;
+    if (step) to = here < 0 ? 0 : here + step;
+    else if (event.key === 'Home') to = 0;
+    else if (event.key === 'End') to = count - 1;
+    else if (event.key !== 'Enter') return;
+    event.preventDefault();
+    if (event.key === 'Enter') open(here);
+    else go_to(Math.max(0, Math.min(count - 1, to)));
   };
 
   /* The order of the exposures in the view that was open last, for previous and next. */

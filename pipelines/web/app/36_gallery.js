@@ -228,17 +228,7 @@
     const { across } = place;
     const page = Math.max(1, Math.floor(place.height / place.line)) * across;
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across, PageUp: -page, PageDown: page }[event.key];
-    let to = here;
-    if (step) to = here < 0 ? 0 : here + step;
-    else if (event.key === 'Home') to = 0;
-    else if (event.key === 'End') to = chosen.length - 1;
-    else if (event.key === 'Enter') {
-      open(here);
-      event.preventDefault();
-      return;
-    } else return;
-    event.preventDefault();
-    go_to(Math.max(0, Math.min(chosen.length - 1, to)));
+    ice.move_by_key(event, step, here, chosen.length, go_to, open);
   }
 
   function go_to(to) {

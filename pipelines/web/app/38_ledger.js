@@ -81,7 +81,7 @@
     for (const line of free) line.remove();
   }
 
-  /* What differs between reasons that are one: names of files, and numbers. */
+  /* Alike reasons differ in these: names of files, and numbers. */
   const VARIES = /[^\s'"(]+\.[A-Za-z]\w*|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
   function without(reason, name) {
     const text = ice.short_reason(reason, name);
@@ -169,17 +169,7 @@
     if (event.target.closest('[role=columnheader]')) return;
     const page = Math.max(1, Math.floor(scroller.clientHeight / LINE) - 1);
     const step = { ArrowUp: -1, ArrowDown: 1, PageUp: -page, PageDown: page }[event.key];
-    let to = here;
-    if (step) to = here < 0 ? 0 : here + step;
-    else if (event.key === 'Home') to = 0;
-    else if (event.key === 'End') to = chosen.length - 1;
-    else if (event.key === 'Enter') {
-      open(here);
-      event.preventDefault();
-      return;
-    } else return;
-    event.preventDefault();
-    go_to(Math.max(0, Math.min(chosen.length - 1, to)));
+    ice.move_by_key(event, step, here, chosen.length, go_to, open);
   }
 
   function go_to(place) {

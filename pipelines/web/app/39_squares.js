@@ -12,7 +12,7 @@
   let fetched = 0;
   let waiting = null;
 
-  /* What colours the squares and holes: a column by its key, or the share of exposures that are rejected or failed. */
+  /* The value that colours squares and holes: a column by its key, or the share of exposures that are rejected or failed. */
   const by = () => ice.query('by') || (store.column('res') ? 'res' : 'lost');
   const LOST = { key: 'lost', label: 'Lost', unit: '%', factor: 1, good: 'low' };
   const about = () => (by() === 'lost' ? LOST : store.column(by()) || LOST);
@@ -64,7 +64,7 @@
     const holes = square.holes || [];
     if (!holes.length) return null;
     const placed = holes.filter((h) => ice.is_number(h.x) && ice.is_number(h.y));
-    /* Where the beam is shifted to holes and the stage stays, many holes have one place. */
+    /* Many holes have one place if the beam is shifted to them and the stage stays. */
     const places = new Set(placed.map((h) => h.x.toFixed(1) + ' ' + h.y.toFixed(1)));
     const known = placed.length > 1 && places.size >= holes.length / 2;
     const across = Math.ceil(Math.sqrt(holes.length * 1.6));

@@ -89,7 +89,7 @@
 
   const START = multiply(about(1, 0, 0, 0.42), about(0, 1, 0, -0.5));
 
-  /* Whether the processor draws, for want of a graphics card. There antialiasing costs more than all else, so the surface
+  /* True if the processor draws, for want of a graphics card. There antialiasing costs more than all else, so the surface
    * is drawn coarse while it moves, and finer than the screen when it rests. */
   let soft = null;
   function is_soft() {

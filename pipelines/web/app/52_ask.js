@@ -1,4 +1,4 @@
-/* What all controls share: one question before what cannot be taken back, the command line that does the same, and the
+/* Shared by all controls: one question before what cannot be taken back, the command line that does the same, and the
  * answer in words. */
 (function (ice) {
   'use strict';

@@ -15,7 +15,7 @@
   const iterations = () => (sheet && sheet.iterations && sheet.iterations.length ? sheet.iterations
     : history.map((line) => line.iteration));
 
-  /* What was chosen by hand of the snapshot that is shown: class → "keep" or "reject". */
+  /* Choices by hand in the snapshot that is shown: class → "keep" or "reject". */
   function by_hand() {
     const found = new Map();
     for (const change of (ice.store.status || {}).changes || []) {

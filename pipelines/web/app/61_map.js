@@ -18,7 +18,7 @@
 
   const stage = () => (ice.store.stages_of(['refiner'])[0] || { name: 'refiner' }).name;
   const level = () => Number(parts.level.value);
-  /* Whether the refinement has put out a map: what is not there is not asked for. */
+  /* True once the refinement has put out a map; nothing is fetched before. */
   const has_map = () => {
     const it = ((ice.store.status || {}).stages || {})[stage()];
     return !it || it.newest !== null;

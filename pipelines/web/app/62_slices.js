@@ -99,7 +99,7 @@
       say();
     }
 
-    /* Where the three slices cross, from the middle of the map. */
+    /* The point where the three slices cross, from the middle of the map. */
     function say() {
       const place = (axis) => (at[axis] - (volume.n >> 1)) * (volume.pixel || 1);
       said.textContent = ['x', 'y', 'z'].map((axis) => axis + ' ' + ice.number(place(axis), 3)).join('   ') +

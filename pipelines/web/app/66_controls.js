@@ -1,4 +1,4 @@
-/* What may be changed: retry, drain, stop, marks, parameters and rules for what comes. Each shows the command line that
+/* Everything that the page may change: retry, drain, stop, marks, parameters and rules for what comes. Each shows the command line that
  * does the same. */
 (function (ice) {
   'use strict';
