@@ -1,4 +1,5 @@
 #include "pipelines/launcher/alarms/exposures.h"
+#include "pipelines/launcher/numbers.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -51,20 +52,6 @@ size_t exposures_recent(const struct view *view, struct exposures_column column,
     return count;
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double exposures_quantile(double *values, size_t count, double q) {
-    if (count == 0) return NAN;
-    qsort(values, count, sizeof *values, compare);
-    const double at = q * (double)(count - 1);
-    const size_t low = (size_t)at;
-    if (low + 1 >= count) return values[count - 1];
-    return values[low] + (at - (double)low) * (values[low + 1] - values[low]);
-}
-
 double exposures_last(const struct view *view) {
     double last = NAN;
     const size_t count = view_row_count(view);
@@ -89,7 +76,8 @@ double exposures_interval(const struct view *view) {
     const size_t rows = view_row_count(view);
     for (size_t row = rows > INTERVALS ? rows - INTERVALS : 1; row < rows; row++)
         steps[count++] = fmax(0, view_row(view, row)->time_found - view_row(view, row - 1)->time_found);
-    return count < 2 ? NAN : exposures_quantile(steps, count, 0.5);
+    numbers_sort(steps, count);
+    return count < 2 ? NAN : numbers_quantile(steps, count, 0.5);
 }
 
 void exposures_reason(const char *reason, char *text, size_t size) {

@@ -16,8 +16,6 @@ struct exposures_column exposures_column(const struct view *view, enum alarm_qua
 double exposures_value(const struct view *view, struct exposures_column column, size_t row);
 /* Copies the values of the last rows that have one, newest first, `most` at most. Returns how many. */
 size_t exposures_recent(const struct view *view, struct exposures_column column, size_t most, double *values);
-/* Sorts the values and returns the quantile, 0 ≤ q ≤ 1, between the two next to it. NaN without values. */
-double exposures_quantile(double *values, size_t count, double q);
 
 /* Returns when the newest exposure was found, s since 1970; NaN: there is none. */
 double exposures_last(const struct view *view);

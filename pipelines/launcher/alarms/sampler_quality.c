@@ -6,6 +6,7 @@
 #include "common/text.h"
 #include "pipelines/launcher/alarms/exposures.h"
 #include "pipelines/launcher/alarms/sampler_private.h"
+#include "pipelines/launcher/numbers.h"
 
 enum { FAILED_OF = 50, REJECTED_OF = 100, REASONS = 100, REASON_TEXT = 120, STALE_ROWS = 25 };
 
@@ -23,7 +24,8 @@ static enum status session_median(struct sampler *sampler, enum alarm_quantity q
         sampler->capacity = capacity;
     }
     const size_t seen = exposures_recent(sampler->view, column, rows, sampler->values);
-    sampler->session[quantity].median = exposures_quantile(sampler->values, seen, 0.5);
+    numbers_sort(sampler->values, seen);
+    sampler->session[quantity].median = numbers_quantile(sampler->values, seen, 0.5);
     sampler->session[quantity].seen = seen;
     sampler->session[quantity].rows = rows;
     return STATUS_OK;
@@ -56,7 +58,8 @@ static enum status take_medians(struct sampler *sampler, const struct alarm_sett
         quality->session = sampler->session[i].median;
         if (quantity == QUANTITY_DEFOCUS)
             quality->outside = share_outside(recent, count, settings->defocus_least, settings->defocus_most);
-        quality->recent = exposures_quantile(recent, count, 0.5);
+        numbers_sort(recent, count);
+        quality->recent = numbers_quantile(recent, count, 0.5);
     }
     return STATUS_OK;
 }

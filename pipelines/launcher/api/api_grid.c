@@ -5,6 +5,7 @@
 
 #include "common/memory.h"
 #include "pipelines/launcher/api/api_private.h"
+#include "pipelines/launcher/numbers.h"
 
 /* Rows in the order of squares and holes. */
 struct place {
@@ -18,16 +19,6 @@ static int by_square(const void *a, const void *b) {
     if (x->square != y->square) return x->square < y->square ? -1 : 1;
     int order = strcmp(x->hole, y->hole);
     return order != 0 ? order : (x->row > y->row) - (x->row < y->row);
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t count) {
-    qsort(values, count, sizeof *values, by_value);
-    return count == 0 ? NAN : (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 /* The columns whose medians a square has. */
@@ -50,7 +41,8 @@ static void put_medians(struct serve *serve, const struct place *places, size_t 
         api_text_comma(text);
         api_text_string(text, key);
         api_text_add(text, ":");
-        api_text_number(text, median(buffer, known), 6);
+        numbers_sort(buffer, known);
+        api_text_number(text, numbers_quantile(buffer, known, 0.5), 6);
     }
     api_text_add(text, "}");
 }

@@ -5,6 +5,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/alarms/exposures.h"
 #include "pipelines/launcher/metrics/metrics_private.h"
+#include "pipelines/launcher/numbers.h"
 #include "pipelines/launcher/view/view.h"
 
 enum { RULES = 20, RULE_TEXT = 100 };
@@ -31,8 +32,9 @@ static void write_recent(const struct metrics_source *source, struct metrics_tex
         const size_t count = exposures_recent(source->view, column, ALARM_RECENT, values);
         metrics_family(text, QUALITY[i].name, "gauge", QUALITY[i].help);
         if (count == 0) continue;
-        metrics_sample(text, QUALITY[i].factor * exposures_quantile(values, count, 0.5), "q", ".5", NULL);
-        metrics_sample(text, QUALITY[i].factor * exposures_quantile(values, count, 0.9), "q", ".9", NULL);
+        numbers_sort(values, count);
+        metrics_sample(text, QUALITY[i].factor * numbers_quantile(values, count, 0.5), "q", ".5", NULL);
+        metrics_sample(text, QUALITY[i].factor * numbers_quantile(values, count, 0.9), "q", ".9", NULL);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "pipelines/launcher/numbers.h"
 #include "pipelines/launcher/report/report_private.h"
 
 enum {
@@ -119,7 +120,7 @@ void report_bars(struct report *report, const char *title, const char *x_label, 
 }
 
 void report_histogram(struct report *report, const char *title, const char *label, const double *sorted, size_t count) {
-    double low = report_quantile(sorted, count, 0.005), high = report_quantile(sorted, count, 0.995);
+    double low = numbers_quantile(sorted, count, 0.005), high = numbers_quantile(sorted, count, 0.995);
     double heights[BINS] = {0};
     if (count == 0) return;
     widen(&low, &high);

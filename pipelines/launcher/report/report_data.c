@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipelines/launcher/numbers.h"
 #include "pipelines/launcher/report/report_private.h"
 
 const struct quantity report_quantities[] = {
@@ -103,9 +104,9 @@ static void add_quality(struct report *report) {
                                   json_pack("{s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "key", q->key, "label",
                                             q->label, "unit", q->unit, "count", (json_int_t)count, "least",
                                             report_number(sorted[0], q->decimals), "p10",
-                                            report_number(report_quantile(sorted, count, 0.1), q->decimals), "median",
-                                            report_number(report_quantile(sorted, count, 0.5), q->decimals), "p90",
-                                            report_number(report_quantile(sorted, count, 0.9), q->decimals), "most",
+                                            report_number(numbers_quantile(sorted, count, 0.1), q->decimals), "median",
+                                            report_number(numbers_quantile(sorted, count, 0.5), q->decimals), "p90",
+                                            report_number(numbers_quantile(sorted, count, 0.9), q->decimals), "most",
                                             report_number(sorted[count - 1], q->decimals)));
         free(sorted);
     }
@@ -113,11 +114,6 @@ static void add_quality(struct report *report) {
 }
 
 /* ---- grid squares ---- */
-
-static int by_value(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
 
 /* The rows of one square: indices of rows. */
 struct members {
@@ -133,8 +129,8 @@ static double members_median(const struct view *view, const struct members *memb
         double value = report_quantity(view, q, members->rows[i]);
         if (isfinite(value)) room[count++] = value;
     }
-    qsort(room, count, sizeof *room, by_value);
-    return report_quantile(room, count, 0.5);
+    numbers_sort(room, count);
+    return numbers_quantile(room, count, 0.5);
 }
 
 static json_t *square_json(const struct report *report, size_t square, const struct members *members, double *room) {
@@ -192,11 +188,11 @@ static json_t *latency_json(struct report *report, size_t stage) {
         if (!visit.known || visit.state == LEDGER_IN_FLIGHT) continue;
         seconds[count++] = visit.time_changed - view_row(view, i)->time_found;
     }
-    if (seconds != NULL) qsort(seconds, count, sizeof *seconds, by_value);
+    if (seconds != NULL) numbers_sort(seconds, count);
     json_t *latency =
         json_pack("{s:s, s:I, s:o, s:o}", "stage", view_stage_name(view, stage), "count", (json_int_t)count, "median",
-                  report_number(seconds != NULL ? report_quantile(seconds, count, 0.5) : (double)NAN, 1), "p95",
-                  report_number(seconds != NULL ? report_quantile(seconds, count, 0.95) : (double)NAN, 1));
+                  report_number(seconds != NULL ? numbers_quantile(seconds, count, 0.5) : (double)NAN, 1), "p95",
+                  report_number(seconds != NULL ? numbers_quantile(seconds, count, 0.95) : (double)NAN, 1));
     free(seconds);
     return latency;
 }

@@ -33,8 +33,6 @@ extern const struct quantity report_quantities[];
 extern const size_t report_quantity_count;
 /* Returns the quantity of a row in its unit; NaN: the row has none. */
 double report_quantity(const struct view *view, const struct quantity *quantity, size_t row);
-/* Returns the value below which this share of the sorted numbers lies, interpolated; NaN: there are none. */
-double report_quantile(const double *sorted, size_t count, double share);
 /* Returns the finite values of a quantity over the rows, sorted; NULL without memory. The caller frees them. */
 double *report_sorted(const struct view *view, const struct quantity *quantity, size_t *ret_count);
 /* Writes a time as "2026-11-23 08:58:55"; "" for NaN. */

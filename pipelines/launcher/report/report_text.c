@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pipelines/launcher/numbers.h"
 #include "pipelines/launcher/report/report_private.h"
 
 void put(struct report *report, const char *text) {
@@ -86,19 +87,6 @@ json_t *report_number(double value, int decimals) {
     return decimals == 0 ? json_integer((json_int_t)llround(value)) : json_real(round(value * scale) / scale);
 }
 
-double report_quantile(const double *sorted, size_t count, double share) {
-    if (count == 0) return NAN;
-    double at = share * (double)(count - 1);
-    size_t below = (size_t)at;
-    if (below + 1 >= count) return sorted[count - 1];
-    return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
-}
-
-static int by_value(const void *a, const void *b) {
-    double one = *(const double *)a, other = *(const double *)b;
-    return (one > other) - (one < other);
-}
-
 double *report_sorted(const struct view *view, const struct quantity *quantity, size_t *ret_count) {
     size_t rows = view_row_count(view), count = 0;
     double *values = malloc((rows + 1) * sizeof *values);
@@ -108,7 +96,7 @@ double *report_sorted(const struct view *view, const struct quantity *quantity, 
         double value = report_quantity(view, quantity, i);
         if (isfinite(value)) values[count++] = value;
     }
-    qsort(values, count, sizeof *values, by_value);
+    numbers_sort(values, count);
     *ret_count = count;
     return values;
 }
