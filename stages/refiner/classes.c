@@ -127,7 +127,11 @@ static enum status reconstruct(struct refiner *r, struct reference *c, struct er
         return STATUS_OK;
     }
     const struct reconstruct_options options = {
-        .tau2 = c->tau2, .tau_fudge = r->options.tau_fudge, .minres_shell = LEAST_SHELL, .threads = r->context.threads};
+        .tau2 = c->tau2,
+        /* The factor is RELION's, for sums weighed by the noise of masked images. */
+        .tau_fudge = r->options.tau_fudge / r->mask_share,
+        .minres_shell = LEAST_SHELL,
+        .threads = r->context.threads};
     TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));
     TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
     TRY(reconstruct_map(c->accumulator, &options, c->map, c->ssnr, c->completeness, err));

@@ -76,6 +76,17 @@ enum status estep_set_references(struct refiner *r, struct side *side, int first
     return STATUS_OK;
 }
 
+/* The mask takes away most of the noise of an image and none of the particle's signal, and it makes neighbouring
+ * pixels of the transform alike. Measured on masked images, the noise of a pixel is mask_share of what it was; compared
+ * with such noise as if pixels were independent, every difference between poses would count 1/mask_share times. In
+ * real space the pixels inside the mask are independent, and their sum over the mask is that over the transform with
+ * the noise of the whole image. */
+static void set_whole_noise(const struct refiner *r, struct side *side) {
+    size_t count = (size_t)r->sigma2_optics * (size_t)r->shells;
+    for (size_t i = 0; i < count; i++)
+        side->whole_noise[i] = (float)(side->sigma2[i] / r->mask_share);
+}
+
 enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
@@ -88,9 +99,10 @@ enum status estep_compare_with(struct refiner *r, struct side *side, int first, 
                                                   .sums = r->batch.accumulators + first,
                                                   .reference_log_prior = count > 1 ? r->batch.log_shares + first : NULL,
                                                   .sigma_offset = side->sigma_offset,
-                                                  .sigma2 = side->sigma2,
+                                                  .sigma2 = side->whole_noise,
                                                   .optics_count = r->sigma2_optics,
                                                   .shared_shell = r->shared_shell};
+    set_whole_noise(r, side);
     TRY(alignment_begin(r->alignment, &iteration, err));
     return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
 }

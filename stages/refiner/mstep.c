@@ -195,6 +195,16 @@ static enum status flatten_half(const struct refiner *r, struct workspace *devic
     return STATUS_OK;
 }
 
+/* Returns the resolution of the halves. Interpolation carries a little of the shared shells into the first one beyond
+ * them (bands.c): this one counts only together with the next. */
+static double resolution_of_halves(const struct refiner *r, int shared) {
+    const float least = 0.143f;
+    double resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, (double)least);
+    bool touches = shared > 0 && shared + 2 < r->shells && r->fsc[shared + 1] >= least && r->fsc[shared + 2] < least;
+    double within = shared > 0 ? r->box * r->pixel_size / shared : 0;
+    return touches && resolution < within ? within : resolution;
+}
+
 enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->sides[0].references, *b = r->sides[1].references;
     const int used = r->shared_shell;
@@ -212,7 +222,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     /* Beyond the current size the maps hold only what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
         r->fsc[s] = 0;
-    r->resolution = fsc_resolution(r->fsc, r->box, r->pixel_size, 0.143);
+    r->resolution = resolution_of_halves(r, used);
     double join = fmax(r->options.join_resolution, r->resolution);
     int shared = (int)ceil(r->box * r->pixel_size / join);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);

@@ -35,8 +35,9 @@ struct reference {
  * halves, with a map each. A classification has one side, with all particles and a map for each class. */
 struct side {
     struct reference *references;
-    float *sigma2; /* [optics][shells] */
-    int *members;  /* particle indices of this iteration, in an order that does not depend on arrival */
+    float *sigma2;      /* [optics][shells]: noise of masked images */
+    float *whole_noise; /* [optics][shells]: sigma2 over mask_share, with which the E-step compares */
+    int *members;       /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
     double average_norm, sigma_offset;      /* 1, px */
     double accuracy_angle, accuracy_offset; /* °, px */
@@ -75,6 +76,7 @@ struct refiner {
     int box, shells; /* shells = box/2 + 1 */
     double pixel_size;
     double mask_radius;      /* px */
+    double mask_share;       /* of the noise of an image: inside the mask */
     float *mask;             /* box³, or NULL */
     float *solvent;          /* box³: the mask made from the map, or NULL */
     float *combined;         /* box³ */

@@ -11,6 +11,7 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/prepare/mask.h"
 #include "kernels/prepare/prepare.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/mstep.h"
@@ -147,6 +148,19 @@ static struct schedule_options schedule_options(const struct refiner *r) {
                                      .iterations = o->iterations};
 }
 
+/* White noise of an image keeps Σ w² / box² of its power under a mask w. */
+static enum status find_mask_share(struct refiner *r, struct err *err) {
+    size_t pixels = (size_t)r->box * (size_t)r->box;
+    _cleanup_(mem_free) float *outside = NULL;
+    TRY(mem_new(pixels, sizeof *outside, "a mask", &outside, err));
+    prepare_mask_outside(r->box, r->mask_radius, outside);
+    double sum = 0;
+    for (size_t i = 0; i < pixels; i++)
+        sum += (1 - (double)outside[i]) * (1 - (double)outside[i]);
+    r->mask_share = sum / (double)pixels;
+    return STATUS_OK;
+}
+
 static enum status allocate(struct refiner *r, struct err *err) {
     r->box = r->set.box;
     r->shells = r->box / 2 + 1;
@@ -156,6 +170,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
             "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least %d px are needed",
             r->options.diameter, 2 * r->mask_radius, r->pixel_size, 2 * RADIUS_LEAST);
     if (r->mask_radius > r->box / 2 - MASK_EDGE) r->mask_radius = r->box / 2 - MASK_EDGE;
+    TRY(find_mask_share(r, err));
     r->schedule.options = schedule_options(r);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     TRY(device_host_new(&r->context.device, (size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *r->combined,
@@ -188,6 +203,7 @@ static void release_side(struct refiner *r, struct side *side) {
     mem_free(&side->references);
     mem_free(&side->members);
     mem_free(&side->sigma2);
+    mem_free(&side->whole_noise);
     mem_free(&side->sigma2_sum);
     mem_free(&side->optics_weight);
 }
@@ -236,8 +252,10 @@ enum status setup_optics(struct refiner *r, struct err *err) {
             }
         free(side->sigma2);
         side->sigma2 = larger;
+        mem_free(&side->whole_noise);
         mem_free(&side->sigma2_sum);
         mem_free(&side->optics_weight);
+        TRY(mem_new((size_t)want * shells, sizeof *side->whole_noise, "noise spectra", &side->whole_noise, err));
         TRY(mem_new((size_t)want * shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
         TRY(mem_new((size_t)want, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
     }

@@ -1,9 +1,17 @@
 /* Makes maps of the even and of the odd particles at their true poses. No refinement can do better with these
  * particles. */
-#include <stdio.h>
+#ifndef ICESTREAM_TESTS_BENCHMARKS_TRUE_POSES_H
+#define ICESTREAM_TESTS_BENCHMARKS_TRUE_POSES_H
 
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+#include "kernels/ctf/ctf.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/reconstruct/reconstruct.h"
+#include "kernels/symmetry/symmetry.h"
 
 struct true_poses {
     struct accumulator *halves[2];
@@ -78,3 +86,5 @@ static enum status true_poses_tell(struct true_poses *t, const float *truth, str
     free(maps[0]), free(maps[1]), free(fsc);
     return STATUS_OK;
 }
+
+#endif

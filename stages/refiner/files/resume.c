@@ -9,6 +9,7 @@
 
 static enum status take_side(struct refiner *r, struct side *side, struct kept_side *from, struct err *err) {
     size_t groups = (size_t)r->sigma2_optics;
+    TRY(mem_new(groups * (size_t)r->shells, sizeof *side->whole_noise, "noise spectra", &side->whole_noise, err));
     TRY(mem_new(groups * (size_t)r->shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
     TRY(mem_new(groups, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
     for (int k = 0; k < r->reference_count; k++) {
