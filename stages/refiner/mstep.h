@@ -13,5 +13,9 @@ void mstep_parameters(const struct refiner *refiner, struct side *side);
 void mstep_flatten(const struct refiner *refiner, const float *mask, float *map);
 /* Raises sigma2[shells] to at least 3 % of its largest value. */
 void mstep_floor_noise(float *sigma2, int shells);
+/* Returns the last shell up to which halves agree by more than chance, in a refinement that keeps the shells up to
+ * `shared` > 0 apart. fsc[shell]: at least 0.143 up to shell `reached` > shared. numbers[shell]: of independent numbers
+ * (fsc_independent), of the shells beyond the shared ones up to `reached`. */
+int mstep_believed_shell(const float *fsc, const double *numbers, int shared, int reached);
 
 #endif

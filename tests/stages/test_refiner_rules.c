@@ -316,8 +316,41 @@ static void bands_end_where_halves_agree_far_enough(void **state) {
     }
 }
 
+/* Beyond the shared shells (5), a shell counts where its FSC is more than chance among its independent numbers: four
+ * deviations of 1/√(N − 3) of atanh(FSC). tanh(4/√400) = 0.197, tanh(4/√25) = 0.664; three numbers are never enough.
+ * The first shell beyond counts only together with the next. */
+static void shells_beyond_count_where_they_are_no_chance(void **state) {
+    (void)state;
+    static const struct {
+        float fsc[4];      /* of shells 6 to 9 */
+        double numbers[4]; /* of these */
+        int reached, believed;
+    } CASES[] = {
+        {{0.2f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 9, 9},
+        {{0.19f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 9, 5},
+        {{0.2f, 0.2f, 0.19f, 0.2f}, {403, 403, 403, 403}, 9, 7},
+        {{0.2f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 8, 8}, /* the next one is below 0.143 */
+        {{0.9f, 0.1f, 0.9f, 0.9f}, {403, 403, 403, 403}, 6, 5}, /* one shell beyond */
+        {{0.9f, 0.65f, 0.9f, 0.9f}, {28, 28, 28, 28}, 9, 5},
+        {{0.9f, 0.67f, 0.66f, 0.9f}, {28, 28, 28, 28}, 9, 7},
+        {{0.99f, 0.99f, 0.999f, 0.9f}, {28, 28, 3, 28}, 9, 7},
+        {{0.15f, 0.15f, 0.15f, 0.15f}, {450, 602, INFINITY, INFINITY}, 9, 5},
+        {{0.2f, 0.17f, 0.15f, 0.15f}, {450, 602, INFINITY, INFINITY}, 9, 9},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        float fsc[10] = {1, 1, 1, 1, 1, 1};
+        double numbers[10] = {0};
+        memcpy(fsc + 6, CASES[i].fsc, sizeof CASES[i].fsc);
+        memcpy(numbers + 6, CASES[i].numbers, sizeof CASES[i].numbers);
+        int believed = mstep_believed_shell(fsc, numbers, 5, CASES[i].reached);
+        if (believed != CASES[i].believed)
+            fail_msg("case %zu: shell %d is believed, %d was expected", i, believed, CASES[i].believed);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shells_beyond_count_where_they_are_no_chance),
         cmocka_unit_test(bands_end_where_halves_agree_far_enough),
         cmocka_unit_test(the_prior_follows_from_the_fsc),
         cmocka_unit_test(noise_norm_and_offsets_are_means),
