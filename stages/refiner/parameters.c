@@ -75,6 +75,13 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .offset = AT(auto_mask),
      .default_text = "true",
      .help = "If no mask is given, make one from the map, inside the sphere, in each iteration that reaches 30 Å."},
+    {.name = "local_resolution",
+     .type = PARAM_BOOL,
+     .changes = PARAM_RESTART,
+     .offset = AT(local_resolution),
+     .default_text = "true",
+     .help = "At the end, compute the local resolution of the map (locres.mrc), and a map that is filtered by it "
+             "(locres_filtered.mrc)."},
     {.name = "reliability",
      .type = PARAM_BOOL,
      .changes = PARAM_RESTART,

@@ -44,6 +44,7 @@ enum status refiner_create(const struct refiner_options *options, const struct r
     struct refiner *r = calloc(1, sizeof *r);
     FAIL_IF(r == NULL, err, STATUS_NO_MEMORY, "no memory for a refinement");
     r->options = *options;
+    r->efficiency = NAN;
     r->context = *context;
     if (r->context.threads < 1) r->context.threads = 1;
     enum status status = initialise(r, err);
@@ -361,6 +362,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .accuracy_angle = s->accuracy_angle,
                                   .accuracy_offset = s->accuracy_offset,
                                   .average_pmax = s->average_pmax,
+                                  .efficiency = NAN,
                                   .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->timing.seconds,
                                   .device_seconds = r->timing.device,
@@ -378,6 +380,13 @@ struct refiner_state refiner_state(const struct refiner *r) {
 struct refiner_class refiner_class(const struct refiner *r, int k) {
     const struct reference *c = &r->sides[0].references[k];
     return (struct refiner_class){.share = c->share, .resolution = c->resolution};
+}
+
+struct workspace *refiner_workspace(struct refiner *r) {
+    struct workspace *workspace = r->alignment != NULL ? alignment_workspace(r->alignment) : NULL;
+    if (r->busy || workspace == NULL) return NULL;
+    workspace_reset(workspace);
+    return workspace;
 }
 
 struct refiner_maps refiner_maps(const struct refiner *r) {

@@ -37,6 +37,7 @@ struct refiner_options {
     double tau_fudge;       /* NaN: 1, or 4 in a classification */
     double join_resolution; /* Å: up to here the halves share their data */
     bool auto_mask;         /* without a mask, make one from the map when the map is good enough */
+    bool local_resolution;  /* at the end: local resolution, and a map filtered by it */
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
     int seed;
@@ -142,7 +143,8 @@ struct refiner_state {
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
-    double seconds;                         /* of the last iteration, and of its steps: */
+    double efficiency; /* of the directions of view (orientations.h), in copies of the writer; NaN: not known */
+    double seconds;    /* of the last iteration, and of its steps: */
     double steps[REFINER_STEPS];
     double device_seconds; /* part of the seconds in which the device was at work; 0: there is none */
     double between;        /* s, from the end of the iteration before to the beginning of this one */
@@ -193,6 +195,10 @@ struct refiner_maps {
     const float *half1, *half2, *mask;
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
+
+/* Empties the memory of the iteration on the device, and lends it until the next iteration begins. NULL: there is no
+ * device, or no iteration has been completed yet. Call it between iterations only. */
+struct workspace *refiner_workspace(struct refiner *refiner);
 
 /* Returns a text for the log: which references were taken and how they were scaled. */
 const char *refiner_remark(const struct refiner *refiner);

@@ -87,6 +87,7 @@ struct refiner {
     struct schedule schedule;
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å */
+    double efficiency; /* of the directions of view; known in copies of the writer alone */
     char remark[512];
     int given_box;           /* px, of the reference file that was read last */
     double given_pixel_size; /* Å: the pixel size that it was taken to have */

@@ -4,13 +4,17 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/clock.h"
+#include "common/directions.h"
 #include "common/files.h"
 #include "common/harness/stage.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/arrivals.h"
 #include "stages/refiner/check.h"
+#include "stages/refiner/files/local_resolution_write.h"
 #include "stages/refiner/files/postprocess_write.h"
 #include "stages/refiner/files/writer.h"
+#include "stages/refiner/orientations.h"
 #include "stages/refiner/parameters.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
@@ -251,17 +255,58 @@ static enum status finish_iteration(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
-/* masked: resolution (Å) inside the mask of the final map; NaN: there is none. */
-static void set_result(struct stage *stage, const struct state *state, double masked) {
+/* masked: resolution (Å) inside the mask of the final map; NaN: there is none. efficiency: of the directions of view. */
+static void set_result(struct stage *stage, const struct state *state, double masked, double efficiency) {
     static const char *const files[] = {"postprocess.mrc", "postprocess.star", "latest_map.mrc", "latest_map.png",
                                         NULL};
     const struct refiner_state s = refiner_state(state->refiner);
-    char quality[96];
+    char quality[128];
     if (!isnan(masked))
-        snprintf(quality, sizeof quality, "%.1f Å masked, %.1f Å unmasked", masked, s.resolution);
+        snprintf(quality, sizeof quality, "%.1f Å masked, %.1f Å unmasked, directions %.2f", masked, s.resolution,
+                 efficiency);
     else
         snprintf(quality, sizeof quality, "%d classes, %.1f Å", s.classes, s.resolution);
     stage_result(stage, files, "%s, %zu particles, iteration %d", quality, s.particles, s.iteration);
+}
+
+/* Says how the views of the particles are spread, and what to do about it. */
+static enum status tell_orientations(struct stage *stage, const struct state *state, double *ret_efficiency,
+                                     struct err *err) {
+    struct orientations o;
+    char text[256];
+    TRY(orientations_advise(state->refiner, &o, err));
+    *ret_efficiency = o.efficiency;
+    if (isnan(o.efficiency)) return STATUS_OK;
+    orientations_describe(&o, text, sizeof text);
+    if (o.efficiency < DIRECTIONS_POOR)
+        stage_log(stage, LOG_WARN, "refine-orientations", "efficiency of the directions of view: %s", text);
+    else
+        stage_log(stage, LOG_INFO, "refine-orientations", "efficiency of the directions of view: %s", text);
+    return STATUS_OK;
+}
+
+/* Makes the maps of the local resolution from the final files. They come after all others, and a run that is started
+ * again makes them if they are missing. Without memory for them the refinement is still complete. */
+static enum status local_resolution(struct stage *stage, struct state *state, struct err *err) {
+    const struct refiner_options *p = stage_params(stage);
+    const double began = clock_monotonic();
+    struct local_maps maps;
+    struct err own = {0};
+    if (!p->local_resolution || local_maps_exist(stage_folder(stage))) return STATUS_OK;
+    stage_doing(stage, "computing the local resolution");
+    if (local_maps_make(stage_folder(stage), refiner_workspace(state->refiner), &maps, &own) != STATUS_OK) {
+        stage_log(stage, LOG_WARN, "refine-local", "there is no local resolution: %s", own.message);
+        return STATUS_OK;
+    }
+    const double seconds = clock_monotonic() - began;
+    enum status status;
+    STAGE_PERSIST(stage, status, err, local_maps_write(&maps, stage_folder(stage), err));
+    if (status == STATUS_OK)
+        stage_log(stage, LOG_INFO, "refine-local",
+                  "local resolution %.1f to %.1f Å (5 to 95 %% of the voxels inside the mask), median %.1f Å, %.2f s",
+                  maps.finest, maps.coarsest, maps.median, seconds);
+    local_maps_destroy(&maps);
+    return status;
 }
 
 static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
@@ -280,6 +325,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
     enum status status = writer_wait(state->writer, err);
+    if (status == STATUS_OK) status = local_maps_remove(stage_folder(stage), err);
     if (status == STATUS_OK)
         STAGE_PERSIST(stage, status, err,
                       refiner_write_masked(state->refiner, stage_folder(stage), result.fsc, result.resolution, err));
@@ -289,9 +335,11 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);
-    if (status == STATUS_OK) set_result(stage, state, result.resolution);
+    double efficiency = NAN;
+    if (status == STATUS_OK) status = tell_orientations(stage, state, &efficiency, err);
+    if (status == STATUS_OK) set_result(stage, state, result.resolution, efficiency);
     postprocess_result_destroy(&result);
-    return status;
+    return status == STATUS_OK ? local_resolution(stage, state, err) : status;
 }
 
 static enum status flush(struct stage *stage, void *context, struct err *err) {
@@ -311,13 +359,14 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
         return STATUS_OK;
     }
-    if (refiner_is_final(state->refiner, stage_folder(stage))) return STATUS_OK;
     const bool classifies = refiner_state(state->refiner).classes > 1;
+    if (refiner_is_final(state->refiner, stage_folder(stage)))
+        return classifies ? STATUS_OK : local_resolution(stage, state, err);
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
         step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);
         if (step == SCHEDULE_DONE) {
-            set_result(stage, state, NAN);
+            set_result(stage, state, NAN, NAN);
             return writer_wait(state->writer, err);
         }
         const struct refiner_iteration next = {.max_order = -1, .final = step == SCHEDULE_FINAL};

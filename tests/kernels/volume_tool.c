@@ -3,6 +3,7 @@
  *   volume_tool reconstruct BOX SYMMETRY ANGLES HALVES MAP
  *   volume_tool fsc BOX MAP MAP                         one value a line
  *   volume_tool postprocess BOX PIXEL MAP MAP MASK|none|auto BFACTOR|fit FOLDER
+ *   volume_tool local BOX PIXEL MAP MAP BFACTOR RESOLUTION FILTERED
  *   volume_tool symmetry NAME                           one matrix a line
  * ANGLES: rot tilt psi in a line each. HALVES: [n][box][box/2+1] complex, 1/box² norm, phase origin at index 0. */
 #include <math.h>
@@ -10,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/local_resolution/local_resolution.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/projector/projector.h"
 #include "kernels/reconstruct/reconstruct.h"
@@ -173,6 +176,24 @@ static enum status postprocess(int box, char **argv, struct err *err) {
     return status;
 }
 
+/* argv: PIXEL MAP MAP BFACTOR RESOLUTION FILTERED. Prints the seconds. */
+static enum status local(int box, char **argv, struct err *err) {
+    size_t voxels = (size_t)box * (size_t)box * (size_t)box;
+    float *a = NULL, *b = NULL, *resolution = NULL, *filtered = NULL;
+    TRY(read_floats(argv[1], voxels, &a, err));
+    TRY(read_floats(argv[2], voxels, &b, err));
+    TRY(mem_new(voxels, sizeof *resolution, "map", &resolution, err));
+    TRY(mem_new(voxels, sizeof *filtered, "map", &filtered, err));
+    const struct local_resolution_options options = {.box = box, .pixel_size = atof(argv[0]), .bfactor = atof(argv[3])};
+    double began = clock_monotonic();
+    TRY(local_resolution_run(NULL, &options, a, b, resolution, filtered, err));
+    printf("%.3f s\n", clock_monotonic() - began);
+    TRY(write_floats(argv[4], voxels, resolution, err));
+    TRY(write_floats(argv[5], voxels, filtered, err));
+    free(a), free(b), free(resolution), free(filtered);
+    return STATUS_OK;
+}
+
 static enum status print_symmetry(const char *name, struct err *err) {
     struct symmetry symmetry;
     TRY(symmetry_create(name, &symmetry, err));
@@ -195,6 +216,8 @@ int main(int argc, char **argv) {
         status = correlate(box, argv + 3, &err);
     else if (argc == 9 && strcmp(argv[1], "postprocess") == 0)
         status = postprocess(box, argv + 3, &err);
+    else if (argc == 9 && strcmp(argv[1], "local") == 0)
+        status = local(box, argv + 3, &err);
     else if (argc == 3 && strcmp(argv[1], "symmetry") == 0)
         status = print_symmetry(argv[2], &err);
     if (status != STATUS_OK) fprintf(stderr, "volume_tool: %s\n", err.message);

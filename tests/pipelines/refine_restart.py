@@ -6,7 +6,20 @@ import json
 import os
 import signal
 
-from session import Work, check, finish, history, launch, pids_of, simulate, star, status, stop, wait_until, write
+from session import (
+    Work,
+    check,
+    finish,
+    history,
+    launch,
+    pids_of,
+    simulate,
+    star,
+    status,
+    stop,
+    wait_until,
+    write,
+)
 
 GRAPH = """\
 session: {pixel_size: 4.0}
@@ -21,13 +34,28 @@ stages:
 
 def iterations(session):
     path = f"{session}/refiner/history.jsonl"
-    return [e["iteration"] for e in history(session, "refiner")] if os.path.exists(path) else []
+    return (
+        [e["iteration"] for e in history(session, "refiner")]
+        if os.path.exists(path)
+        else []
+    )
 
 
 with Work("refine-restart") as work:
-    simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
+    simulate(
+        work("sim"),
+        micrographs=6,
+        size=512,
+        pixel_size=4.0,
+        particles=30,
+        interval=0,
+        seed=4,
+    )
     graph = write(
-        work("graph.yaml"), GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
+        work("graph.yaml"),
+        GRAPH.replace("INCOMING", work("sim", "micrographs")).replace(
+            "TRUTH", work("sim", "truth")
+        ),
     )
     session = work("session")
     live = launch("run", graph, "--session", session, "--until-idle", "1")
@@ -39,13 +67,28 @@ with Work("refine-restart") as work:
             os.kill(pid, signal.SIGKILL)
         check(len(victims) == 1, "the refiner killed in the middle of its flush")
         before = iterations(session)
-        wait_until(lambda: len(iterations(session)) > len(before), 60, "an iteration after the restart", live)
+        wait_until(
+            lambda: len(iterations(session)) > len(before),
+            60,
+            "an iteration after the restart",
+            live,
+        )
         after = iterations(session)[len(before)]
-        check(after in (before[-1] + 1, before[-1]), f"goes on after iteration {before[-1]}: {after} follows")
+        check(
+            after in (before[-1] + 1, before[-1]),
+            f"goes on after iteration {before[-1]}: {after} follows",
+        )
         live.kill()
         live.wait()
-        wait_until(lambda: not pids_of("refiner", session), 30, "the refiner ends with the launcher")
-        check(not os.path.exists(f"{session}/refiner/run_class001.mrc"), "killed before the final map")
+        wait_until(
+            lambda: not pids_of("refiner", session),
+            30,
+            "the refiner ends with the launcher",
+        )
+        check(
+            not os.path.exists(f"{session}/refiner/run_class001.mrc"),
+            "killed before the final map",
+        )
     finally:
         stop(live)
     before = iterations(session)
@@ -55,15 +98,54 @@ with Work("refine-restart") as work:
     finally:
         stop(live)
     events = history(session, "refiner")
-    check(events[len(before)]["iteration"] in (before[-1] + 1, before[-1]), f"goes on after iteration {before[-1]}")
+    check(
+        events[len(before)]["iteration"] in (before[-1] + 1, before[-1]),
+        f"goes on after iteration {before[-1]}",
+    )
     check(events[-1]["final"], f"the last map is final: {json.dumps(events[-1])}")
-    extracted = {r["rlnImageName"] for r in star(f"{session}/extractor/particles.star")["particles"]}
-    refined = [r["rlnImageName"] for r in star(f"{session}/refiner/run_data.star")["particles"]]
+    extracted = {
+        r["rlnImageName"]
+        for r in star(f"{session}/extractor/particles.star")["particles"]
+    }
+    refined = [
+        r["rlnImageName"] for r in star(f"{session}/refiner/run_data.star")["particles"]
+    ]
     check(
         len(refined) == len(extracted) == events[-1]["particles"],
         f"{len(refined)} of {len(extracted)} particles, each once",
     )
-    for name in ("run_class001.mrc", "postprocess.mrc", "postprocess.star"):
+    for name in (
+        "run_class001.mrc",
+        "postprocess.mrc",
+        "postprocess.star",
+        "locres.mrc",
+        "locres_filtered.mrc",
+    ):
         check(os.path.exists(f"{session}/refiner/{name}"), name)
+    check(
+        all(0 <= e["efficiency"] <= 1 for e in events),
+        f"efficiency of the directions: {events[-1]['efficiency']}",
+    )
+    check(
+        "directions 0." in status(session)["stages"]["refiner"].get("note", ""),
+        "status tells the efficiency",
+    )
+    with open(f"{session}/refiner/locres.mrc", "rb") as file:
+        local = file.read()
+    os.remove(f"{session}/refiner/locres.mrc")
+    live = launch("run", graph, "--session", session, "--until-idle", "1")
+    try:
+        check(
+            live.wait(timeout=120) == 0,
+            "run again without the local resolution: ended well",
+        )
+    finally:
+        stop(live)
+    check(history(session, "refiner") == events, "no iteration more")
+    with open(f"{session}/refiner/locres.mrc", "rb") as file:
+        check(
+            file.read()[1024:] == local[1024:],
+            "the local resolution is made again, the same",
+        )
     check(status(session)["stages"]["refiner"]["failed"] == 0, "nothing failed")
     finish()

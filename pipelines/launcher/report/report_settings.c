@@ -142,6 +142,8 @@ static void add_products(struct report *report) {
         {"map", "run_half2_class001_unfil.mrc", "half map 2, as refined"},
         {"map", "postprocess.mrc", "map, sharpened"},
         {"map", "postprocess_mask.mrc", "mask"},
+        {"map", "locres.mrc", "local resolution"},
+        {"map", "locres_filtered.mrc", "map, filtered by its local resolution"},
         {"map", "run_data.star", "particles of the map"},
         {"classes", "latest_selected.star", "particles of the kept classes"},
     };

@@ -1,5 +1,6 @@
 #include "stages/refiner/files/history.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,10 +20,13 @@ enum status history_write(const char *folder, const char *prefix, const struct r
                           "\"resolution\": %.3f, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
                           "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
-                          "\"significant\": %.1f, \"final\": %s, \"steps\": {",
+                          "\"significant\": %.1f, \"final\": %s, ",
                           clock_realtime(), s->iteration, s->particles, s->resolution, s->seconds, s->device_seconds,
                           s->between, s->waited, s->order, s->current_size, s->accuracy_angle, s->average_pmax,
                           s->significant, s->final ? "true" : "false");
+    if (!isnan(s->efficiency) && length >= 0 && (size_t)length < size)
+        length += snprintf(line + length, size - (size_t)length, "\"efficiency\": %.3f, ", s->efficiency);
+    if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "\"steps\": {");
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",
                            refiner_step_name((enum refiner_step)i), s->steps[i]);

@@ -1,9 +1,11 @@
 /* The copy is a struct refiner itself, so that the same code writes both. Members that no file needs are NULL. */
 #include "stages/refiner/files/snapshot.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "common/memory.h"
+#include "stages/refiner/orientations.h"
 #include "stages/refiner/refiner_private.h"
 
 /* An array that is kept from iteration to iteration and grows as needed. */
@@ -178,6 +180,13 @@ void snapshot_return(struct snapshot *s, struct refiner *r) {
     if (!s->taken) return;
     s->taken = false;
     particle_set_let_go(&r->set);
+}
+
+enum status snapshot_measure(struct snapshot *s, double *ret_efficiency, struct err *err) {
+    struct orientations o = {.efficiency = NAN};
+    if (!classifies(&s->refiner)) TRY(orientations_measure(&s->refiner, &o, err));
+    *ret_efficiency = s->refiner.efficiency = o.efficiency;
+    return STATUS_OK;
 }
 
 const struct refiner *snapshot_refiner(const struct snapshot *s) {

@@ -232,6 +232,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
+        {.column = "icestreamOrientationEfficiency", .value = r->efficiency, .unless = isnan(r->efficiency)},
         {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
         {.column = "icestreamWholeIterations", .value = s->whole_iterations, .integer = true, .unless = !classifies(r)},
         {.column = "icestreamWholeParticles",

@@ -73,27 +73,30 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
 static void log_halves(struct stage *stage, const struct refiner_state *s) {
     char took[64];
     describe_time(s, took, sizeof took);
-    stage_note(stage, "iteration %d, %zu particles, %.1f Å", s->iteration, s->particles, s->resolution);
+    stage_note(stage, "iteration %d, %zu particles, %.1f Å, directions %.2f", s->iteration, s->particles, s->resolution,
+               s->efficiency);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
-              "Pmax %.2f, %.0f significant, %s",
+              "Pmax %.2f, %.0f significant, directions %.2f, %s",
               s->iteration, s->final ? " (final)" : "", s->particles, s->resolution, s->order, s->local ? " near" : "",
               s->angle_step, s->offset_step, s->current_size, s->accuracy_angle, s->accuracy_offset, s->average_pmax,
-              s->significant, took);
+              s->significant, s->efficiency, took);
 }
 
 static enum status write_slot(struct writer *w, const struct slot *slot, struct err *err) {
     struct stage *stage = w->stage;
+    struct refiner_state state = slot->state;
+    TRY(snapshot_measure(slot->snapshot, &state.efficiency, err));
     const struct refiner *refiner = snapshot_refiner(slot->snapshot);
     enum status status;
     STAGE_PERSIST(stage, status, err, refiner_write(refiner, stage_folder(stage), writer_prefix(stage), w->keep, err));
     TRY(status);
-    STAGE_PERSIST(stage, status, err, history_write(stage_folder(stage), writer_prefix(stage), &slot->state, err));
+    STAGE_PERSIST(stage, status, err, history_write(stage_folder(stage), writer_prefix(stage), &state, err));
     TRY(status);
-    if (slot->state.classes > 1)
-        log_classes(stage, refiner, &slot->state);
+    if (state.classes > 1)
+        log_classes(stage, refiner, &state);
     else
-        log_halves(stage, &slot->state);
+        log_halves(stage, &state);
     return STATUS_OK;
 }
 
