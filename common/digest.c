@@ -29,6 +29,27 @@ static enum status read_all(XXH3_state_t *state, char *block, int descriptor, co
     return STATUS_OK;
 }
 
+struct digest_value digest_memory(const void *bytes, size_t size) {
+    const XXH128_hash_t hash = XXH3_128bits(bytes, size);
+    return (struct digest_value){.high = hash.high64, .low = hash.low64};
+}
+
+void digest_print(struct digest_value value, char ret_digest[DIGEST_SIZE]) {
+    snprintf(ret_digest, DIGEST_SIZE, "%016llx%016llx", (unsigned long long)value.high, (unsigned long long)value.low);
+}
+
+bool digest_scan(const char *text, struct digest_value *ret_value) {
+    uint64_t halves[2] = {0, 0};
+    size_t length = strlen(text);
+    if (length != DIGEST_SIZE - 1 || strspn(text, "0123456789abcdef") != length) return false;
+    for (size_t i = 0; i < length; i++) {
+        uint64_t digit = (uint64_t)(text[i] <= '9' ? text[i] - '0' : text[i] - 'a' + 10);
+        halves[i / 16] = halves[i / 16] << 4 | digit;
+    }
+    *ret_value = (struct digest_value){.high = halves[0], .low = halves[1]};
+    return true;
+}
+
 enum status digest_descriptor(int descriptor, const char *path, char ret_digest[DIGEST_SIZE], int64_t *ret_size,
                               struct err *err) {
     _Alignas(64) char block[BLOCK];
@@ -40,8 +61,7 @@ enum status digest_descriptor(int descriptor, const char *path, char ret_digest[
     const XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
     TRY(status);
-    snprintf(ret_digest, DIGEST_SIZE, "%016llx%016llx", (unsigned long long)hash.high64,
-             (unsigned long long)hash.low64);
+    digest_print((struct digest_value){.high = hash.high64, .low = hash.low64}, ret_digest);
     if (ret_size != NULL) *ret_size = size;
     return STATUS_OK;
 }

@@ -16,6 +16,10 @@ static enum status add_optics(struct star_file *file, const struct extractor_opt
         {.column = "rlnOpticsGroupName", .text = optics->group},
         {.column = "rlnOpticsGroup", .value = 1, .integer = true},
         {.column = "rlnMicrographOriginalPixelSize", .value = optics->original_pixel_size},
+        /* Coordinates count in these pixels where the movie was binned. */
+        {.column = "rlnMicrographPixelSize",
+         .value = optics->pixel_size,
+         .unless = optics->pixel_size == optics->original_pixel_size},
         {.column = "rlnVoltage", .value = optics->voltage},
         {.column = "rlnSphericalAberration", .value = optics->spherical_aberration},
         {.column = "rlnAmplitudeContrast", .value = optics->amplitude_contrast},

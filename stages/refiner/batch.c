@@ -9,6 +9,7 @@ static void release_particles(struct batch *b) {
     mem_free(&b->powers);
     mem_free(&b->weights);
     mem_free(&b->changes);
+    mem_free(&b->taken);
 }
 
 enum status batch_reserve(struct batch *b, int count, int shells, int references, struct err *err) {
@@ -16,6 +17,7 @@ enum status batch_reserve(struct batch *b, int count, int shells, int references
     size_t n = (size_t)count;
     release_particles(b);
     TRY(mem_new(n, sizeof *b->changes, "particles", &b->changes, err));
+    TRY(mem_new(n, sizeof *b->taken, "particles", &b->taken, err));
     TRY(mem_new(n, sizeof *b->particles, "particles", &b->particles, err));
     TRY(mem_new(n, sizeof *b->results, "particles", &b->results, err));
     TRY(mem_new(n * (size_t)shells, sizeof *b->powers, "spectra", &b->powers, err));

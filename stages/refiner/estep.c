@@ -187,17 +187,40 @@ static void read_ahead(struct refiner *r, const struct side *side, int next) {
     if (count > 0) loader_begin(r->loader, after->members + next, count);
 }
 
-enum status estep_load(struct refiner *r, const struct side *side, int first, int *ret_count, struct err *err) {
+/* Takes the members of a batch whose images are twins out of the side. Notes in batch.taken which images are those of
+ * the others, and returns how many these are. */
+static int leave_out_twins(struct refiner *r, struct side *side, int first, int count) {
+    int kept = 0, *taken = r->batch.taken;
+    for (int i = 0; i < count; i++) {
+        int index = side->members[first + i];
+        if (r->busy && twins_meet(&r->met, &r->set, index, &r->crossed)) continue;
+        side->members[first + kept] = index;
+        taken[kept++] = i;
+    }
+    int gone = count - kept;
+    if (gone == 0) return kept;
+    memmove(side->members + first + kept, side->members + first + count,
+            (size_t)(side->member_count - first - count) * sizeof *side->members);
+    side->member_count -= gone;
+    side->met_twins += gone;
+    for (int k = r->at.seed_class; k >= 0 && k < r->reference_count; k++)
+        side->references[k].seed_end -= gone;
+    r->chosen = false;
+    return kept;
+}
+
+enum status estep_load(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
     int count = batch_at(r, side, first);
     const float *const *images;
     TRY(loader_take(r->loader, side->members + first, count, &images, err));
+    count = leave_out_twins(r, side, first, count);
     read_ahead(r, side, first + count);
     for (int i = 0; i < count; i++) {
         struct particle *p = member(r, side, first + i);
         struct alignment_particle *b = &r->batch.particles[i];
         /* A particle that has just joined has no norm yet: take the average. */
         if (!p->aligned) p->norm = side->average_norm;
-        *b = (struct alignment_particle){.image = images[i],
+        *b = (struct alignment_particle){.image = images[r->batch.taken[i]],
                                          .ctf = p->has_ctf ? &p->ctf : NULL,
                                          .optics = p->optics,
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
@@ -285,6 +308,7 @@ enum status estep_batch(struct refiner *r, struct side *side, int first, int *re
     TRY(estep_load(r, side, first, ret_count, err));
     r->at.reading = false;
     timing_spent(&r->timing, REFINER_IMAGES);
+    if (*ret_count == 0) return STATUS_OK;
     TRY(alignment_add(r->alignment, r->batch.particles, *ret_count, r->batch.results, err));
     timing_spent(&r->timing, REFINER_COMPARE);
     add_powers(r, side, first, *ret_count);

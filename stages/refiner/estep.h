@@ -15,8 +15,9 @@ enum status estep_set_references(struct refiner *refiner, struct side *side, int
 /* Makes the following batches compare with references first .. first + count − 1. Call alignment_finish before: sums
  * that are not finished are lost. */
 enum status estep_compare_with(struct refiner *refiner, struct side *side, int first, int count, struct err *err);
-/* Loads members from `first` on into refiner->batch, as many as fit. *ret_count: number of members loaded. */
-enum status estep_load(struct refiner *refiner, const struct side *side, int first, int *ret_count, struct err *err);
+/* Loads members from `first` on into refiner->batch, as many as fit. *ret_count: number of members loaded. While an
+ * iteration runs, members whose images are twins of images before them leave the side (twins.h). */
+enum status estep_load(struct refiner *refiner, struct side *side, int first, int *ret_count, struct err *err);
 /* Loads and compares a batch of members from `first` on. *ret_count: number of members compared. */
 enum status estep_batch(struct refiner *refiner, struct side *side, int first, int *ret_count, struct err *err);
 

@@ -15,6 +15,7 @@ struct job {
     float *to;
     bool kept;    /* `to` belongs to the particle from then on */
     bool spoiled; /* the image is unusable and was set to 0 */
+    struct digest_value digest;
 };
 
 struct batch {
@@ -112,6 +113,10 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
     return STATUS_OK;
 }
 
+static bool is_constant(const float *values, size_t count) {
+    return memcmp(values, values + 1, (count - 1) * sizeof *values) == 0;
+}
+
 static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
                             struct err *err) {
     const char *path = set->stacks[job->stack].path;
@@ -131,9 +136,12 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     size_t pixels = (size_t)set->box * (size_t)set->box;
     TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
     /* One NaN or huge value would spread over the whole map. */
-    job->spoiled = !image_values_fit(job->to, pixels) ||
+    job->spoiled = !image_values_fit(job->to, pixels) || is_constant(job->to, pixels) ||
                    (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
-    if (job->spoiled) memset(job->to, 0, pixels * sizeof *job->to);
+    if (job->spoiled)
+        memset(job->to, 0, pixels * sizeof *job->to);
+    else if (!set->keep_twins)
+        job->digest = digest_memory(job->to, pixels * sizeof *job->to);
     return STATUS_OK;
 }
 
@@ -175,7 +183,10 @@ static enum status read_batch(struct loader *l, struct batch *b, struct err *err
     for (int i = 0; i < jobs; i++) {
         struct job *job = &b->jobs[i];
         b->images[job->at] = job->to;
-        if (status == STATUS_OK) set->particles[job->particle].spoiled = job->spoiled;
+        if (status == STATUS_OK) {
+            set->particles[job->particle].spoiled = job->spoiled;
+            set->particles[job->particle].digest = job->digest;
+        }
         if (!job->kept) continue;
         if (status != STATUS_OK) {
             free(job->to);
@@ -251,6 +262,7 @@ enum status loader_judge(struct loader *l, const int *indices, int count, struct
         if (image == NULL || !(particle_image_strength(image, pixels) > set->strongest)) continue;
         memset(image, 0, pixels * sizeof *image);
         set->particles[i].spoiled = true;
+        set->particles[i].digest = (struct digest_value){0};
     }
     return STATUS_OK;
 }

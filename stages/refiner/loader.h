@@ -13,8 +13,8 @@ enum status loader_create(struct particle_set *set, int threads, struct loader *
 void loader_destroy(struct loader **loader);
 
 /* Returns the images of particles[indices[0..count-1]], box² floats each; valid until the next loader_take or merge.
- * An image that holds NaN or infinite values, or is stronger than the set's `strongest`, is all zeros: it
- * contributes to no map. */
+ * An image that is constant, holds NaN or infinite values, or is stronger than the set's `strongest`, is all zeros: it
+ * contributes to no map. The digests of the others are noted in the set, for twins.h. */
 enum status loader_take(struct loader *loader, const int *indices, int count, const float *const **ret_images,
                         struct err *err);
 /* Starts to read the images that are taken next, and returns. loader_take reports any error. */

@@ -82,6 +82,15 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .default_text = "true",
      .help = "At the end, compute the local resolution of the map (locres.mrc), and a map that is filtered by it "
              "(locres_filtered.mrc)."},
+    {.name = "twins",
+     .type = PARAM_CHOICE,
+     .changes = PARAM_RESTART,
+     .offset = AT(twins),
+     .default_text = "leave_out",
+     .choices = "leave_out|keep",
+     .help =
+         "Particles that are there twice, in one place of a micrograph (within a tenth of the diameter) or with equal "
+         "pixels: leave out the later one, or keep both, whose halves then share an image."},
     {.name = "reliability",
      .type = PARAM_BOOL,
      .changes = PARAM_RESTART,

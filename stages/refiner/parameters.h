@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { REFINER_PARAMETERS = 26 };
+enum { REFINER_PARAMETERS = 27 };
 
 extern const struct param refiner_parameters[REFINER_PARAMETERS];
 

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/digest.h"
+#include "common/formats/particle_place.h"
 #include "common/formats/particle_table.h"
 #include "common/formats/star.h"
 #include "common/status.h"
@@ -19,6 +21,8 @@ struct particle {
     size_t row;
     int optics;
     int half;     /* 0 or 1 */
+    int own_half; /* the half of its row, or of its name */
+    bool mapped;  /* the last maps that were made hold the image, in the map of `half` */
     bool aligned; /* an iteration has found the pose */
     int class_index;
     struct ctf ctf;
@@ -32,7 +36,13 @@ struct particle {
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
     float *image; /* box², or NULL: read when needed (loader.h) */
-    bool spoiled; /* the image is not finite or far too strong, and counts as empty */
+    bool spoiled; /* the image is constant, not finite or far too strong, and counts as empty */
+    /* twins.h: */
+    struct particle_place place;
+    struct digest_value digest; /* of the image's pixels; 0: not read yet, or spoiled */
+    bool doubled;               /* another image was found to have the same pixels */
+    int twin;                   /* 1 + index of the particle whose twin it is: it is left out; 0: it counts */
+    int repeated;               /* further rows of its table that name the same image */
 };
 
 struct particle_optics {
@@ -58,7 +68,9 @@ struct particle_stack {
 struct particle_set {
     struct particle *particles;
     size_t count, capacity;
-    size_t present; /* those with a source */
+    size_t present;  /* those with a source */
+    size_t left_out; /* of those present, as twins of others */
+    size_t repeated; /* further rows that name the image of a particle that is present */
     struct particle_optics *optics;
     int optics_count;
     struct particle_source *sources;
@@ -76,7 +88,23 @@ struct particle_set {
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
     int held;                   /* number of holds (particle_set_hold) */
     bool outdated;              /* some files can be released */
+    bool keep_twins;            /* no particle is left out as a twin */
+    bool settled;               /* the twins of the present particles are known, as far as images were read */
+    double twin_distance;       /* Å, between twins in one micrograph; 0: places are not compared */
 };
+
+/* Returns the number of particles that count: present, and not left out. */
+static inline size_t particle_set_counted(const struct particle_set *set) {
+    return set->present - set->left_out;
+}
+/* Returns whether two particles were found to have equal pixels. */
+static inline bool particle_twins_by_pixels(const struct particle *p, const struct particle *q) {
+    return p->doubled && q->doubled && p->digest.low == q->digest.low && p->digest.high == q->digest.high;
+}
+/* Returns whether a particle counts. */
+static inline bool particle_counts(const struct particle *p) {
+    return p->source >= 0 && p->twin == 0;
+}
 
 /* Begins an empty set. cache_limit: bytes for images that are kept in memory. */
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);

@@ -15,6 +15,7 @@ struct reading {
     struct particle_set *set;
     const char *path;
     struct particle_table *table;
+    struct particle_places places;
     int subset; /* column rlnRandomSubset; −1: absent */
     int source;
     int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
@@ -181,6 +182,7 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     TRY(optics_of_row(r, &values, &p->optics, err));
     const struct particle_optics *o = &r->set->optics[p->optics];
     p->has_ctf = values.has_ctf;
+    p->place = particle_places_row(&r->places, row, values.group, values.optics.pixel_size);
     p->ctf = (struct ctf){
         .defocus_u = values.defocus_u,
         .defocus_v = values.defocus_v,
@@ -216,9 +218,17 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
         if (r->subset >= 0) TRY(star_get_integer(rows, row, r->subset, &subset, err));
         TRY(particle_set_add(set, name, &p, &known, err));
         if (subset == 1 || subset == 2) known->half = (int)subset - 1;
+        known->own_half = known->half;
+    }
+    if (known->source == r->source) { /* an earlier row of this table names the same image */
+        known->repeated++;
+        set->repeated++;
+        return STATUS_OK;
     }
     TRY(set_values(r, row, known, err));
     if (known->source < 0) set->present++;
+    set->repeated -= (size_t)known->repeated;
+    known->repeated = 0;
     known->source = r->source;
     known->row = row;
     return STATUS_OK;
@@ -243,11 +253,14 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
     r->subset = star_column_find(rows, "rlnRandomSubset");
+    particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count > 0) TRY(read_first(r, err));
+    set->settled = false;
     if (replace)
         for (size_t i = 0; i < set->count; i++) {
             set->particles[i].source = -1;
-            set->present = 0;
+            set->particles[i].twin = set->particles[i].repeated = 0;
+            set->present = set->left_out = set->repeated = 0;
         }
     for (size_t row = 0; row < count; row++)
         TRY(merge_row(r, row, err));

@@ -16,6 +16,8 @@
 #include "stages/refiner/setup.h"
 #include "stages/refiner/trace.h"
 
+static const double TWIN_DISTANCE = 0.1; /* of the diameter */
+
 static enum status keep_text(const char *text, char **ret_copy, struct err *err) {
     if (text == NULL) return STATUS_OK;
     *ret_copy = strdup(text);
@@ -36,6 +38,8 @@ static enum status initialise(struct refiner *r, struct err *err) {
     r->side_count = r->reference_count > 1 ? 1 : 2;
     if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
     particle_set_init(&r->set, (unsigned)o->seed, (size_t)(host_memory(o) / 2), r->context.fallback_pixel_size);
+    r->set.keep_twins = o->twins != 0;
+    r->set.twin_distance = TWIN_DISTANCE * o->diameter;
     return keep_text(r->context.root, &r->set.root, err);
 }
 
@@ -69,6 +73,7 @@ void refiner_destroy(struct refiner **refiner) {
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
     batch_release(&r->batch);
+    twins_release(&r->met);
     void *owned[] = {r->reference_path, r->mask_path, r->map_paths, r->trace};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
@@ -84,7 +89,8 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
     }
     loader_stop(r->loader);
     r->chosen = false;
-    return particle_set_merge(&r->set, file, path, replace, ret_new, err);
+    TRY(particle_set_merge(&r->set, file, path, replace, ret_new, err));
+    return replace ? twins_settle(&r->set, err) : STATUS_OK;
 }
 
 enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path,
@@ -116,15 +122,20 @@ enum status refiner_set_threads(struct refiner *r, int threads, struct err *err)
 }
 
 size_t refiner_particles(const struct refiner *r) {
-    return r->set.present;
+    return particle_set_counted(&r->set);
 }
 
 struct refiner_doubts refiner_doubts(const struct refiner *r) {
     struct refiner_doubts doubts = {0};
     for (size_t i = 0; i < r->set.count; i++) {
         const struct particle *p = &r->set.particles[i];
-        doubts.spoiled += p->source >= 0 && p->spoiled;
-        doubts.without_ctf += p->source >= 0 && !p->has_ctf;
+        if (p->source < 0) continue;
+        bool twin = p->twin != 0, example = doubts.twin == NULL && (twin || p->repeated > 0);
+        doubts.spoiled += !twin && p->spoiled;
+        doubts.without_ctf += !twin && !p->has_ctf;
+        doubts.twins += (size_t)twin + (size_t)p->repeated;
+        if (example) doubts.twin = p->name;
+        if (example) doubts.twin_of = twin ? r->set.particles[p->twin - 1].name : p->name;
     }
     return doubts;
 }
@@ -165,7 +176,7 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
     for (int side = 0; side < r->side_count; side++) {
         size_t count = 0;
         for (size_t i = 0; i < r->set.count; i++)
-            if (r->set.particles[i].source >= 0 && side_of(r, &r->set.particles[i]) == side)
+            if (particle_counts(&r->set.particles[i]) && side_of(r, &r->set.particles[i]) == side)
                 keys[count++] =
                     (struct member_key){particle_hash(r->set.particles[i].name, (unsigned)r->options.seed), (int)i};
         qsort(keys, count, sizeof *keys, by_key);
@@ -214,7 +225,7 @@ static enum status first_iteration(struct refiner *r, struct err *err) {
 
 static bool all_aligned(const struct refiner *r) {
     for (size_t i = 0; i < r->set.count; i++)
-        if (r->set.particles[i].source >= 0 && !r->set.particles[i].aligned) return false;
+        if (particle_counts(&r->set.particles[i]) && !r->set.particles[i].aligned) return false;
     return true;
 }
 
@@ -246,12 +257,18 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(setup_optics(r, err));
     if (r->kept_poses != NULL) kept_state_poses(r->kept_poses, &r->set, r->reference_count);
     star_destroy(&r->kept_poses);
+    if (!r->set.settled) r->chosen = false;
+    TRY(twins_settle(&r->set, err));
     TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
     TRY(choose_members(r, iteration->most, err));
-    r->all_read = r->set.present * (size_t)r->box * (size_t)r->box * sizeof(float) <= r->set.cached_bytes;
+    r->all_read =
+        particle_set_counted(&r->set) * (size_t)r->box * (size_t)r->box * sizeof(float) <= r->set.cached_bytes;
     TRY(judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;
+    TRY(twins_begin(&r->met, (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count, err));
+    r->running = *iteration;
+    r->crossed = false;
     const struct schedule_plan plan = {
         .max_order = iteration->max_order, .final = iteration->final, .aligned = all_aligned(r)};
     schedule_begin(&r->schedule, &plan);
@@ -260,6 +277,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
         give_up(r);
         return status;
     }
+    r->sides[0].met_twins = r->sides[1].met_twins = 0;
     r->at.side = r->at.cursor = 0;
     r->at.side_begun = false;
     r->busy = true;
@@ -273,7 +291,7 @@ static struct findings find(const struct refiner *r) {
     const double count = a->member_count + b->member_count;
     const int moved = a->changed + b->changed;
     struct findings f = {.particles = a->member_count + b->member_count,
-                         .present = r->set.present,
+                         .present = particle_set_counted(&r->set),
                          .fsc = classifies(r) ? NULL : r->fsc_joined,
                          .average_pmax = (a->pmax_sum + b->pmax_sum) / count,
                          .significant = (a->significant_sum + b->significant_sum) / count,
@@ -309,8 +327,18 @@ static enum status end_iteration(struct refiner *r, struct err *err) {
     TRY(device_time(r, err));
     trace_end(r);
     timing_end(&r->timing);
+    for (int side = 0; side < r->side_count; side++)
+        for (int i = 0; i < r->sides[side].member_count; i++)
+            r->set.particles[r->sides[side].members[i]].mapped = true;
     r->busy = false;
     return STATUS_OK;
+}
+
+/* The second half loses the twins of the first. If these are many, or if an image has changed its half, the iteration
+ * begins anew with the twins that are known now (twins.h). */
+static bool must_begin_anew(const struct refiner *r) {
+    const struct side *second = &r->sides[1];
+    return r->crossed || second->met_twins > (second->met_twins + second->member_count) / 10;
 }
 
 static enum status compare_some(struct refiner *r, struct err *err) {
@@ -324,6 +352,11 @@ static enum status compare_some(struct refiner *r, struct err *err) {
     if (at->cursor < side->member_count) return STATUS_OK;
     TRY(alignment_finish(r->alignment, err));
     timing_spent(&r->timing, REFINER_SUMS);
+    if (at->side == 1 && must_begin_anew(r)) {
+        const struct refiner_iteration again = r->running;
+        give_up(r);
+        return refiner_begin(r, &again, err);
+    }
     if (!classifies(r)) TRY(accuracy_of_half(r, side, err));
     timing_spent(&r->timing, REFINER_ACCURACY);
     at->side++;
@@ -339,7 +372,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     bool compared = r->at.side == r->side_count;
     enum status status = compared ? end_iteration(r, err) : compare_some(r, err);
     /* Images may be readable again later. After any other failure the sums may be incomplete. */
-    if (status != STATUS_OK && !r->at.reading) give_up(r);
+    if (status != STATUS_OK && !r->at.reading && r->busy) give_up(r);
     *ret_complete = status == STATUS_OK && compared;
     return status;
 }
@@ -355,6 +388,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .converged = s->converged,
                                   .final = s->final,
                                   .particles = (size_t)count,
+                                  .twins = r->set.left_out + r->set.repeated,
                                   .stalled = s->stalled,
                                   .resolution = r->resolution,
                                   .angle_step = r->sampling.angle_step * schedule_fine_step(s),

@@ -38,6 +38,7 @@ struct refiner_options {
     double join_resolution; /* Å: up to here the halves share their data */
     bool auto_mask;         /* without a mask, make one from the map when the map is good enough */
     bool local_resolution;  /* at the end: local resolution, and a map filtered by it */
+    int twins;              /* particles that are there twice; 0: leave the later one out, 1: keep both */
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
     int seed;
@@ -74,12 +75,14 @@ void refiner_destroy(struct refiner **refiner);
  * only. */
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
-/* Returns the number of particles. */
+/* Returns the number of particles, without those that are known to be twins of others (twins.h). */
 size_t refiner_particles(const struct refiner *refiner);
 /* Counts particles that make maps worse than they could be. Call it between iterations only. */
 struct refiner_doubts {
     size_t spoiled;     /* the image holds NaN or infinite values, or is far stronger than others: it counts as empty */
     size_t without_ctf; /* the particle has no CTF */
+    size_t twins;       /* left out: particles that are there twice (twins.h), and rows that name an image again */
+    const char *twin, *twin_of; /* an example: names, the refiner's own; NULL: there are none */
 };
 struct refiner_doubts refiner_doubts(const struct refiner *refiner);
 struct refiner_grid {
@@ -138,6 +141,7 @@ struct refiner_state {
     bool local, converged, final;
     bool stalled; /* nothing more to gain below max_order */
     size_t particles;
+    size_t twins;                           /* left out, as in refiner_doubts */
     double resolution;                      /* Å, FSC 0.143 of the unjoined halves */
     double angle_step;                      /* °, of the fine pass */
     double offset_step;                     /* px, of the fine pass */

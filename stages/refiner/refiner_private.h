@@ -15,6 +15,7 @@
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
 #include "stages/refiner/timing.h"
+#include "stages/refiner/twins.h"
 
 enum { MASK_EDGE = 5, MAP_LEAST = 8 }; /* px; side of the smallest reference */
 
@@ -39,6 +40,7 @@ struct side {
     float *whole_noise; /* [optics][shells]: sigma2 over mask_share, with which the E-step compares */
     int *members;       /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
+    int met_twins;                          /* members that this iteration has left out when it met their images */
     double average_norm, sigma_offset;      /* 1, px */
     double accuracy_angle, accuracy_offset; /* °, px */
     /* gathered in an iteration */
@@ -105,8 +107,11 @@ struct refiner {
     int coarse_pixels;
     struct alignment *alignment;
     struct loader *loader;
-    bool all_read;            /* every image is in memory */
-    struct arena_step *trace; /* of the device's memory, or NULL */
+    struct twins_met met;             /* images of the running iteration */
+    bool crossed;                     /* one of them is in the maps of the other half */
+    struct refiner_iteration running; /* as refiner_begin was asked for it */
+    bool all_read;                    /* every image is in memory */
+    struct arena_step *trace;         /* of the device's memory, or NULL */
     size_t trace_count;
     struct star_file *kept_poses; /* of an earlier run: given to particles as they join; or NULL */
 };

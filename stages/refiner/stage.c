@@ -34,6 +34,7 @@ struct state {
     bool logged_start;     /* how the refinement began */
     bool logged_host_sums; /* sums come to the host */
     size_t spoiled;        /* number of images that count as empty */
+    size_t twins;          /* number of particles that are left out as twins */
     bool warned_of_ctf;    /* particles have no CTF */
     bool warned_of_mask;   /* the mask was compared with the box */
 };
@@ -156,9 +157,15 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
     if (doubts.spoiled > state->spoiled)
         stage_log(
             stage, LOG_WARN, "refine-images",
-            "%zu of %zu images are ignored: NaN or infinite pixels, or more than 100 times stronger than the median "
-            "image",
+            "%zu of %zu images are ignored: constant, NaN or infinite pixels, or more than 100 times stronger than the "
+            "median image",
             doubts.spoiled, particles);
+    if (doubts.twins > state->twins)
+        stage_log(stage, LOG_WARN, "refine-twins",
+                  "%zu of %zu particles are there twice (one place of a micrograph within a tenth of the diameter, or "
+                  "equal pixels) and are left out, the later one: such as %s, a twin of %s; the table data_twins of "
+                  "run_data.star names all; set `twins` to keep if they are meant",
+                  doubts.twins, particles + doubts.twins, doubts.twin, doubts.twin_of);
     if (doubts.without_ctf > 0 && !state->warned_of_ctf)
         stage_log(stage, LOG_WARN, "refine-ctf",
                   "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
@@ -173,6 +180,7 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
                   diameter, grid.box, side);
     state->warned_of_mask = true;
     state->spoiled = doubts.spoiled;
+    state->twins = doubts.twins;
     state->warned_of_ctf = doubts.without_ctf > 0;
 }
 

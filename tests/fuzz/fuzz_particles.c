@@ -12,6 +12,7 @@
 #include "stages/classifier/dataset.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/twins.h"
 
 enum { SLICES = 5, BOX = 16 };
 
@@ -57,6 +58,26 @@ static void check_set(const struct particle_set *set) {
     FUZZ_CHECK(present == 0 || (set->box >= BOX && set->box % 2 == 0 && set->pixel_size > 0));
 }
 
+/* The twin of a particle is one that stays. The second of two images with the same number counts as its copy. */
+static void check_twins(struct particle_set *set) {
+    size_t left_out = 0;
+    struct err err = {0};
+    for (size_t i = 0; i < set->count; i++) {
+        set->particles[i].digest = (struct digest_value){.low = (uint64_t)set->particles[i].slice + 1};
+        set->particles[i].doubled = set->particles[i].slice > 1;
+    }
+    FUZZ_CHECK(twins_settle(set, &err) == STATUS_OK);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct particle *p = &set->particles[i];
+        FUZZ_CHECK(p->twin >= 0 && (size_t)p->twin <= set->count && p->repeated >= 0);
+        if (p->twin == 0) continue;
+        left_out++;
+        FUZZ_CHECK(p->source >= 0 && particle_counts(&set->particles[p->twin - 1]));
+    }
+    FUZZ_CHECK(left_out == set->left_out && (left_out < set->present || set->present == 0));
+    check_set(set);
+}
+
 /* A set that the refiner writes must be the same when it is read again. */
 static void check_export(struct particle_set *set) {
     char path[PATH_SIZE];
@@ -75,7 +96,7 @@ static void check_export(struct particle_set *set) {
     again.root = strdup(folder);
     if (particle_set_merge(&again, &file, path, false, &joined, &err) != STATUS_OK)
         fprintf(stderr, "%s\n", err.message);
-    FUZZ_CHECK(err.status == STATUS_OK && joined == set->present);
+    FUZZ_CHECK(err.status == STATUS_OK && joined == particle_set_counted(set));
     particle_set_destroy(&again);
 }
 
@@ -108,9 +129,11 @@ static void refine(const char *first, const char *second, bool replace) {
     struct particle_set set;
     particle_set_init(&set, 1, 1 << 20, 2);
     set.root = strdup(folder);
+    set.twin_distance = 20;
     FUZZ_CHECK(set.root != NULL);
     bool any = take_file(&set, first, false);
     any = take_file(&set, second, replace) || any;
+    if (any) check_twins(&set);
     if (any && set.present > 0) check_export(&set);
     particle_set_destroy(&set);
 }

@@ -11,6 +11,7 @@
 #include "kernels/sampling/sampling.h"
 #include "stages/classifier/snapshot_restore.h"
 #include "stages/refiner/files/kept_state.h"
+#include "stages/refiner/twins.h"
 
 /* Iteration 7 belongs to the classifier and to a refinement, iteration 8 to a classification by the refiner. */
 enum { BOX = 16, SHELLS = BOX / 2 + 1, SLICES = 5, CLASSES = 3, MAPS = 2, REFINED = 7, SORTED = 8, TEXT_MAX = 8192 };
@@ -149,9 +150,13 @@ static void put_texts(void) {
     for (int i = 0; i < SLICES; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%06d@stack.mrcs 1 10 20 %d -3 4 1.1 %d %d 0.8\n", i + 1,
                                30 * i, i % 2 + 1, i % CLASSES + 1);
+    put("particles.star", text, at);
+    at += (size_t)snprintf(text + at, sizeof text - at,
+                           "\ndata_twins\n\nloop_\n_icestreamLeftOut\n_icestreamTwinOf\n_icestreamDigest\n"
+                           "000003@stack.mrcs 000001@stack.mrcs 0123456789abcdef0123456789abcdef\n"
+                           "000004@stack.mrcs 000001@stack.mrcs none\n");
     put("run_it007_data.star", text, at);
     put("run_it008_data.star", text, at);
-    put("particles.star", text, at);
     static const char history[] = "{\"iteration\": 6}\n{\"iteration\": 7}\n";
     put("history.jsonl", history, strlen(history));
 }
@@ -241,6 +246,7 @@ static void check_poses(const struct star_file *data, int classes) {
     FUZZ_CHECK(star_read(path, &file, NULL) == STATUS_OK);
     FUZZ_CHECK(particle_set_merge(&set, &file, path, false, NULL, NULL) == STATUS_OK && set.count == SLICES);
     kept_state_poses(data, &set, classes);
+    FUZZ_CHECK(twins_settle(&set, NULL) == STATUS_OK && (set.left_out == 0 || set.left_out < set.present));
     for (size_t i = 0; i < set.count; i++) {
         const struct particle *p = &set.particles[i];
         for (int j = 0; j < 9; j++)

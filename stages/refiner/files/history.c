@@ -16,14 +16,14 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     _cleanup_(mem_free) char *line = NULL;
     TRY(mem_new(size, 1, "a line of the history", &line, err));
     int length = snprintf(line, size,
-                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, "
+                          "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, \"twins\": %zu, "
                           "\"resolution\": %.3f, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
                           "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
                           "\"significant\": %.1f, \"final\": %s, ",
-                          clock_realtime(), s->iteration, s->particles, s->resolution, s->seconds, s->device_seconds,
-                          s->between, s->waited, s->order, s->current_size, s->accuracy_angle, s->average_pmax,
-                          s->significant, s->final ? "true" : "false");
+                          clock_realtime(), s->iteration, s->particles, s->twins, s->resolution, s->seconds,
+                          s->device_seconds, s->between, s->waited, s->order, s->current_size, s->accuracy_angle,
+                          s->average_pmax, s->significant, s->final ? "true" : "false");
     if (!isnan(s->efficiency) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"efficiency\": %.3f, ", s->efficiency);
     if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "\"steps\": {");

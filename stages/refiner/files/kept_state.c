@@ -12,6 +12,7 @@
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
+#include "stages/refiner/twins.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000 };
 
@@ -274,7 +275,20 @@ static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *s
     p->norm = v[NORM] > 1e-6 ? v[NORM] : 1;
     p->half = (int)v[SUBSET] - 1;
     p->class_index = classes > 1 ? (int)v[CLASS] - 1 : 0;
-    p->aligned = true;
+    p->aligned = p->mapped = true;
+}
+
+/* Gives back which images had equal pixels. */
+static void take_twins(const struct star_file *data, struct particle_set *set) {
+    const struct star_table *t = star_table_find((struct star_file *)data, "twins");
+    if (t == NULL) return;
+    int name = star_column_find(t, "icestreamLeftOut"), first = star_column_find(t, "icestreamTwinOf"),
+        digest = star_column_find(t, "icestreamDigest");
+    for (size_t row = 0; row < star_row_count(t); row++) {
+        struct particle *p = particle_find(set, star_get(t, row, name)),
+                        *q = particle_find(set, star_get(t, row, first));
+        if (p != NULL && q != NULL) twins_restore(set, p, q, star_get(t, row, digest));
+    }
 }
 
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
@@ -294,4 +308,5 @@ void kept_state_poses(const struct star_file *data, struct particle_set *set, in
             read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
         if (read) take_pose(v, set, classes, p);
     }
+    take_twins(data, set);
 }

@@ -32,7 +32,8 @@ enum status kept_state_read(const char *folder, int iteration, int classes, stru
                             struct err *err);
 void kept_state_clear(struct kept_state *state);
 
-/* Gives the poses and classes of the table that kept_state_read has read to particles of the set that have none. */
+/* Gives the poses and classes of the table that kept_state_read has read to particles of the set that have none,
+ * and names the twins that it has left out. */
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes);
 
 #endif

@@ -37,7 +37,7 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
 }
 
 bool particle_is_exported(const struct particle *p) {
-    return p->source >= 0 && p->aligned;
+    return particle_counts(p) && p->aligned;
 }
 
 static enum status export_particle(const struct particle_set *set, const struct particle *p, struct star_table *t,
@@ -72,11 +72,34 @@ static enum status export_particle(const struct particle_set *set, const struct 
     return star_row_fill(t, row, err);
 }
 
+static enum status export_twin(const struct particle_set *set, const struct particle *p, struct star_table *t,
+                               struct err *err) {
+    const struct particle *first = &set->particles[p->twin - 1];
+    char digest[DIGEST_SIZE] = "none";
+    if (particle_twins_by_pixels(p, first)) digest_print(p->digest, digest);
+    const struct star_cell cells[] = {
+        {.column = "icestreamLeftOut", .text = p->name},
+        {.column = "icestreamTwinOf", .text = first->name},
+        {.column = "icestreamDigest", .text = digest},
+    };
+    return star_cells_row(t, cells, sizeof cells / sizeof *cells, err);
+}
+
+static enum status export_twins(const struct particle_set *set, struct star_file *file, struct err *err) {
+    struct star_table *t;
+    if (set->left_out == 0) return STATUS_OK;
+    TRY(star_table_add(file, "twins", true, &t, err));
+    for (size_t i = 0; i < set->count; i++)
+        if (set->particles[i].source >= 0 && set->particles[i].twin != 0)
+            TRY(export_twin(set, &set->particles[i], t, err));
+    return STATUS_OK;
+}
+
 enum status particle_set_export(const struct particle_set *set, struct star_file *file, struct err *err) {
     struct star_table *t;
     TRY(export_optics(set, file, err));
     TRY(star_table_add(file, "particles", true, &t, err));
     for (size_t i = 0; i < set->count; i++)
         if (particle_is_exported(&set->particles[i])) TRY(export_particle(set, &set->particles[i], t, err));
-    return STATUS_OK;
+    return export_twins(set, file, err);
 }

@@ -54,6 +54,14 @@ int refiner_last(const char *folder, int before) {
     return kept_state_last(folder, before);
 }
 
+static bool all_are_present(const struct refiner *r, const struct star_table *t, int column) {
+    for (size_t row = 0; row < star_row_count(t); row++) {
+        const struct particle *p = particle_find(&r->set, star_get(t, row, column));
+        if (p == NULL || p->source < 0) return false;
+    }
+    return true;
+}
+
 bool refiner_is_final(const struct refiner *r, const char *folder) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
@@ -65,11 +73,11 @@ bool refiner_is_final(const struct refiner *r, const char *folder) {
         return false;
     const struct star_table *t = star_table_find(file, "particles");
     int column = t != NULL ? star_column_find(t, "rlnImageName") : -1;
-    bool same = column >= 0 && star_row_count(t) == r->set.present;
-    for (size_t row = 0; same && row < star_row_count(t); row++) {
-        struct particle *p = particle_find(&r->set, star_get(t, row, column));
-        same = p != NULL && p->source >= 0;
-    }
+    /* Those that are left out as twins are named in a table of their own. */
+    const struct star_table *twins = star_table_find(file, "twins");
+    size_t left_out = twins != NULL ? star_row_count(twins) : 0;
+    bool same = column >= 0 && star_row_count(t) + left_out == r->set.present && all_are_present(r, t, column) &&
+                (left_out == 0 || all_are_present(r, twins, star_column_find(twins, "icestreamLeftOut")));
     star_destroy(&file);
     return same;
 }

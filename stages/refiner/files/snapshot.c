@@ -144,6 +144,7 @@ static void leave_out(struct refiner *r) {
     r->placement.workspace = NULL;
     r->trace = NULL;
     r->batch = (struct batch){0};
+    r->met = (struct twins_met){0};
     r->kept_poses = NULL;
     r->sampling.pixels = NULL;
     r->sampling.frames = r->sampling.bases = r->sampling.child_bases = NULL;

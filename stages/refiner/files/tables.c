@@ -233,7 +233,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
         {.column = "icestreamOrientationEfficiency", .value = r->efficiency, .unless = isnan(r->efficiency)},
-        {.column = "icestreamParticles", .value = (double)r->set.present, .integer = true},
+        {.column = "icestreamParticles", .value = (double)particle_set_counted(&r->set), .integer = true},
         {.column = "icestreamWholeIterations", .value = s->whole_iterations, .integer = true, .unless = !classifies(r)},
         {.column = "icestreamWholeParticles",
          .value = (double)s->whole_particles,
