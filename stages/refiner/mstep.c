@@ -258,7 +258,7 @@ enum status mstep(struct refiner *r, struct err *err) {
         r->fsc[s] = 0;
     TRY(find_resolution(r, err));
     double join = fmax(r->options.join_resolution, r->resolution);
-    int shared = (int)ceil(r->box * r->pixel_size / join);
+    int shared = schedule_shell(&r->schedule.options, join);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     int reached = used > r->shared_shell ? used : r->shared_shell;
     if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));

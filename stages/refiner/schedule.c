@@ -77,22 +77,28 @@ double schedule_fine_step(const struct schedule *s) {
     return s->oversampled ? 0.5 : 1;
 }
 
-/* Returns the shell that halves must reach by themselves until all shells become one band: half as far again as the
- * shared ones, and at least three shells further. Halves of noise exceed an FSC of 0.143 by chance: one shell beyond
+int schedule_shell(const struct schedule_options *o, double resolution) {
+    int shell = (int)lround(extent(o) / resolution);
+    return shell < 1 ? 1 : shell;
+}
+
+/* Returns whether the halves agree by themselves far enough for all shells to become one band: half as far again as
+ * they share, and at least three shells further. Halves of noise exceed an FSC of 0.143 by chance: one shell beyond
  * in one run of about ten, three in a row in no run. A bound twice as far out kept a signal that ends in between in
- * two bands for good. */
-static int far_shell(int last) {
+ * two bands for good; so did a bound that was rounded up. */
+static bool agree_far(const struct schedule_options *o, double shared, double resolution) {
     static const double FAR = 1.5;
-    static const int LEAST = 3;
-    int far = (int)ceil(FAR * last);
-    return far > last + LEAST ? far : last + LEAST;
+    enum { LEAST = 3 };
+    if (!(resolution > 0)) return false;
+    double reached = round(extent(o) / resolution);
+    return reached >= FAR * extent(o) / shared && reached >= schedule_shell(o, shared) + LEAST;
 }
 
 int schedule_shared_shell(const struct schedule_options *o, double resolution) {
-    int last = (int)ceil(extent(o) / fmin(o->join_resolution, o->initial_lowpass));
-    bool far = resolution > 0 && round(extent(o) / resolution) >= far_shell(last);
+    double shared = fmin(o->join_resolution, o->initial_lowpass);
+    int last = schedule_shell(o, shared);
     /* Without a shell beyond there is nothing to keep apart. */
-    return o->classifies || far || last + 1 >= o->box / 2 ? 0 : last;
+    return o->classifies || agree_far(o, shared, resolution) || last + 1 >= o->box / 2 ? 0 : last;
 }
 
 int schedule_signal_shell(const float *ssnr, int last) {

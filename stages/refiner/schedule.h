@@ -68,6 +68,8 @@ void schedule_sizes(struct schedule *schedule);
 /* Returns the step of the fine pass, over the step of the coarse grid. */
 double schedule_fine_step(const struct schedule *schedule);
 
+/* Returns the shell that holds a resolution (Å), at least 1. */
+int schedule_shell(const struct schedule_options *options, double resolution);
 /* Returns the last shell that both halves share and that is kept apart from the shells beyond (bands.c); 0: nothing
  * is kept apart. resolution: Å, to which the halves agree; 0: not known yet. */
 int schedule_shared_shell(const struct schedule_options *options, double resolution);

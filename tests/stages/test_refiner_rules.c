@@ -103,7 +103,7 @@ static void check_prior(double tau_fudge) {
     make_half(&r.sides[0], false);
     make_half(&r.sides[1], true);
     OK(mstep(&r, &failure));
-    const int joined = 2; /* whole shells up to 96 Å/40 Å */
+    const int joined = 1; /* whole shells: 96 Å/40 Å is 2.4, and voxels up to radius 2 are shared */
     for (int h = 0; h < 2; h++) {
         const struct reference *c = r.sides[h].references;
         for (int s = 1; s < SMALL_SHELLS; s++) {
@@ -291,22 +291,25 @@ static void residuals_become_norms_and_noise(void **state) {
 }
 
 /* The shared shells are kept apart until the halves agree half as far again, and at least three shells further. 64
- * px of 3 Å are 192 Å: 40 Å are shell 5 (4.8), 60 Å shell 4 (3.2), 120 Å shell 2 (1.6). 240 px are 720 Å: shell 18. */
+ * px of 3 Å are 192 Å: 40 Å are in shell 5 (4.8), 60 Å in shell 3 (3.2), 120 Å in shell 2 (1.6). 240 px are 720 Å:
+ * shell 18, exactly, and 27. 128 px of 2.815 Å are 360.32 Å: 40 Å are in shell 9 (9.008), 26.7 Å at 13.51. */
 static void bands_end_where_halves_agree_far_enough(void **state) {
     (void)state;
     static const struct {
         int box;
-        double join, initial;
+        double pixel_size, join, initial;
         int shell, shared; /* shells to which the halves agree; that are kept apart */
     } CASES[] = {
-        {64, 40, 60, 0, 5}, {64, 40, 60, 5, 5},    {64, 40, 60, 7, 5},   {64, 40, 60, 8, 0},   {64, 40, 60, 20, 0},
-        {64, 60, 60, 6, 4}, {64, 60, 60, 7, 0},    {64, 120, 120, 4, 2}, {64, 120, 120, 5, 0}, {64, 60, 40, 7, 5},
-        {64, 60, 40, 8, 0}, {240, 40, 60, 26, 18}, {240, 40, 60, 27, 0}, {12, 7, 60, 0, 0}, /* shell 6 is the last */
+        {64, 3, 40, 60, 0, 5},     {64, 3, 40, 60, 5, 5},       {64, 3, 40, 60, 7, 5},     {64, 3, 40, 60, 8, 0},
+        {64, 3, 40, 60, 20, 0},    {64, 3, 60, 60, 5, 3},       {64, 3, 60, 60, 6, 0},     {64, 3, 120, 120, 4, 2},
+        {64, 3, 120, 120, 5, 0},   {64, 3, 60, 40, 7, 5},       {64, 3, 60, 40, 8, 0},     {240, 3, 40, 60, 26, 18},
+        {240, 3, 40, 60, 27, 0},   {128, 2.815, 40, 60, 13, 9}, {128, 2.2, 40, 60, 10, 7}, {128, 2.2, 40, 60, 11, 0},
+        {16, 3, 1000, 1000, 3, 1}, {128, 2.815, 40, 60, 14, 0}, {12, 3, 7, 60, 0, 0}, /* shell 6 is the last */
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const struct schedule_options options = {.references = 1,
                                                  .box = CASES[i].box,
-                                                 .pixel_size = 3,
+                                                 .pixel_size = CASES[i].pixel_size,
                                                  .join_resolution = CASES[i].join,
                                                  .initial_lowpass = CASES[i].initial};
         double resolution = CASES[i].shell > 0 ? options.box * options.pixel_size / CASES[i].shell : 0;
