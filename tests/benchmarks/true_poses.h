@@ -17,6 +17,7 @@ struct true_poses {
     struct accumulator *halves[2];
     struct fft_plan *forward;
     const struct fourier_pixels *pixels;
+    const struct symmetry *symmetry;        /* NULL: none */
     float *half, *spectrum, *data, *weight; /* of one image */
     double pixel;
 };
@@ -82,7 +83,8 @@ static enum status true_poses_tell(struct true_poses *t, const float *truth, str
     for (size_t i = 0; i < voxels; i++)
         maps[0][i] += maps[1][i];
     TRY(fsc_maps(NULL, box, maps[0], truth, fsc, err));
-    printf("; all with the truth to %.2f A (0.5)\n", fsc_resolution(fsc, box, t->pixel, 0.5));
+    printf("; all with the truth to %.2f A (0.5), %.2f A (0.143)\n", fsc_resolution(fsc, box, t->pixel, 0.5),
+           fsc_resolution(fsc, box, t->pixel, 0.143));
     free(maps[0]), free(maps[1]), free(fsc);
     return STATUS_OK;
 }
