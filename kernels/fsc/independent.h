@@ -8,18 +8,24 @@
  *
  * The difference of two half maps holds their noise alone, whatever the signal. R is taken from it, as a function of
  * the angle between k and k' (noise without a preferred direction): the mean over pairs in bins of 1/shell radians,
- * about one voxel. Noise of maps with symmetry has fewer independent numbers than this: copies by symmetry lie at many
- * angles, and the bins average them away. */
+ * about one voxel. Noise of maps with symmetry is alike in all copies of a voxel, which lie at many angles: one of the
+ * copies is looked at, the one nearest to a line (either end; −k is a copy too). */
 #ifndef ICESTREAM_KERNELS_FSC_INDEPENDENT_H
 #define ICESTREAM_KERNELS_FSC_INDEPENDENT_H
 
 #include "common/status.h"
+#include "kernels/symmetry/symmetry.h"
+
+struct independent_shells {
+    int box;                         /* px, even, 4 to 2048 */
+    int first, last;                 /* 1 <= first, last < box/2; first > last: none */
+    const struct symmetry *symmetry; /* of both maps; NULL: none */
+};
 
 /* Fills ret_numbers[first .. last] (indexed by shell; the rest stays as it is) from two maps of box³ in host memory, on
- * the CPU. 1 <= first, last < box/2; first > last does nothing. Of a large shell, 1,000 voxels are looked at: beyond
- * some 2,000, numbers are too small. Equal maps, without noise, have as many numbers as voxels. The result does not
- * depend on the number of threads. */
-enum status fsc_independent(int box, const float *a, const float *b, int first, int last, double *ret_numbers,
-                            struct err *err);
+ * the CPU. Of a large shell, 1,000 voxels are looked at: beyond some 2,000, numbers are too small. Equal maps, without
+ * noise, have as many numbers as voxels. The result does not depend on the number of threads. */
+enum status fsc_independent(const struct independent_shells *shells, const float *a, const float *b,
+                            double *ret_numbers, struct err *err);
 
 #endif

@@ -36,7 +36,24 @@ static void offer(struct half_shell *shell, uint64_t *state, const int k[3], dou
     shell->looked = shell->count < MOST ? shell->count : MOST;
 }
 
-static void gather(int box, const float *spectrum, int s, struct half_shell *shell) {
+/* Returns whether of all copies of voxel k by symmetry, and of −k, this one is the nearest to a line. The line lies on
+ * no axis or mirror plane of a group. */
+static bool stands_for_copies(const struct symmetry *symmetry_or_null, const int k[3]) {
+    static const double LINE[3] = {0.3217, 0.1733, 0.9308};
+    if (symmetry_or_null == NULL) return true;
+    const double own = fabs(LINE[0] * k[0] + LINE[1] * k[1] + LINE[2] * k[2]);
+    for (int g = 1; g < symmetry_or_null->count; g++) {
+        const double *m = symmetry_or_null->matrices[g];
+        double along = 0;
+        for (int i = 0; i < 3; i++)
+            along += LINE[i] * (m[3 * i] * k[0] + m[3 * i + 1] * k[1] + m[3 * i + 2] * k[2]);
+        if (fabs(along) > own + 1e-6) return false;
+    }
+    return true;
+}
+
+static void gather(const struct independent_shells *wanted, const float *spectrum, int s, struct half_shell *shell) {
+    const int box = wanted->box;
     uint64_t state = (uint64_t)s;
     size_t columns = (size_t)box / 2 + 1, n = (size_t)box;
     for (int kz = -s; kz <= s; kz++)
@@ -45,9 +62,9 @@ static void gather(int box, const float *spectrum, int s, struct half_shell *she
             for (int kx = 0; kx <= s; kx++) {
                 double radius = sqrt(kx * kx + ky * ky + kz * kz);
                 bool half = kx > 0 || ky > 0 || (ky == 0 && kz > 0);
-                if (!half || (int)(radius + 0.5) != s) continue;
-                offer(shell, &state, (const int[3]){kx, ky, kz}, radius,
-                      spectrum + 2 * ((z * n + y) * columns + (size_t)kx));
+                const int k[3] = {kx, ky, kz};
+                if (!half || (int)(radius + 0.5) != s || !stands_for_copies(wanted->symmetry, k)) continue;
+                offer(shell, &state, k, radius, spectrum + 2 * ((z * n + y) * columns + (size_t)kx));
             }
         }
 }
@@ -111,9 +128,10 @@ static enum status transform(int box, const float *a, const float *b, float **re
     return status;
 }
 
-enum status fsc_independent(int box, const float *a, const float *b, int first, int last, double *ret_numbers,
-                            struct err *err) {
+enum status fsc_independent(const struct independent_shells *wanted, const float *a, const float *b,
+                            double *ret_numbers, struct err *err) {
     enum { FEWEST_BINS = 4 };
+    const int box = wanted->box, first = wanted->first, last = wanted->last;
     FAIL_IF(box < 4 || box % 2 != 0 || box > 2048 || first < 1 || last >= box / 2, err, STATUS_BAD_ARGUMENT,
             "the noise of shells %d to %d of maps of %d px cannot be counted: the box must be even and between 4 and "
             "2048 px, the shells between 1 and box/2 - 1",
@@ -129,10 +147,10 @@ enum status fsc_independent(int box, const float *a, const float *b, int first, 
 #pragma omp parallel for schedule(dynamic)
     for (int s = first; s <= last; s++) {
         struct half_shell *shell = &shells[s - first];
-        int wanted = (int)lround(M_PI * s);
-        shell->bins = wanted < FEWEST_BINS ? FEWEST_BINS : wanted;
+        int about = (int)lround(M_PI * s);
+        shell->bins = about < FEWEST_BINS ? FEWEST_BINS : about;
         shell->sums = sums + (size_t)(s - first) * bins;
-        gather(box, spectrum, s, shell);
+        gather(wanted, spectrum, s, shell);
         ret_numbers[s] = independent_of(shell);
     }
     return STATUS_OK;

@@ -205,21 +205,35 @@ static int reached_shell(const float *fsc, int last) {
 }
 
 /* Returns the FSC that noise of so many independent numbers does not reach by chance: Fisher's transform of a
- * correlation, atanh(FSC), scatters by 1/√(N − 3). Counted as if noise had no preferred direction, numbers are too
- * many: over 30 sets of pure noise the deviation was 1.4 times what they say. Four deviations are three of those. */
+ * correlation, atanh(FSC), scatters by 1/√(N − 3). */
 static double chance_fsc(double numbers) {
-    static const double DEVIATIONS = 4;
+    static const double DEVIATIONS = 3;
     return numbers > 3 ? tanh(DEVIATIONS / sqrt(numbers - 3)) : 1;
 }
 
+/* Returns how many numbers a shell has by the mean variance of chance, 1/N, of this shell and two on either side: one
+ * map of noise tells it poorly of one shell, by a factor of three either way. Shells without a count have 0. */
+static double mean_numbers(const double *numbers, int shells, int shell) {
+    enum { AROUND = 2 };
+    int first = shell > AROUND ? shell - AROUND : 1, last = shell + AROUND < shells ? shell + AROUND : shells - 1;
+    int counted = 0;
+    double variance = 0;
+    for (int s = first; s <= last; s++)
+        if (numbers[s] > 0) variance += 1 / numbers[s], counted++;
+    return counted > 0 ? counted / variance : 0;
+}
+
 /* Poses of noise are spread over all directions, and the halves' shells of such a map hold few independent numbers:
- * these agree or disagree by chance, in 32 px by up to 0.7. Interpolation carries a little of the shared shells into
- * the first one beyond them (bands.c): this one counts only together with the next. */
-int mstep_believed_shell(const float *fsc, const double *numbers, int shared, int reached) {
-    int shell = shared;
-    while (shell < reached && (double)fsc[shell + 1] >= chance_fsc(numbers[shell + 1]))
+ * these agree or disagree by chance, in 32 px by up to 0.7. Noise counts as if it had no preferred direction, and so
+ * has somewhat more numbers than there are: in 30 sets of pure noise the deviation was 1.4 times what they say.
+ * Interpolation carries a little of the shared shells into those
+ * next to them (bands.c), so that one or two shells alone are not believed. */
+int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *b) {
+    enum { LEAST = 3 };
+    int shell = b->shared;
+    while (shell < b->reached && (double)fsc[shell + 1] >= chance_fsc(mean_numbers(numbers, b->shells, shell + 1)))
         shell++;
-    return shell == shared + 1 ? shared : shell;
+    return shell < b->shared + LEAST ? b->shared : shell;
 }
 
 /* Finds the resolution to which the halves agree: by what they share, and beyond it by more than chance. */
@@ -227,13 +241,17 @@ static enum status find_resolution(struct refiner *r, struct err *err) {
     const int shared = r->shared_shell;
     int reached = reached_shell(r->fsc, r->shells - 1);
     if (shared > 0 && reached > shared) {
-        int counted = reached < r->shells - 1 ? reached : r->shells - 2; /* the last shell is cut by the box */
+        /* Around these shells too. The last shell is cut by the box. */
+        int first = shared > 1 ? shared - 1 : 1, last = (int)fmin(r->shells - 2, r->pixels.size / 2);
+        if (last > reached + 2) last = reached + 2;
+        const struct believed beyond = {.shells = r->shells, .shared = shared, .reached = reached};
+        const struct independent_shells around = {
+            .box = r->box, .first = first, .last = last, .symmetry = &r->symmetry};
         _cleanup_(mem_free) double *numbers = NULL;
         TRY(mem_new((size_t)r->shells, sizeof *numbers, "numbers of shells", &numbers, err));
-        numbers[r->shells - 1] = INFINITY;
-        TRY(fsc_independent(r->box, r->sides[0].references->unfiltered, r->sides[1].references->unfiltered, shared + 1,
-                            counted, numbers, err));
-        reached = mstep_believed_shell(r->fsc, numbers, shared, reached);
+        TRY(fsc_independent(&around, r->sides[0].references->unfiltered, r->sides[1].references->unfiltered, numbers,
+                            err));
+        reached = mstep_believed_shell(r->fsc, numbers, &beyond);
     }
     r->resolution = reached > 0 ? r->box * r->pixel_size / reached : 999;
     return STATUS_OK;

@@ -13,9 +13,14 @@ void mstep_parameters(const struct refiner *refiner, struct side *side);
 void mstep_flatten(const struct refiner *refiner, const float *mask, float *map);
 /* Raises sigma2[shells] to at least 3 % of its largest value. */
 void mstep_floor_noise(float *sigma2, int shells);
-/* Returns the last shell up to which halves agree by more than chance, in a refinement that keeps the shells up to
- * `shared` > 0 apart. fsc[shell]: at least 0.143 up to shell `reached` > shared. numbers[shell]: of independent numbers
- * (fsc_independent), of the shells beyond the shared ones up to `reached`. */
-int mstep_believed_shell(const float *fsc, const double *numbers, int shared, int reached);
+
+struct believed {
+    int shells;          /* that a map has */
+    int shared, reached; /* both halves share shells up to the first; their FSC is at least 0.143 up to the second */
+};
+/* Returns the last shell up to which halves agree by more than chance: `shared`, or at least three shells beyond it.
+ * fsc[shells]. numbers[shells]: of independent numbers (fsc_independent), of the shells from shared − 1 to
+ * reached + 2; 0: not counted. */
+int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *beyond);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "common/fft.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/symmetry/symmetry.h"
 #include "tests/kernels/chance.h"
 #include "tests/kernels/phantom.h"
 
@@ -93,6 +94,11 @@ static void angular(float *map, int last) {
     fft_destroy(&plan);
 }
 
+static enum status count(int first, int last, const struct symmetry *symmetry, double *ret_numbers, struct err *err) {
+    const struct independent_shells shells = {.box = BOX, .first = first, .last = last, .symmetry = symmetry};
+    return fsc_independent(&shells, maps[0], maps[1], ret_numbers, err);
+}
+
 static void between(const char *what, int shell, double value, double least, double most) {
     if (!(value >= least && value <= most))
         fail_msg("%s, shell %d: %.4g, %.4g to %.4g was expected", what, shell, value, least, most);
@@ -110,7 +116,7 @@ static void white_noise_has_as_many_numbers_as_voxels(void **state) {
         white(maps[0]), white(maps[1]);
         for (int i = 0; i < MAP; i++)
             maps[0][i] += 100 * signal[i], maps[1][i] += 100 * signal[i];
-        must(fsc_independent(BOX, maps[0], maps[1], 1, SHELLS - 2, numbers, &err), &err);
+        must(count(1, SHELLS - 2, NULL, numbers, &err), &err);
         for (int s = 4; s < SHELLS - 1; s++) {
             double known = voxels_of(s);
             between("white noise", s, numbers[s] / known, (s <= WHOLE ? 0.8 : 0.65) - 2 / sqrt(known), 1.02);
@@ -133,7 +139,7 @@ static void angular_noise_has_as_many_as_harmonics(void **state) {
             for (int i = 0; i < SOME_COUNT; i++) {
                 double numbers[SHELLS];
                 if (i == 0) angular(maps[0], LAST[c]), angular(maps[1], LAST[c]);
-                must(fsc_independent(BOX, maps[0], maps[1], SOME[i], SOME[i], numbers, &err), &err);
+                must(count(SOME[i], SOME[i], NULL, numbers, &err), &err);
                 mean[i] += numbers[SOME[i]] / SEEDS;
             }
         for (int i = 0; i < SOME_COUNT; i++) {
@@ -162,18 +168,51 @@ static void chance_is_one_over_the_root(void **state) {
         between("the deviation of FSC", SOME[i], sqrt(squares[i]) * (LAST + 1), 0.75, 1.25);
 }
 
+/* Averaged over copies, white noise has as many numbers as one copy of the voxels; the FSC scatters accordingly. Voxels
+ * on axes have fewer copies. */
+static void copies_by_symmetry_count_once(void **state) {
+    (void)state;
+    enum { PAIRS = 60 };
+    struct symmetry symmetry = {0};
+    double squares[SOME_COUNT] = {0}, numbers[SHELLS], mean[SOME_COUNT] = {0};
+    struct err err = {0};
+    must(symmetry_create("O", &symmetry, &err), &err);
+    for (int pair = 0; pair < PAIRS; pair++) {
+        float fsc[SHELLS];
+        for (int i = 0; i < 2; i++) {
+            white(maps[i]);
+            must(symmetry_average_map(&symmetry, BOX, maps[i], &err), &err);
+        }
+        must(fsc_maps(NULL, BOX, maps[0], maps[1], fsc, &err), &err);
+        must(count(SOME[0], SOME[SOME_COUNT - 1], &symmetry, numbers, &err), &err);
+        for (int i = 0; i < SOME_COUNT; i++) {
+            squares[i] += (double)fsc[SOME[i]] * (double)fsc[SOME[i]] / PAIRS;
+            mean[i] += 1 / numbers[SOME[i]] / PAIRS;
+        }
+    }
+    for (int i = 0; i < SOME_COUNT; i++) {
+        print_message("shell %d: %.4g numbers of %d voxels, the FSC scatters as of %.4g\n", SOME[i], 1 / mean[i],
+                      voxels_of(SOME[i]), 1 / squares[i]);
+        between("numbers of one copy", SOME[i], 1 / mean[i] / (voxels_of(SOME[i]) / (double)symmetry.count), 0.5, 1.3);
+        between("deviation", SOME[i], sqrt(squares[i] / mean[i]), 0.5, 1.2);
+    }
+    symmetry_destroy(&symmetry);
+}
+
 static void bounds_are_checked(void **state) {
     (void)state;
     double numbers[SHELLS] = {0};
     white(maps[0]);
-    assert_int_equal(fsc_independent(BOX, maps[0], maps[0], 1, SHELLS - 2, numbers, NULL), STATUS_OK);
+    memcpy(maps[1], maps[0], sizeof maps[1]);
+    assert_int_equal(count(1, SHELLS - 2, NULL, numbers, NULL), STATUS_OK);
     for (int s = 1; s < SHELLS - 1; s++) /* without noise nothing is alike */
         assert_true(numbers[s] == voxels_of(s));
-    assert_int_equal(fsc_independent(BOX, maps[0], maps[0], 0, 3, numbers, NULL), STATUS_BAD_ARGUMENT);
-    assert_int_equal(fsc_independent(BOX, maps[0], maps[0], 1, SHELLS - 1, numbers, NULL), STATUS_BAD_ARGUMENT);
-    assert_int_equal(fsc_independent(15, maps[0], maps[0], 1, 3, numbers, NULL), STATUS_BAD_ARGUMENT);
+    assert_int_equal(count(0, 3, NULL, numbers, NULL), STATUS_BAD_ARGUMENT);
+    assert_int_equal(count(1, SHELLS - 1, NULL, numbers, NULL), STATUS_BAD_ARGUMENT);
+    const struct independent_shells odd = {.box = 15, .first = 1, .last = 3};
+    assert_int_equal(fsc_independent(&odd, maps[0], maps[1], numbers, NULL), STATUS_BAD_ARGUMENT);
     numbers[3] = -1;
-    assert_int_equal(fsc_independent(BOX, maps[0], maps[1], 3, 2, numbers, NULL), STATUS_OK);
+    assert_int_equal(count(3, 2, NULL, numbers, NULL), STATUS_OK);
     assert_true(numbers[3] == -1);
 }
 
@@ -183,6 +222,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(white_noise_has_as_many_numbers_as_voxels),
         cmocka_unit_test(angular_noise_has_as_many_as_harmonics),
         cmocka_unit_test(chance_is_one_over_the_root),
+        cmocka_unit_test(copies_by_symmetry_count_once),
         cmocka_unit_test(bounds_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

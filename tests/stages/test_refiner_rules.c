@@ -319,33 +319,39 @@ static void bands_end_where_halves_agree_far_enough(void **state) {
     }
 }
 
-/* Beyond the shared shells (5), a shell counts where its FSC is more than chance among its independent numbers: four
- * deviations of 1/√(N − 3) of atanh(FSC). tanh(4/√400) = 0.197, tanh(4/√25) = 0.664; three numbers are never enough.
- * The first shell beyond counts only together with the next. */
+/* Beyond the shared shells (5), a shell counts where its FSC is more than chance among its independent numbers: three
+ * deviations of 1/√(N − 3) of atanh(FSC). tanh(3/√225) = 0.197, tanh(3/√25) = 0.537; three numbers are never enough. N
+ * is that of the mean 1/N of five shells. One or two shells beyond are not believed. */
 static void shells_beyond_count_where_they_are_no_chance(void **state) {
     (void)state;
+    enum { SHELLS = 12 };
     static const struct {
-        float fsc[4];      /* of shells 6 to 9 */
-        double numbers[4]; /* of these */
+        float fsc[4];               /* of shells 6 to 9 */
+        double numbers[SHELLS - 4]; /* of shells 4 to 11 */
         int reached, believed;
     } CASES[] = {
-        {{0.2f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 9, 9},
-        {{0.19f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 9, 5},
-        {{0.2f, 0.2f, 0.19f, 0.2f}, {403, 403, 403, 403}, 9, 7},
-        {{0.2f, 0.2f, 0.2f, 0.2f}, {403, 403, 403, 403}, 8, 8}, /* the next one is below 0.143 */
-        {{0.9f, 0.1f, 0.9f, 0.9f}, {403, 403, 403, 403}, 6, 5}, /* one shell beyond */
-        {{0.9f, 0.65f, 0.9f, 0.9f}, {28, 28, 28, 28}, 9, 5},
-        {{0.9f, 0.67f, 0.66f, 0.9f}, {28, 28, 28, 28}, 9, 7},
-        {{0.99f, 0.99f, 0.999f, 0.9f}, {28, 28, 3, 28}, 9, 7},
-        {{0.15f, 0.15f, 0.15f, 0.15f}, {450, 602, INFINITY, INFINITY}, 9, 5},
-        {{0.2f, 0.17f, 0.15f, 0.15f}, {450, 602, INFINITY, INFINITY}, 9, 9},
+        {{0.2f, 0.2f, 0.2f, 0.2f}, {228, 228, 228, 228, 228, 228, 228, 0}, 9, 9},
+        {{0.19f, 0.2f, 0.2f, 0.2f}, {228, 228, 228, 228, 228, 228, 228, 0}, 9, 5},
+        {{0.2f, 0.2f, 0.2f, 0.19f}, {228, 228, 228, 228, 228, 228, 228, 0}, 9, 8},
+        {{0.9f, 0.9f, 0.19f, 0.9f}, {228, 228, 228, 228, 228, 228, 228, 0}, 9, 5}, /* two shells beyond */
+        {{0.2f, 0.2f, 0.2f, 0.2f}, {228, 228, 228, 228, 228, 228, 228, 0}, 8, 8},  /* the next is below 0.143 */
+        {{0.9f, 0.9f, 0.1f, 0.1f}, {228, 228, 228, 228, 228, 228, 0, 0}, 7, 5},
+        {{0.55f, 0.55f, 0.55f, 0.53f}, {28, 28, 28, 28, 28, 28, 28, 28}, 9, 8},
+        {{0.99f, 0.99f, 0.99f, 0.99f}, {3, 3, 3, 3, 3, 3, 3, 3}, 9, 5},
+        /* Of shell 6, 14, 14, 14, 1e9 and 1e9 numbers: 23.3 on average, tanh(3/√20.3) = 0.582. */
+        {{0.59f, 0.59f, 0.59f, 0.59f}, {14, 14, 14, 1e9, 1e9, 1e9, 1e9, 0}, 9, 9},
+        {{0.57f, 0.59f, 0.59f, 0.59f}, {14, 14, 14, 1e9, 1e9, 1e9, 1e9, 0}, 9, 5},
+        /* Fewer are counted around shell 9: 28, 28, 28. */
+        {{0.55f, 0.55f, 0.55f, 0.55f}, {28, 28, 28, 28, 28, 28, 0, 0}, 9, 9},
+        {{0.2f, 0.2f, 0.2f, 0.2f}, {0, 0, 0, 0, 0, 0, 0, 0}, 9, 5},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
-        float fsc[10] = {1, 1, 1, 1, 1, 1};
-        double numbers[10] = {0};
+        float fsc[SHELLS] = {1, 1, 1, 1, 1, 1};
+        double numbers[SHELLS] = {0};
         memcpy(fsc + 6, CASES[i].fsc, sizeof CASES[i].fsc);
-        memcpy(numbers + 6, CASES[i].numbers, sizeof CASES[i].numbers);
-        int believed = mstep_believed_shell(fsc, numbers, 5, CASES[i].reached);
+        memcpy(numbers + 4, CASES[i].numbers, sizeof CASES[i].numbers);
+        const struct believed beyond = {.shells = SHELLS, .shared = 5, .reached = CASES[i].reached};
+        int believed = mstep_believed_shell(fsc, numbers, &beyond);
         if (believed != CASES[i].believed)
             fail_msg("case %zu: shell %d is believed, %d was expected", i, believed, CASES[i].believed);
     }
