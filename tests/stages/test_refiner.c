@@ -21,6 +21,7 @@
 #include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
+#include "tests/stages/refiner_runs.h"
 
 enum { BLOBS = 14 };
 static struct object object;
@@ -46,57 +47,8 @@ static void write_plain(const char *folder, const char *name, int box, double pi
     assert_int_equal(fclose(f), 0);
 }
 
-static void put_float(const char *folder, const char *name, long offset, float value) {
-    char path[PATH_SIZE + 64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "r+");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, offset, SEEK_SET), 0);
-    assert_int_equal(fwrite(&value, sizeof value, 1, f), 1);
-    assert_int_equal(fclose(f), 0);
-}
-
-static struct item *particles_item(const char *name, const char *kind, const char *folder) {
-    struct item *item = NULL;
-    char member[32], path[PATH_SIZE + 64];
-    snprintf(path, sizeof path, "%s/%s.star", folder, name);
-    snprintf(member, sizeof member, "%s.star", kind);
-    assert_int_equal(item_create(name, kind, &item, NULL), STATUS_OK);
-    assert_int_equal(item_set_string(item, member, path, NULL), STATUS_OK);
-    return item;
-}
-
-static void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
-                       const char *least, struct item **items, size_t count) {
-    const char *parameters[] = {
-        "reference",  reference, "diameter",       diameter,   "initial_lowpass", "50", "healpix_order", "1",
-        "live_order", "1",       "max_iterations", iterations, "offset_range",    "3",  "min_particles", least,
-        NULL};
-    struct item **out = NULL;
-    size_t out_count = 0;
-    struct err err = {0};
-    if (stage_run_in_process(&refiner_stage, folder, parameters, items, count, &out, &out_count, &err) != STATUS_OK)
-        fail_msg("%s", err.message);
-    for (size_t i = 0; i < out_count; i++)
-        item_destroy(&out[i]);
-    free(out);
-    for (size_t i = 0; i < count; i++)
-        item_destroy(&items[i]);
-}
-
 static void run(const char *folder, const char *reference, const char *iterations, struct item **items, size_t count) {
     run_within(folder, reference, "150", iterations, "50", items, count);
-}
-
-static void read_map(const char *folder, const char *name, float *map) {
-    char path[PATH_SIZE];
-    struct image image = {0};
-    assert_int_equal(path_join(folder, name, path, sizeof path, NULL), STATUS_OK);
-    assert_int_equal(mrc_read(path, &image, NULL), STATUS_OK);
-    assert_int_equal(image.nx, BOX);
-    assert_true(fabs(image.pixel_size - PIXEL) < 1e-3);
-    memcpy(map, image.data, sizeof(float) * BOX * BOX * BOX);
-    image_destroy(&image);
 }
 
 static size_t rows_of(const char *folder, const char *name) {
@@ -149,83 +101,6 @@ static void an_object_comes_back_from_its_images(void **state) {
                                  particles_item("a", "selection", scratch)};
     run(scratch, reference, "1", selection, 2);
     assert_int_equal(rows_of(folder, "run_data.star"), 150);
-}
-
-/* Returns how many iterations of a run on noise told a resolution, after checking that none told one beyond what both
- * halves were given: 50 Å, and the 40 Å that they share (shell 4.8). Two bands are kept apart as long as this is so. */
-static int told_of_noise(const char *folder, int seed) {
-    char path[PATH_SIZE], *text = NULL;
-    size_t length;
-    int told = 0;
-    assert_int_equal(path_join(folder, "history.jsonl", path, sizeof path, NULL), STATUS_OK);
-    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
-    for (const char *at = text; (at = strstr(at, "\"resolution\": ")) != NULL; told++) {
-        at += strlen("\"resolution\": ");
-        double resolution = strtod(at, NULL), shared = BOX * PIXEL / 5;
-        if (!(resolution >= shared - 1e-3))
-            fail_msg("seed %d: noise is told to hold %.1f Å in iteration %d, %.1f Å are shared", seed, resolution,
-                     told + 1, shared);
-    }
-    free(text);
-    return told;
-}
-
-struct noise_run {
-    int particles;
-    const char *diameter, *iterations;
-    bool broken; /* two images have values that no camera produces */
-};
-
-static void refine_noise(const struct noise_run *run, const char *name, int seed) {
-    char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE], least[16];
-    static float map[BOX * BOX * BOX], half[BOX * BOX * BOX];
-    float fsc[BOX / 2 + 1];
-    scratch_path(name, scratch);
-    snprintf(folder, sizeof folder, "%s/refiner", scratch);
-    snprintf(least, sizeof least, "%d", run->particles);
-    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
-    srand((unsigned)seed);
-    make_object(&object, BLOBS);
-    make_map(&object, map, SIGMA);
-    write_map(scratch, "reference.mrc", map, reference);
-    write_particles(scratch, "noise", &object, 1, run->particles, 100.0);
-    if (run->broken) {
-        put_float(scratch, "noise.mrcs", 1024 + 4 * 77, NAN);
-        put_float(scratch, "noise.mrcs", 1024 + 4 * (3 * BOX * BOX + 9), 1e30f);
-    }
-    struct item *items[1] = {particles_item("noise", "particles", scratch)};
-    run_within(scratch, reference, run->diameter, run->iterations, least, items, 1);
-    assert_true(told_of_noise(folder, seed) > 2);
-    read_map(folder, "run_half1_class001_unfil.mrc", half);
-    read_map(folder, "run_half2_class001_unfil.mrc", map);
-    for (int i = 0; i < BOX * BOX * BOX; i++)
-        assert_true(isfinite(map[i]) && isfinite(half[i]) && fabsf(map[i]) < 1e6f);
-    assert_int_equal(fsc_maps(NULL, BOX, half, map, fsc, NULL), STATUS_OK);
-    assert_true(fsc[3] > 0.5f); /* the shared shells are there */
-}
-
-/* Shells of these maps agree by 0.2 to 0.7 by chance, one or several in a row: with FSC ≥ 0.143 alone, half of all
- * seeds told of a finer map in some iteration. */
-static void noise_makes_no_map_that_is_believed(void **state) {
-    (void)state;
-    static const int SEEDS[] = {6, 7, 8, 9, 10};
-    for (size_t i = 0; i < sizeof SEEDS / sizeof *SEEDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "noise%d", SEEDS[i]);
-        refine_noise(&(struct noise_run){300, "150", "6", i == 0}, name, SEEDS[i]);
-    }
-}
-
-/* More particles and a narrower mask: the shared shells rise above the noise, and the mask mixes shells further.
- * When images and references were masked in one band, halves agreed by 0.29 in shell 6. */
-static void more_noise_is_not_believed_either(void **state) {
-    (void)state;
-    static const int SEEDS[] = {6, 7, 8};
-    for (size_t i = 0; i < sizeof SEEDS / sizeof *SEEDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "more_noise%d", SEEDS[i]);
-        refine_noise(&(struct noise_run){1000, "110", "4", false}, name, SEEDS[i]);
-    }
 }
 
 static void replace_in_file(const char *folder, const char *name, const char *old, const char *new) {
@@ -478,8 +353,6 @@ static void broken_iterations_are_passed_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_comes_back_from_its_images),
-        cmocka_unit_test(noise_makes_no_map_that_is_believed),
-        cmocka_unit_test(more_noise_is_not_believed_either),
         cmocka_unit_test(a_restart_knows_how_certain_poses_were),
         cmocka_unit_test(broken_iterations_are_passed_over),
         cmocka_unit_test(particles_that_cannot_join_fail_as_items),
