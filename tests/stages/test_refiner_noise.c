@@ -103,5 +103,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test(noise_makes_no_map_that_is_believed),
         cmocka_unit_test(more_noise_is_not_believed_either),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-noise", tests, sizeof tests / sizeof *tests);
 }
