@@ -11,6 +11,8 @@ struct postprocess_options {
     double pixel_size;
     const float *mask;       /* 0..1; NULL: made from the maps (low-pass 15 Å, threshold, extend 3 px, edge 6 px) */
     bool automatic_mask;     /* if mask is NULL: make a mask; false: use no mask */
+    const double *held;      /* [box/2 + 1]: part of a shell's signal (kernels/fsc/coverage.h); NULL: all */
+    int last_shell;          /* the halves agree no further: a mask adds nothing beyond; 0: no bound */
     double randomise_at_fsc; /* default 0.8 */
     double bfactor_low;      /* Å, default 10: coarsest shell of the Guinier fit; no fit if the map is not finer */
     double adhoc_bfactor;    /* Å²; NaN: fitted */
@@ -18,8 +20,8 @@ struct postprocess_options {
 };
 
 struct postprocess_result {
-    double resolution;                                            /* Å, FSC 0.143 */
-    double bfactor;                                               /* Å², as applied; 0 if nothing could be fitted */
+    double resolution; /* Å, FSC 0.143 (fsc_even where a part of the signal is not held) */
+    double bfactor;    /* Å², as applied; 0 if nothing could be fitted */
     double guinier_slope, guinier_intercept, guinier_correlation; /* r², as in RELION; NaN without a fit */
     double randomise_from; /* Å; 0 without mask, or if no phases were randomised: see postprocess_run */
     double mask_fraction;  /* fraction of the box with mask > 0.5; 1 without mask */

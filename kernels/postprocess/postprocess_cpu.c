@@ -7,6 +7,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/fsc/coverage.h"
 #include "kernels/fsc/fsc.h"
 
 /* Shells next to the randomised ones that keep the masked value, because the soft mask smears the border. */
@@ -166,6 +167,21 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     return STATUS_OK;
 }
 
+/* Beyond the shells that halves share, what a mask finds in noise is what it carries there. */
+static void bound(const struct postprocess_options *o, struct postprocess_result *r) {
+    for (int i = o->last_shell + 1; o->last_shell > 0 && i <= o->box / 2; i++)
+        r->fsc[i] = 0;
+}
+
+static enum status resolve(const struct postprocess_options *o, struct postprocess_result *r, struct err *err) {
+    _cleanup_(mem_free) float *even = NULL;
+    TRY(mem_new((size_t)o->box / 2 + 1, sizeof *even, "a curve", &even, err));
+    for (int i = 0; i <= o->box / 2; i++)
+        even[i] = o->held == NULL ? r->fsc[i] : (float)fsc_even((double)r->fsc[i], o->held[i]);
+    r->resolution = fsc_resolution(even, o->box, o->pixel_size, FSC_LIMIT - 1e-6);
+    return STATUS_OK;
+}
+
 /* Multiplies each coefficient by the factor of its shell (NULL: 1) and by exp(−B/4 s²). Nothing remains beyond the last
  * shell, and nothing beyond Nyquist unless B is NaN (no sharpening). ret_log: ln of the resulting mean amplitude per
  * shell. */
@@ -264,7 +280,10 @@ enum status postprocess_run(const struct postprocess_options *o, const float *ha
     if (status == STATUS_OK) status = allocate(&w, &r, err);
     if (status == STATUS_OK) status = correlate(&w, o, half1, half2, &r, err);
     if (status == STATUS_OK) {
-        r.resolution = fsc_resolution(r.fsc, o->box, o->pixel_size, FSC_LIMIT);
+        bound(o, &r);
+        status = resolve(o, &r, err);
+    }
+    if (status == STATUS_OK) {
         status = sharpen(&w, o, half1, half2, &r, err);
     }
     work_destroy(&w);

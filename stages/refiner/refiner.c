@@ -14,6 +14,7 @@
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"
+#include "stages/refiner/told.h"
 #include "stages/refiner/trace.h"
 
 static const double TWIN_DISTANCE = 0.1; /* of the diameter */
@@ -74,7 +75,7 @@ void refiner_destroy(struct refiner **refiner) {
         free(r->map_paths[i]);
     batch_release(&r->batch);
     twins_release(&r->met);
-    void *owned[] = {r->reference_path, r->mask_path, r->map_paths, r->trace};
+    void *owned[] = {r->reference_path, r->mask_path, r->map_paths, r->trace, r->held};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(r);
@@ -320,10 +321,15 @@ static enum status device_time(struct refiner *r, struct err *err) {
 static enum status end_iteration(struct refiner *r, struct err *err) {
     /* No more projections are needed: sums that come from the host take the room of the references. */
     if (r->placement.sums_on_host) workspace_reset(r->placement.workspace);
+    const int shared = r->shared_shell;
     TRY(classifies(r) ? classes_mstep(r, err) : mstep(r, err));
     const struct findings findings = find(r);
     schedule_after(&r->schedule, &findings);
-    if (classifies(r)) r->resolution = r->box * r->pixel_size / r->schedule.resolution_shell;
+    if (classifies(r))
+        r->told = r->resolution = r->box * r->pixel_size / r->schedule.resolution_shell;
+    else
+        TRY(told_find(r, shared, err));
+    timing_spent(&r->timing, REFINER_FSC);
     TRY(device_time(r, err));
     trace_end(r);
     timing_end(&r->timing);
@@ -390,7 +396,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .particles = (size_t)count,
                                   .twins = r->set.left_out + r->set.repeated,
                                   .stalled = s->stalled,
-                                  .resolution = r->resolution,
+                                  .resolution = r->told,
                                   .angle_step = r->sampling.angle_step * schedule_fine_step(s),
                                   .offset_step = r->sampling.offset_step * schedule_fine_step(s),
                                   .accuracy_angle = s->accuracy_angle,
@@ -428,5 +434,7 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .pixel_size = r->pixel_size,
                                  .half1 = r->sides[0].references->unfiltered,
                                  .half2 = r->sides[1].references->unfiltered,
-                                 .mask = r->mask};
+                                 .mask = r->mask,
+                                 .held = r->held,
+                                 .last_shell = r->alone ? 0 : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

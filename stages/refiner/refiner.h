@@ -191,12 +191,15 @@ int refiner_last(const char *folder, int before);
 /* Returns whether the final files below folder are of exactly these particles: then nothing is left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
-/* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. Owned by the
- * refiner. */
+/* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see
+ * kernels/fsc/coverage.h. last_shell: the halves agree no further than they share, or as little as that; 0: they do.
+ * Owned by the refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;
     const float *half1, *half2, *mask;
+    const double *held;
+    int last_shell;
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
 

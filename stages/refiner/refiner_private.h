@@ -88,7 +88,10 @@ struct refiner {
     int side_count, reference_count; /* 2 and 1; or 1 and the number of classes */
     struct schedule schedule;
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
-    double resolution; /* Å */
+    double resolution; /* Å: to which the halves agree, for the next iteration */
+    double *held;      /* [shells]: kernels/fsc/coverage.h; NULL: not known yet */
+    bool alone;        /* the halves agree beyond what they share */
+    double told;       /* Å: the resolution that is told (told.h) */
     double efficiency; /* of the directions of view; known in copies of the writer alone */
     char remark[512];
     int given_box;           /* px, of the reference file that was read last */

@@ -323,6 +323,8 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     const struct postprocess_options options = {.box = maps.box,
                                                 .pixel_size = maps.pixel_size,
                                                 .mask = maps.mask,
+                                                .held = maps.held,
+                                                .last_shell = maps.last_shell,
                                                 .automatic_mask = true,
                                                 .randomise_at_fsc = 0.8,
                                                 .bfactor_low = 10,

@@ -19,6 +19,7 @@
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/files/postprocess_write.h"
+#include "stages/refiner/resample.h"
 #include "tests/kernels/phantom.h"
 
 enum { BOX = 32, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1 };
@@ -148,6 +149,45 @@ static void mask_is_corrected_for(void **state) {
     postprocess_result_destroy(&r);
 }
 
+/* Halves that share their low shells and nothing else: the mask carries these into the next ones. Bounded, nothing
+ * beyond counts. Shells that hold a part of the signal count for less. */
+static void only_what_halves_have_is_told(void **state) {
+    (void)state;
+    enum { SHARED = 4 };
+    _cleanup_(mem_free) float *low = new_map(), *mask = new_map();
+    float *halves[2] = {new_map(), new_map()};
+    double held[SHELLS];
+    sphere(mask, 6);
+    for (int i = 0; i < MAP; i++)
+        low[i] = (float)phantom_normal(&seed);
+    assert_int_equal(lowpass_map(low, BOX, SHARED + 0.5, 0, NULL), STATUS_OK);
+    for (int h = 0; h < 2; h++)
+        for (int i = 0; i < MAP; i++)
+            halves[h][i] = 10 * low[i] + 0.1f * (float)phantom_normal(&seed);
+    struct postprocess_options o = options();
+    struct postprocess_result result;
+    const double extent = BOX * PIXEL;
+    o.mask = mask;
+    o.randomise_at_fsc = 0.1;
+    assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
+    assert_true(result.resolution < extent / SHARED - 0.1); /* what the bound is for */
+    postprocess_result_destroy(&result);
+    o.last_shell = SHARED;
+    assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
+    assert_true(fabs(result.resolution - extent / SHARED) < 1e-6);
+    for (int s = SHARED + 1; s < SHELLS; s++)
+        assert_true(result.fsc[s] == 0);
+    postprocess_result_destroy(&result);
+    for (int s = 0; s < SHELLS; s++)
+        held[s] = s < 3 ? 1 : 0.4;
+    o.held = held;
+    assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
+    assert_true(fabs(result.resolution - extent / 2) < 1e-6);
+    postprocess_result_destroy(&result);
+    mem_free(&halves[0]);
+    mem_free(&halves[1]);
+}
+
 static void equal_halves_are_no_error(void **state) {
     (void)state;
     _cleanup_(mem_free) float *a = new_map();
@@ -265,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(b_factor_comes_back),
         cmocka_unit_test(mask_is_corrected_for),
+        cmocka_unit_test(only_what_halves_have_is_told),
         cmocka_unit_test(equal_halves_are_no_error),
         cmocka_unit_test(automatic_mask_holds_the_density),
         cmocka_unit_test(what_makes_no_sense_is_refused),

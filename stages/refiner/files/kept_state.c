@@ -198,8 +198,11 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     TRY(value(t, "rlnSmallestChangesOrientations", 0, 1e9, &s->smallest_angle, err));
     TRY(value(t, "rlnSmallestChangesOffsets", 0, 1e9, &s->smallest_offset, err));
     TRY(value(t, "rlnAveragePmax", 0, 1.001, &s->average_pmax, err));
-    TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->resolution, err));
+    TRY(value(t, "rlnCurrentResolution", 0, 1e9, &r->told, err));
     /* Files of older versions lack these. */
+    r->resolution = r->told;
+    if (star_column_find(t, "icestreamHalvesResolution") >= 0)
+        TRY(value(t, "icestreamHalvesResolution", 0, 1e9, &r->resolution, err));
     s->best_pmax = s->average_pmax;
     if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
     if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));

@@ -11,8 +11,8 @@
 struct kept_state {
     int classes, side_count; /* 1 and 2: of a refinement; else of a classification, which has one side */
     int box, shells;
-    double pixel_size, resolution; /* Å */
-    int groups;                    /* of optics */
+    double pixel_size, resolution, told; /* Å */
+    int groups;                          /* of optics */
     struct kept_side {
         struct image *maps;                /* [classes]: box³ */
         double *shares;                    /* [classes] */

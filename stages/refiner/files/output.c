@@ -167,7 +167,7 @@ static enum status write_combined_picture(const struct refiner *r, const char *f
                                           const struct map_curve *masked, struct err *err) {
     char name[64], parts[48];
     const struct map_curve curves[MAP_CURVES] = {
-        {"unmasked halves", r->fsc, r->resolution, 0.143},
+        {"unmasked halves", r->fsc, r->told, 0.143},
         masked != NULL ? *masked : (struct map_curve){.name = "inside a mask"},
     };
     snprintf(name, sizeof name, "%s_class001.png", stem);

@@ -33,6 +33,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
         TRY(take_side(r, &r->sides[side], &from->sides[side], err));
     schedule_resume(&r->schedule, &from->schedule);
     r->resolution = from->resolution;
+    r->told = from->told;
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     r->kept_poses = from->data;
     from->data = NULL;

@@ -139,6 +139,7 @@ static enum status copy_particles(struct snapshot *s, const struct particle_set 
 /* Clears members that belong to the running iteration: the copy must not use them. */
 static void leave_out(struct refiner *r) {
     r->mask = r->solvent = r->fsc_joined = NULL;
+    r->held = NULL;
     r->alignment = NULL;
     r->loader = NULL;
     r->placement.workspace = NULL;

@@ -34,7 +34,7 @@ static enum status general_table(const struct refiner *r, const struct side *sid
         {.column = "rlnReferenceDimensionality", .value = 3, .integer = true},
         {.column = "rlnDataDimensionality", .value = 2, .integer = true},
         {.column = "rlnOriginalImageSize", .value = r->box, .integer = true},
-        {.column = "rlnCurrentResolution", .value = r->resolution},
+        {.column = "rlnCurrentResolution", .value = r->told},
         {.column = "rlnCurrentImageSize", .value = r->pixels.size, .integer = true},
         {.column = "rlnPaddingFactor", .value = 2},
         {.column = "rlnFourierSpaceInterpolator", .value = 1, .integer = true},
@@ -72,7 +72,7 @@ static enum status class_table(const struct refiner *r, const struct side *side,
             {.column = "rlnClassDistribution", .value = classifies(r) ? c->share : 1},
             {.column = "rlnAccuracyRotations", .value = r->schedule.accuracy_angle},
             {.column = "rlnAccuracyTranslationsAngst", .value = r->schedule.accuracy_offset * r->pixel_size},
-            {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : r->resolution},
+            {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : r->told},
         };
         TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
@@ -228,7 +228,8 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
     };
     const struct star_cell own[] = {
         {.column = "rlnAveragePmax", .value = s->average_pmax},
-        {.column = "rlnCurrentResolution", .value = r->resolution},
+        {.column = "rlnCurrentResolution", .value = r->told},
+        {.column = "icestreamHalvesResolution", .value = r->resolution},
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
