@@ -295,14 +295,14 @@ static enum status tell_orientations(struct stage *stage, const struct state *st
 
 /* Makes the maps of the local resolution from the final files. They come after all others, and a run that is started
  * again makes them if they are missing. Without memory for them the refinement is still complete. */
-static enum status local_resolution(struct stage *stage, struct state *state, struct err *err) {
+static enum status local_resolution(struct stage *stage, struct workspace *workspace_or_null, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
     const double began = clock_monotonic();
     struct local_maps maps;
     struct err own = {0};
     if (!p->local_resolution || local_maps_exist(stage_folder(stage))) return STATUS_OK;
     stage_doing(stage, "computing the local resolution");
-    if (local_maps_make(stage_folder(stage), refiner_workspace(state->refiner), &maps, &own) != STATUS_OK) {
+    if (local_maps_make(stage_folder(stage), workspace_or_null, &maps, &own) != STATUS_OK) {
         stage_log(stage, LOG_WARN, "refine-local", "there is no local resolution: %s", own.message);
         return STATUS_OK;
     }
@@ -349,7 +349,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     if (status == STATUS_OK) status = tell_orientations(stage, state, &efficiency, err);
     if (status == STATUS_OK) set_result(stage, state, result.resolution, efficiency);
     postprocess_result_destroy(&result);
-    return status == STATUS_OK ? local_resolution(stage, state, err) : status;
+    return status == STATUS_OK ? local_resolution(stage, NULL, err) : status;
 }
 
 static enum status flush(struct stage *stage, void *context, struct err *err) {
@@ -371,7 +371,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     }
     const bool classifies = refiner_state(state->refiner).classes > 1;
     if (refiner_is_final(state->refiner, stage_folder(stage)))
-        return classifies ? STATUS_OK : local_resolution(stage, state, err);
+        return classifies ? STATUS_OK : local_resolution(stage, NULL, err);
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
         step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);

@@ -58,14 +58,18 @@ static enum status make(const char *folder, struct workspace *workspace_or_null,
                         const struct image *half2, struct local_maps *maps, struct err *err) {
     const int box = half1->nx;
     struct local_resolution_options options = {.box = box, .pixel_size = (double)half1->pixel_size};
+    struct err device = {0};
     bool fits;
     TRY(read_bfactor(folder, &options.bfactor, err));
     TRY(image_resize(&maps->resolution, box, box, box, err));
     TRY(image_resize(&maps->filtered, box, box, box, err));
     maps->resolution.pixel_size = maps->filtered.pixel_size = half1->pixel_size;
     TRY(local_resolution_fits(workspace_or_null, box, &fits, err));
-    TRY(local_resolution_run(fits ? workspace_or_null : NULL, &options, half1->data, half2->data, maps->resolution.data,
-                             maps->filtered.data, err));
+    float *resolution = maps->resolution.data, *filtered = maps->filtered.data;
+    /* Files that wait for nothing else are worth a second try, without the device. */
+    if (!fits || local_resolution_run(workspace_or_null, &options, half1->data, half2->data, resolution, filtered,
+                                      &device) != STATUS_OK)
+        TRY(local_resolution_run(NULL, &options, half1->data, half2->data, resolution, filtered, err));
     return sum_up(folder, maps, err);
 }
 
