@@ -140,6 +140,8 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
                    (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
     if (job->spoiled)
         memset(job->to, 0, pixels * sizeof *job->to);
+    else if (particle_has_digest(&set->particles[job->particle]))
+        job->digest = set->particles[job->particle].digest;
     else if (!set->keep_twins)
         job->digest = digest_memory(job->to, pixels * sizeof *job->to);
     return STATUS_OK;

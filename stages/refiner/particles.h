@@ -97,6 +97,10 @@ struct particle_set {
 static inline size_t particle_set_counted(const struct particle_set *set) {
     return set->present - set->left_out;
 }
+/* Returns whether the image was read, and is good. */
+static inline bool particle_has_digest(const struct particle *p) {
+    return (p->digest.high | p->digest.low) != 0;
+}
 /* Returns whether two particles were found to have equal pixels. */
 static inline bool particle_twins_by_pixels(const struct particle *p, const struct particle *q) {
     return p->doubled && q->doubled && p->digest.low == q->digest.low && p->digest.high == q->digest.high;

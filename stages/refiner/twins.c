@@ -131,10 +131,6 @@ void twins_release(struct twins_met *met) {
     *met = (struct twins_met){0};
 }
 
-static bool has_digest(const struct particle *p) {
-    return (p->digest.high | p->digest.low) != 0;
-}
-
 /* Returns the index of the particle with this digest that was met before; the same index: this is the first. */
 static int meet(struct twins_met *met, const struct particle_set *set, int index) {
     const struct digest_value *digest = &set->particles[index].digest;
@@ -156,7 +152,7 @@ static enum status settle_pixels(struct particle_set *set, const struct in_turn 
     TRY(twins_begin(&met, doubled, err));
     for (size_t i = 0; i < set->present; i++) {
         struct particle *p = &set->particles[turns[i].index];
-        if (!p->doubled || p->twin != 0 || !has_digest(p)) continue;
+        if (!p->doubled || p->twin != 0 || !particle_has_digest(p)) continue;
         int first = meet(&met, set, turns[i].index);
         if (first != turns[i].index) leave_out(set, p, &set->particles[first]);
     }
@@ -166,7 +162,8 @@ static enum status settle_pixels(struct particle_set *set, const struct in_turn 
 
 enum status twins_settle(struct particle_set *set, struct err *err) {
     _cleanup_(mem_free) struct in_turn *turns = NULL;
-    if (set->settled || set->keep_twins) return STATUS_OK;
+    if (set->keep_twins) set->settled = true;
+    if (set->settled) return STATUS_OK;
     TRY(order_rows(set, &turns, err));
     set->left_out = 0;
     for (size_t i = 0; i < set->count; i++) {
@@ -188,7 +185,7 @@ enum status twins_settle(struct particle_set *set, struct err *err) {
 
 bool twins_meet(struct twins_met *met, struct particle_set *set, int index, bool *crossed) {
     struct particle *p = &set->particles[index], *first = p;
-    if (set->keep_twins || !has_digest(p)) return false;
+    if (set->keep_twins || !particle_has_digest(p)) return false;
     first = &set->particles[meet(met, set, index)];
     if (first == p) return false;
     p->doubled = first->doubled = true;
