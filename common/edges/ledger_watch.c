@@ -12,15 +12,13 @@ enum { BLOCK = 1000 }; /* rows of one statement */
 #define OUTLINES "SELECT number, source, id, revision, reason, '', state, attempts, time_seen, time_changed FROM items"
 #define PARCELS "SELECT edge, seq, source, id, verdict, time_sent, acknowledged FROM outbox"
 
-enum { VERSION, AFTER, IN_FLIGHT, ONE, OUTLINE, KEY, SENT, WAITING, ANSWERED, LAST, COUNTS, STATEMENTS };
+enum { VERSION, AFTER, IN_FLIGHT, ONE, OUTLINE, SENT, WAITING, ANSWERED, LAST, COUNTS, STATEMENTS };
 static const char *const texts[STATEMENTS] = {
     [VERSION] = "PRAGMA data_version",
     [AFTER] = SELECT " WHERE number > ?1 ORDER BY number LIMIT 1000",
     [IN_FLIGHT] = SELECT " WHERE state = 0 AND number > ?1 ORDER BY number LIMIT 1000",
     [ONE] = SELECT " WHERE number = ?1",
     [OUTLINE] = OUTLINES " WHERE number > ?1 ORDER BY number LIMIT 1000",
-    [KEY] = SELECT " WHERE id = ?2 AND (source = ?1 OR source = '' OR ?1 = '') ORDER BY source = ?1 DESC, number"
-                   " LIMIT 1",
     [SENT] = PARCELS " WHERE seq > ?1 ORDER BY seq LIMIT 1000",
     /* The partial index has the edge and the seq alone. */
     [WAITING] = PARCELS " WHERE acknowledged IS NULL",
@@ -66,10 +64,6 @@ void ledger_watch_close(struct ledger_watch **watch) {
         sqlite3_finalize((*watch)->statements[i]);
     ledger_close(&(*watch)->ledger);
     mem_free(watch);
-}
-
-struct ledger *ledger_watch_ledger(struct ledger_watch *watch) {
-    return watch->ledger;
 }
 
 static enum status prepare(struct ledger_watch *watch, int which, sqlite3_stmt **ret_statement, struct err *err) {
@@ -188,16 +182,6 @@ enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what,
 enum status ledger_watch_outlines(struct ledger_watch *watch, ledger_watch_visit *visit, void *context,
                                   struct err *err) {
     return visit_blocks(watch, OUTLINE, 0, visit, context, err);
-}
-
-enum status ledger_watch_key(struct ledger_watch *watch, struct ledger_key key, ledger_watch_visit *visit,
-                             void *context, struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    int64_t last;
-    size_t count;
-    TRY(prepare(watch, KEY, &statement, err));
-    ledger_bind_key(statement, key);
-    return visit_rows(watch, statement, visit, context, &last, &count, err);
 }
 
 static enum status visit_parcels(struct ledger_watch *watch, sqlite3_stmt *statement, ledger_parcel_visit *visit,

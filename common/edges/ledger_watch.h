@@ -27,9 +27,6 @@ enum status ledger_watch_rows(struct ledger_watch *watch, enum ledger_look what,
 /* Visits all rows without their items (item_text is ""), oldest first: much less is read. */
 enum status ledger_watch_outlines(struct ledger_watch *watch, ledger_watch_visit *visit, void *context,
                                   struct err *err);
-/* Visits the one row of a key, if there is one. */
-enum status ledger_watch_key(struct ledger_watch *watch, struct ledger_key key, ledger_watch_visit *visit,
-                             void *context, struct err *err);
 /* Visits parcels with a greater seq (acknowledged or not), or those that are not acknowledged. */
 enum ledger_parcels { LEDGER_PARCELS_AFTER, LEDGER_PARCELS_WAITING };
 enum status ledger_watch_parcels(struct ledger_watch *watch, enum ledger_parcels what, int64_t seq,
@@ -40,7 +37,5 @@ enum status ledger_watch_is_answered(struct ledger_watch *watch, int64_t seq, bo
 enum status ledger_watch_last_seq(struct ledger_watch *watch, int64_t *ret_seq, struct err *err);
 /* Counts the rows in each state; states that nobody knows count as failed. */
 enum status ledger_watch_counts(struct ledger_watch *watch, int64_t ret_counts[LEDGER_FAILED + 1], struct err *err);
-/* The ledger that is read, for what ledger.h offers. */
-struct ledger *ledger_watch_ledger(struct ledger_watch *watch);
 
 #endif

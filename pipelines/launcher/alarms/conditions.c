@@ -48,8 +48,7 @@ static double threshold(const struct conditions *c, enum alarm_kind kind) {
 /* Before the first exposure of a session the time counts from the start of the run. */
 static void find_no_exposure(const struct conditions *c, const struct alarm_sample *now) {
     const double limit = threshold(c, ALARM_NO_EXPOSURE);
-    const double last = isnan(now->last_exposure) ? now->begun : fmax(now->last_exposure, now->begun);
-    const double since = isnan(last) ? now->time - now->last_exposure : now->time - last;
+    const double since = now->time - fmax(now->last_exposure, now->begun); /* fmax leaves NaN out */
     const double wait = isnan(now->interval) ? limit : fmax(limit, 5 * now->interval);
     char text[ALARM_TEXT], span[32], usual[32] = "";
     if (!now->running || now->draining || isnan(since) || since <= wait) return;

@@ -152,12 +152,11 @@ void sampler_renew(struct sampler *sampler) {
 enum status sampler_take(struct sampler *sampler, double now, const struct alarm_settings *settings,
                          struct alarm_sample *ret_sample, struct err *err) {
     struct view *view = sampler->view;
-    const enum view_state state = view_state(view);
     find_begin(sampler);
     read_warnings(sampler, now);
     *ret_sample = (struct alarm_sample){.time = now,
-                                        .running = state == VIEW_RUNNING || state == VIEW_DRAINING,
-                                        .draining = state == VIEW_DRAINING,
+                                        .running = view_is_running(view),
+                                        .draining = view_state(view) == VIEW_DRAINING,
                                         .gone = view_launcher_gone(view),
                                         .adds_up = view_adds_up(view, NULL),
                                         .begun = sampler->begun,

@@ -100,16 +100,6 @@ const char *api_text_at(const json_t *object, const char *member, const char *na
     return json_string_value(json_object_get(json_object_get(object, member), name));
 }
 
-const json_t *api_planned(struct serve *serve, const char *stage) {
-    size_t i;
-    const json_t *planned;
-    json_array_foreach(json_object_get(view_plan(serve->view), "stages"), i, planned) {
-        const char *name = json_string_value(json_object_get(planned, "name"));
-        if (name != NULL && strcmp(name, stage) == 0) return planned;
-    }
-    return NULL;
-}
-
 enum status api_stage_of_kind(struct serve *serve, const struct http_request *request, const char *kind,
                               const char **ret_name, struct err *err) {
     const char *wanted = http_query(request, "stage");

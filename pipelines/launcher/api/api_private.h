@@ -81,8 +81,6 @@ enum status api_or_nothing(enum status status, const struct http_request *reques
                            struct err *err);
 /* Returns a text in an object by members: ("display", "thumb"), or NULL. */
 const char *api_text_at(const json_t *object, const char *member, const char *name);
-/* Returns the plan's entry of a stage, or NULL. */
-const json_t *api_planned(struct serve *serve, const char *stage);
 /* Finds the stage that a query's `stage` names, or else the first that runs the program `kind`. NOT_FOUND: none. */
 enum status api_stage_of_kind(struct serve *serve, const struct http_request *request, const char *kind,
                               const char **ret_name, struct err *err);

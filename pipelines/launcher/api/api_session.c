@@ -57,12 +57,10 @@ static json_t *stages_json(struct serve *serve) {
 /* Lists the controls that this request's token allows: none for one that may only look, or where nothing can be written. */
 static json_t *may_json(struct serve *serve, const struct http_request *request) {
     json_t *may = json_array();
-    enum view_state state = view_state(serve->view);
-    bool runs = state == VIEW_RUNNING || state == VIEW_DRAINING;
     if (!request->may_control || serve->read_only) return may;
     json_array_append_new(may, json_string("retry"));
     json_array_append_new(may, json_string("redo"));
-    if (runs) {
+    if (view_is_running(serve->view)) {
         json_array_append_new(may, json_string("drain"));
         json_array_append_new(may, json_string("stop"));
     }

@@ -159,9 +159,9 @@ json_t *api_status_json(struct serve *serve) {
     enum view_state state = view_state(serve->view);
     json_t *json = json_pack("{s:i, s:o, s:i, s:b, s:s, s:b, s:o, s:o, s:O?, s:O?, s:O?}", "v", 1, "session",
                              json_value_text(serve->folder), "run", view_run(serve->view), "running",
-                             state == VIEW_RUNNING || state == VIEW_DRAINING, "state", view_state_name(state),
-                             "adds_up", adds_up, "miscount", json_value_text(miscount), "stages", stages, "left_out",
-                             serve->api->left_out, "warnings", serve->api->warnings, "changes", serve->api->changes);
+                             view_is_running(serve->view), "state", view_state_name(state), "adds_up", adds_up,
+                             "miscount", json_value_text(miscount), "stages", stages, "left_out", serve->api->left_out,
+                             "warnings", serve->api->warnings, "changes", serve->api->changes);
     if (json == NULL) return NULL;
     json_t *more =
         json_pack("{s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o}", "time", serve->now, "epoch",

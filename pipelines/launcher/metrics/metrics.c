@@ -17,7 +17,7 @@ static void write_session(const struct metrics_source *source, struct metrics_te
     metrics_family(text, "icestream_session_info", "gauge", "The session's folder and state.");
     metrics_sample(text, 1, "folder", view_session(view)->path, "state", view_state_name(state), NULL);
     metrics_family(text, "icestream_session_running", "gauge", "1 while a launcher runs the session.");
-    metrics_sample(text, state == VIEW_RUNNING || state == VIEW_DRAINING, NULL);
+    metrics_sample(text, view_is_running(view), NULL);
     metrics_family(text, "icestream_session_runs", "gauge", "How often the session was started.");
     metrics_sample(text, view_run(view), NULL);
     metrics_family(text, "icestream_reconciled", "gauge", "1 while the counts of all ledgers agree.");

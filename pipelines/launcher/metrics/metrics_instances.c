@@ -56,8 +56,7 @@ static void write_row(const struct metrics_source *source, struct metrics_text *
 static void write_up(const struct metrics_source *source, struct metrics_text *text) {
     size_t i, k;
     json_t *stage, *name;
-    const enum view_state state = view_state(source->view);
-    const bool running = state == VIEW_RUNNING || state == VIEW_DRAINING;
+    const bool running = view_is_running(source->view);
     metrics_family(text, "icestream_instance_up", "gauge", "1 while an instance answers.");
     json_array_foreach(json_object_get(view_plan(source->view), "stages"), i, stage) {
         json_array_foreach(json_object_get(stage, "instances"), k, name) {
@@ -89,8 +88,7 @@ void metrics_instances(const struct metrics_source *source, struct metrics_text 
     write_up(source, text);
     if (source->restarts != NULL) write_restarts(source, text);
     for (size_t i = 0; i < ROW_COUNT; i++) {
-        if (i == 0 || ROWS[i].name != ROWS[i - 1].name)
-            if (ROWS[i].help[0] != '\0') metrics_family(text, ROWS[i].name, ROWS[i].type, ROWS[i].help);
+        if (ROWS[i].help[0] != '\0') metrics_family(text, ROWS[i].name, ROWS[i].type, ROWS[i].help);
         write_row(source, text, &ROWS[i]);
     }
 }

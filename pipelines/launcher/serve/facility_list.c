@@ -198,8 +198,7 @@ static void read_row(struct facility_list *list, struct listed *row, const char 
     if (status == STATUS_UNAVAILABLE && row->json != NULL && !fresh) return;
     json_decref(row->json);
     row->json = status == STATUS_OK ? describe(row->name, row->view) : NULL;
-    bool runs =
-        status == STATUS_OK && (view_state(row->view) == VIEW_RUNNING || view_state(row->view) == VIEW_DRAINING);
+    bool runs = status == STATUS_OK && view_is_running(row->view);
     if (!runs || list->open > OPEN_MAX_VIEWS) close_view(list, row);
     if (row->json == NULL) row->json = describe_nothing(row->name, "unreadable", err.message);
     if (row->json == NULL) row->json = describe_nothing(row->name, "unreadable", "its description is no text in UTF-8");

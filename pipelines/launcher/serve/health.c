@@ -22,9 +22,8 @@ enum status serve_ready(struct serve *serve, const struct http_request *request,
     FILE *out = open_memstream(&text, &length);
     (void)request;
     FAIL_IF(out == NULL, err, STATUS_NO_MEMORY, "no memory for an answer");
-    enum view_state state = view_state(serve->view);
-    if (state != VIEW_RUNNING && state != VIEW_DRAINING)
-        fprintf(out, "no launcher runs this session: it is %s\n", view_state_name(state));
+    if (!view_is_running(serve->view))
+        fprintf(out, "no launcher runs this session: it is %s\n", view_state_name(view_state(serve->view)));
     if (!view_adds_up(serve->view, &reason)) fprintf(out, "the counts do not add up: %s\n", reason);
     if (serve->alarms != NULL) alarms_critical(serve->alarms, out);
     if (serve->away) fputs("the session cannot be read now\n", out);

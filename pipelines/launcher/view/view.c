@@ -238,6 +238,11 @@ const json_t *view_plan(const struct view *view) {
 enum view_state view_state(const struct view *view) {
     return view->state;
 }
+
+bool view_is_running(const struct view *view) {
+    return view->state == VIEW_RUNNING || view->state == VIEW_DRAINING;
+}
+
 const char *view_state_name(enum view_state state) {
     static const char *const names[] = {"running", "draining", "stopped", "finished"};
     return names[state];

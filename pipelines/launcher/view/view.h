@@ -61,6 +61,8 @@ const json_t *view_graph(struct view *view);
  * stopped: no launcher runs, and items are left. */
 enum view_state { VIEW_RUNNING, VIEW_DRAINING, VIEW_STOPPED, VIEW_FINISHED };
 enum view_state view_state(const struct view *view);
+/* Returns whether a launcher runs the session, draining or not. */
+bool view_is_running(const struct view *view);
 /* Returns "running", "draining", "stopped" or "finished". */
 const char *view_state_name(enum view_state state);
 /* Returns whether no launcher runs the session and the last one has not ended by itself: it was killed, or its machine
