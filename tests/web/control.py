@@ -112,6 +112,17 @@ def main():
         assert "mark" in json.loads(server.ask("/api/session")[2])["may"]
         assert json.loads(server.ask("/api/session", token=view)[2])["may"] == []
         assert len(changes()) == before, "what was refused is not in the history"
+
+        # A choice for no class changes none; only one that takes choices back may mean all.
+        newest = max(name for name in os.listdir(os.path.join(SESSION, "changes")) if name.endswith(".json"))
+        with open(os.path.join(SESSION, "changes", newest), encoding="utf-8") as file:
+            last = json.load(file)
+        number = last["number"] + 1
+        none = {"stage": "classifier", "iteration": sheet["iteration"], "classes": [], "choice": "keep", "particles": 0}
+        with open(os.path.join(SESSION, "changes", "%04d.json" % number), "w", encoding="utf-8") as file:
+            json.dump({**last, "number": number, "by": "mark", "marks": [], "choices": [none]}, file)
+        assert changes()[-1]["choices"] == [none], changes()[-1]
+        assert {one["hand"] for one in json.loads(server.ask("/api/classes")[2])["classes"]} == {None}
     shutil.rmtree(SCRATCH)
 
 

@@ -283,6 +283,27 @@ static void listeners_go_on_where_they_were(void **state) {
     assert_null(events);
 }
 
+/* A time since 1970 keeps its milliseconds, in events and in answers. */
+static void times_keep_their_milliseconds(void **state) {
+    struct events *events = NULL;
+    struct events_place place;
+    struct http_answer answer = {0};
+    (void)state;
+    assert_int_equal(events_create(&events, NULL), STATUS_OK);
+    events_begin(events, "", &place);
+    events_publish(events, "status", json_pack("{s:f}", "time", 1795300000.125));
+    assert_non_null(strstr(read_all(events, &place, 4096), "data: {\"time\":1795300000.125}\n\n"));
+    events_publish_text(events, "rows", "{\"t\":[1795300000.125]}");
+    assert_non_null(strstr(read_all(events, &place, 4096), "event: rows\ndata: {\"t\":[1795300000.125]}\n\n"));
+    events_publish_text(events, "rows", NULL); /* did not fit into memory: listeners begin anew */
+    assert_int_equal(count(read_all(events, &place, 4096), "event: resync\n"), 1);
+    events_destroy(&events);
+    assert_int_equal(http_answer_json(&answer, json_pack("{s:f}", "time", 1795300000.125), NULL), STATUS_OK);
+    assert_int_equal(answer.length, strlen("{\"time\":1795300000.125}"));
+    assert_memory_equal(answer.bytes, "{\"time\":1795300000.125}", answer.length);
+    http_answer_clear(&answer);
+}
+
 /* Who was away for a short time gets what he has missed; after a long time without listeners he begins anew. */
 static void events_of_a_lonely_server_are_forgotten(void **state) {
     char path[PATH_SIZE], id[64];
@@ -327,6 +348,7 @@ int main(void) {
         cmocka_unit_test(routes_are_found_by_parts),
         cmocka_unit_test(a_token_is_kept_and_guarded),
         cmocka_unit_test(listeners_go_on_where_they_were),
+        cmocka_unit_test(times_keep_their_milliseconds),
         cmocka_unit_test(events_of_a_lonely_server_are_forgotten),
     };
     return scratch_run("requests", tests, sizeof tests / sizeof tests[0]);

@@ -63,8 +63,7 @@ static void publish_rows(struct serve *serve) {
     } else if (heard) {
         struct api_text text = {0};
         api_items_text(serve, false, api->revision, &text);
-        json_t *rows = text.failed ? NULL : json_loadb(text.bytes, text.length, 0, NULL);
-        if (rows != NULL) serve_publish(serve, "rows", rows);
+        serve_publish_text(serve, "rows", text.failed ? NULL : text.bytes);
         free(text.bytes);
     }
     api->begun = true;

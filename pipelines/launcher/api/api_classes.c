@@ -141,7 +141,7 @@ static json_t *hands_json(struct serve *serve, const char *stage, int64_t iterat
             json_t *chosen = json_object_get(entry, "choice");
             if (of == NULL || strcmp(of, stage) != 0) continue;
             if (json_integer_value(json_object_get(entry, "iteration")) != iteration) continue;
-            for (m = 0; json_array_size(classes) == 0 && m < count; m++)
+            for (m = 0; json_array_size(classes) == 0 && json_is_null(chosen) && m < count; m++)
                 json_array_set(hands, m, chosen);
             json_array_foreach(classes, m, class) {
                 json_int_t number = json_integer_value(class);

@@ -71,9 +71,8 @@ void events_gap(struct events *events) {
     pthread_mutex_unlock(&events->lock);
 }
 
-void events_publish(struct events *events, const char *event, json_t *json) {
-    char *data = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL, *text = NULL;
-    json_decref(json);
+void events_publish_text(struct events *events, const char *event, const char *data) {
+    char *text = NULL;
     pthread_mutex_lock(&events->lock);
     int length = data == NULL
                      ? -1
@@ -90,7 +89,13 @@ void events_publish(struct events *events, const char *event, json_t *json) {
         events->first = events->next;
     }
     pthread_mutex_unlock(&events->lock);
-    free(data);
+}
+
+void events_publish(struct events *events, const char *event, json_t *json) {
+    /* Thirteen digits keep the milliseconds of a time since 1970. */
+    _cleanup_(mem_free) char *data = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
+    json_decref(json);
+    events_publish_text(events, event, data);
 }
 
 void events_begin(struct events *events, const char *last_id, struct events_place *ret_place) {

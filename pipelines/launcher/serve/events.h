@@ -20,6 +20,8 @@ void events_destroy(struct events **events);
 /* Adds an event for all. Steals the reference. An event that does not fit into memory is left out, and all listeners
  * are told to begin anew ("resync"). */
 void events_publish(struct events *events, const char *event, json_t *json);
+/* The same for JSON in one line; NULL: it did not fit into memory. */
+void events_publish_text(struct events *events, const char *event, const char *data);
 
 /* Forgets all that was published: nobody listens, and what comes now is not published. Who comes back with an earlier id
  * gets "resync". */

@@ -64,7 +64,7 @@ enum status http_answer_text(struct http_answer *answer, const char *type, const
 
 enum status http_answer_json(struct http_answer *answer, json_t *json, struct err *err) {
     /* Seventeen digits would double the size of a table of measurements. */
-    char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(10)) : NULL;
+    char *text = json != NULL ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(13)) : NULL;
     json_decref(json);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for an answer");
     http_answer_bytes(answer, "application/json", text, strlen(text));

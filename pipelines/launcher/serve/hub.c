@@ -59,6 +59,7 @@ enum status hub_run(struct hub *hub, bool (*ends)(void *context), void *context,
     sigaddset(&signals, SIGHUP);
     _cleanup_(file_close) int signalled = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     FAIL_IF(signalled < 0, err, STATUS_UNAVAILABLE, "no descriptor for signals: %s", strerror(errno));
+    enum status status = STATUS_OK;
     struct late late = {.count = 0};
     double next = clock_monotonic();
     for (bool ended = false; !ended;) {
@@ -66,7 +67,10 @@ enum status hub_run(struct hub *hub, bool (*ends)(void *context), void *context,
                                  {.fd = signalled, .events = POLLIN}};
         double now = clock_monotonic(), wait = next - now;
         int milliseconds = wait > 0 ? (int)(wait * 1000) + 1 : 0;
-        if (poll(ready, 2, milliseconds) < 0 && errno != EINTR) break;
+        if (poll(ready, 2, milliseconds) < 0 && errno != EINTR) {
+            status = err_set(err, STATUS_IO, __FILE__, __LINE__, "requests cannot be waited for: %s", strerror(errno));
+            break;
+        }
         struct http_exchange *exchange = http_server_next(hub->server);
         if (exchange != NULL) answer(hub, exchange, &late);
         now = clock_monotonic();
@@ -78,5 +82,5 @@ enum status hub_run(struct hub *hub, bool (*ends)(void *context), void *context,
         ended = (ready[1].revents & POLLIN) != 0 || (ends != NULL && ends(context));
     }
     send_late(hub, &late, 1e300);
-    return STATUS_OK;
+    return status;
 }

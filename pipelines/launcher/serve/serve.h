@@ -74,8 +74,11 @@ void serve_tick(struct serve *serve);
 /* Returns whether somebody listens, or did SERVE_ALONE ago or later and may come back for what he has missed. When not,
  * the events of before are forgotten, and those who come back begin anew. */
 bool serve_is_heard(struct serve *serve);
-/* Sends an event to all who listen, and keeps it for those who come back. event: one word ("status", "rows", "product", "alarm"). Steals the reference. */
+/* Sends an event to all who listen, and keeps it for those who come back. event: one word ("status", "rows", "product",
+ * "alarm"). Steals the reference. */
 void serve_publish(struct serve *serve, const char *event, json_t *json);
+/* The same for JSON in one line; NULL: it did not fit into memory. */
+void serve_publish_text(struct serve *serve, const char *event, const char *data);
 /* Returns how many listen. */
 int serve_listeners(const struct serve *serve);
 

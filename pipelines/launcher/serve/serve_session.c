@@ -111,8 +111,12 @@ void serve_close(struct serve **serve) {
     struct serve *s = *serve;
     if (s == NULL) return;
     if (s->events != NULL) {
-        for (const struct serve_part *part = serve_parts; part->name != NULL; part++)
-            if (part->end != NULL) part->end(s);
+        size_t count = 0;
+        while (serve_parts[count].name != NULL)
+            count++;
+        /* Later parts use earlier ones: the last look of the alarms is at the GPUs of the api. */
+        while (count-- > 0)
+            if (serve_parts[count].end != NULL) serve_parts[count].end(s);
         if (s->server != NULL) http_server_forget(s->server, s->events);
     }
     view_close(&s->view);
@@ -148,6 +152,12 @@ void serve_publish(struct serve *serve, const char *event, json_t *json) {
         return;
     }
     events_publish(serve->events, event, json);
+    http_server_wake(serve->server);
+}
+
+void serve_publish_text(struct serve *serve, const char *event, const char *data) {
+    if (!serve_is_heard(serve)) return;
+    events_publish_text(serve->events, event, data);
     http_server_wake(serve->server);
 }
 
