@@ -102,21 +102,24 @@ static void note_told(struct alarms *alarms, double now) {
     }
 }
 
-/* Hands all that is due over in one text. Without a program nobody is told, and nothing is due. */
-static void tell(struct alarms *alarms, double now) {
+/* Hands all that is due over in one text, unless the program is busy with an earlier one. Without a program nobody is
+ * told. Returns whether something still has to be handed over. */
+static bool tell(struct alarms *alarms, double now) {
     bool due = false;
     for (size_t i = 0; i < alarms->table->count; i++)
         due |= alarms->table->alarms[i].due;
-    if (!due || alarms->notify == NULL || alarms->lock < 0 || notify_busy(alarms->notify)) return;
+    if (!due || alarms->notify == NULL || alarms->lock < 0) return false;
+    if (notify_busy(alarms->notify)) return true;
     json_t *body = alarms_webhook(alarms->table, alarms->options.folder);
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     json_decref(body);
     if (text == NULL || notify_add(alarms->notify, text, NULL) != STATUS_OK) {
         free(text);
-        return; /* it stays due */
+        return true;
     }
     note_told(alarms, now);
     alarms_told(alarms->table, now);
+    return false;
 }
 
 static void look_after_program(struct alarms *alarms, double now, double monotonic) {
@@ -167,8 +170,7 @@ static void report_changes(struct alarms *alarms, double now) {
 }
 
 static void sample_and_judge(struct alarms *alarms, double now) {
-    const enum view_state state = view_state(alarms->options.view);
-    alarms->live |= state == VIEW_RUNNING || state == VIEW_DRAINING;
+    alarms->live |= view_is_running(alarms->options.view);
     try_lock(alarms);
     /* Another server of this session may have silenced something, or may keep the file. */
     alarms_file_read(alarms->file, alarms->lock >= 0, &alarms->offset, alarms->table, NULL);
@@ -231,11 +233,12 @@ static void last_words(struct alarms *alarms) {
     if (!alarms->live || alarms->notify == NULL || alarms->lock < 0) return;
     sampler_renew(alarms->sampler);
     sample_and_judge(alarms, clock_realtime());
-    do {
-        tell(alarms, clock_realtime());
+    for (bool busy = true; busy && clock_monotonic() < until;) {
+        bool left = tell(alarms, clock_realtime());
         look_after_program(alarms, clock_realtime(), clock_monotonic());
-        if (notify_busy(alarms->notify)) clock_pause(0.05);
-    } while (notify_busy(alarms->notify) && clock_monotonic() < until);
+        busy = left || notify_busy(alarms->notify);
+        if (busy) clock_pause(0.05);
+    }
 }
 
 void alarms_close(struct alarms **address) {
@@ -260,10 +263,11 @@ json_t *alarms_answer(const struct alarms *alarms, double now) {
     if (alarms->notify != NULL) {
         const struct notify_state state = notify_state(alarms->notify);
         notify = json_pack("{s:s, s:I, s:I, s:s}", "program", alarms->program, "sent", (json_int_t)state.sent, "failed",
-                           (json_int_t)state.failed, "message",
-                           state.message[0] != '\0' ? state.message : alarms->complaint);
+                           (json_int_t)state.failed, "message", state.message);
     }
     json_object_set_new(answer, "notify", notify);
+    json_object_set_new(answer, "complaint",
+                        alarms->complaint[0] != '\0' ? json_string(alarms->complaint) : json_null());
     return answer;
 }
 
@@ -271,16 +275,24 @@ enum status alarms_silence(struct alarms *alarms, const char *name, const char *
                            const char *who, const char *why, struct err *err) {
     FAIL_IF(alarms->options.read_only, err, STATUS_UNAVAILABLE,
             "%s: nothing can be written there, so no alarm can be silenced", alarms->options.folder);
-    TRY(alarms_table_silence(alarms->table, name, subject, until, now, err));
-    struct alarm_silence silence = {.until = until};
+    struct alarm_table *table = alarms->table;
+    struct alarm_silence silence = {.until = until}, before[ALARM_SILENCES];
+    const size_t before_count = table->silence_count;
+    memcpy(before, table->silences, sizeof before);
+    TRY(alarms_table_silence(table, name, subject, until, now, err));
     snprintf(silence.name, sizeof silence.name, "%s", name);
     snprintf(silence.subject, sizeof silence.subject, "%s", subject);
-    TRY(alarms_file_silence(alarms->file, &silence, now, who, why, err));
-    for (size_t i = 0; i < alarms->table->count; i++) {
-        struct alarm *alarm = &alarms->table->alarms[i];
-        const bool meant = strcmp(name, "all") == 0 || strcmp(name, alarm_rule(alarm->kind)->name) == 0;
-        if (!meant || (subject[0] != '\0' && strcmp(subject, alarm->subject) != 0)) continue;
-        alarm->until = until > now ? until : 0;
+    const enum status status = alarms_file_silence(alarms->file, &silence, now, who, why, err);
+    if (status != STATUS_OK) { /* nobody else would know of it, nor would the next server */
+        memcpy(table->silences, before, sizeof before);
+        table->silence_count = before_count;
+        return status;
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        struct alarm *alarm = &table->alarms[i];
+        const double silenced = alarms_silenced_until(table, alarm, now);
+        if (silenced == alarm->until) continue;
+        alarm->until = silenced;
         alarm->due &= !(alarm->until > 0 && alarm_fires(alarm));
         if (alarms->options.publish != NULL && alarm->started > 0)
             alarms->options.publish(alarms->options.context, alarm_json(alarm, now));

@@ -42,7 +42,8 @@ void alarms_show_only(struct alarms *alarms, bool show_only);
 /* Returns what /api/alarms answers: {"v": 1, "now": s, "alarms": [{"alarm", "subject", "severity", "state": "firing" |
  * "silenced" | "cleared", "text", "value", "since", "ended", "until", "fingerprint"}], newest first; "silences":
  * [{"alarm", "subject", "until"}]; "rules": [{"alarm", "severity", "threshold", "unit", "for", "summary", "off"}];
- * "notify": {"program", "sent", "failed", "message"} or null}. Unknown times and values are null. NULL: no memory. */
+ * "notify": {"program", "sent", "failed", "message"} or null; "complaint": why the file cannot be written, or null}.
+ * Unknown times and values are null. NULL: no memory. */
 json_t *alarms_answer(const struct alarms *alarms, double now);
 
 /* Silences an alarm, or "all", until a time (s since 1970); a time that has passed takes the silence back. subject "":

@@ -81,7 +81,7 @@ static void clear(struct judging *j) {
     }
 }
 
-static double silenced_until(const struct alarm_table *table, const struct alarm *alarm, double now) {
+double alarms_silenced_until(const struct alarm_table *table, const struct alarm *alarm, double now) {
     double until = 0;
     for (size_t i = 0; i < table->silence_count; i++) {
         const struct alarm_silence *silence = &table->silences[i];
@@ -97,7 +97,7 @@ static double silenced_until(const struct alarm_table *table, const struct alarm
 static void decide(struct alarm_table *table, const struct alarm_settings *settings, double now) {
     for (size_t i = 0; i < table->count; i++) {
         struct alarm *alarm = &table->alarms[i];
-        const double until = silenced_until(table, alarm, now);
+        const double until = alarms_silenced_until(table, alarm, now);
         alarm->until_changed = until != alarm->until && alarm_fires(alarm);
         alarm->until = until;
         if (!alarm_fires(alarm))

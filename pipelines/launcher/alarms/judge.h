@@ -138,6 +138,8 @@ void alarms_told(struct alarm_table *table, double now);
  * of the rule. BAD_ARGUMENT: no rule has this name. */
 enum status alarms_table_silence(struct alarm_table *table, const char *name, const char *subject, double until,
                                  double now, struct err *err);
+/* Returns until when an alarm is silenced, by whichever silence lasts longest; 0: it is not. */
+double alarms_silenced_until(const struct alarm_table *table, const struct alarm *alarm, double now);
 /* Returns whether an alarm fires. */
 static inline bool alarm_fires(const struct alarm *alarm) {
     return alarm->started > 0 && alarm->ended == 0;

@@ -19,8 +19,8 @@ struct sampler {
     } xids[ALARM_GPUS];
     struct {
         double median;
-        size_t rows; /* of the view when it was taken */
-        size_t seen;
+        size_t seen;       /* values that it was taken of */
+        uint64_t revision; /* of the view when the values were last counted */
     } session[QUANTITIES];
     double *values; /* room for a column */
     size_t capacity;

@@ -8,14 +8,15 @@
 #include "pipelines/launcher/alarms/sampler_private.h"
 #include "pipelines/launcher/numbers.h"
 
-enum { FAILED_OF = 50, REJECTED_OF = 100, REASONS = 100, REASON_TEXT = 120, STALE_ROWS = 25 };
+enum { FAILED_OF = 50, REJECTED_OF = 100, REASONS = 100, REASON_TEXT = 120, STALE_VALUES = 25 };
 
-/* Takes the median of a whole session anew only when the session has grown by a hundredth: sorting 100,000 values
- * takes milliseconds. */
+/* Takes the median of a whole session anew only when its values have grown by a hundredth: sorting 100,000 values takes
+ * milliseconds. An exposure has its values long after its row. */
 static enum status session_median(struct sampler *sampler, enum alarm_quantity quantity, struct exposures_column column,
                                   struct err *err) {
-    const size_t rows = view_row_count(sampler->view), before = sampler->session[quantity].rows;
-    if (rows == before || (before > 0 && rows < before + before / 100 + 1 && rows > STALE_ROWS)) return STATUS_OK;
+    const size_t rows = view_row_count(sampler->view), before = sampler->session[quantity].seen;
+    const uint64_t revision = view_revision(sampler->view);
+    if (revision == sampler->session[quantity].revision) return STATUS_OK;
     if (rows > sampler->capacity) {
         const size_t capacity = 2 * rows;
         double *values = realloc(sampler->values, capacity * sizeof *values);
@@ -24,10 +25,11 @@ static enum status session_median(struct sampler *sampler, enum alarm_quantity q
         sampler->capacity = capacity;
     }
     const size_t seen = exposures_recent(sampler->view, column, rows, sampler->values);
+    sampler->session[quantity].revision = revision; /* read, whether or not the median is taken */
+    if (seen >= before && seen < before + before / 100 + 1 && seen > STALE_VALUES) return STATUS_OK;
     numbers_sort(sampler->values, seen);
     sampler->session[quantity].median = numbers_quantile(sampler->values, seen, 0.5);
     sampler->session[quantity].seen = seen;
-    sampler->session[quantity].rows = rows;
     return STATUS_OK;
 }
 
