@@ -232,6 +232,13 @@ def selected():
     assert [counts[name] for name in names] == [0, 0] + [4] * 28 and sum(counts.values()) == 112, counts
     assert sum(square["selected"] for square in data["squares"]) == 112, data["squares"]
     assert "They took 8 particles out of the selection" in read(folder + "/report/report.html")
+    # An anonymous one counts the same, and leaves no table behind.
+    nameless = os.path.join(SCRATCH, "nameless")
+    icestream("report", "--session", folder, "--o", nameless + "/report.html", "--anonymous")
+    others = json.loads(read(nameless + "/report.json"))
+    assert others["particles"] == data["particles"], (others["particles"], data["particles"])
+    assert sum(square["selected"] for square in others["squares"]) == 112, others["squares"]
+    assert not [name for name in os.listdir(nameless) if "star" in name], os.listdir(nameless)
     if not shutil.which("relion_star_handler"):
         print("relion is not installed: that RELION reads selected.star was not tested")
         return 77

@@ -132,6 +132,11 @@ def there_before_the_first_exposure():
         pass
     output = finish(run, 0)
     assert re.search(rf"^one +{COUNT} +{COUNT} ", output, re.M), output
+    # The report of the end is there when the run has exited.
+    with open(f"{folder}/session/web/report.json", encoding="utf-8") as file:
+        report = json.load(file)
+    assert report["exposures"]["done"] == COUNT and report["session"]["state"] == "finished", report["session"]
+    assert os.path.exists(f"{folder}/session/web/report.html")
 
 
 def killed_launcher():

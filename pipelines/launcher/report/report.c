@@ -83,7 +83,7 @@ static enum status write_exposures(const struct report *report, const struct rep
 static enum status write_json(const struct report *report, const struct report_options *options, struct err *err) {
     char path[PATH_SIZE];
     TRY(beside(options, "report.json", path, err));
-    char *text = json_dumps(report->data, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
+    char *text = json_dumps(report->data, JSON_INDENT(1) | JSON_REAL_PRECISION(13));
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory for the report", path);
     enum status status = file_write_whole(path, text, strlen(text), err);
     free(text);
@@ -114,19 +114,17 @@ static enum status write_fsc(const struct report *report, const struct report_op
 }
 
 /* A copy without what was rejected by hand since, whose paths count from the session. It may name folders, so an anonymous
- * report has none. */
+ * report counts its particles and keeps none. */
 static enum status write_selected(struct report *report, const struct report_options *options, struct err *err) {
     const char *stage = report_history_stage(report->view, "classes");
     char from[PATH_SIZE], to[PATH_SIZE];
     if (stage == NULL) return STATUS_OK;
     TRY(session_file(view_session(report->view), stage, "latest_selected.star", "", from, err));
     if (!file_exists(from)) return STATUS_OK;
-    if (!report->anonymous) {
-        TRY(beside(options, "selected.star", to, err));
-        TRY(mark_write_selection(view_session(report->view), stage, from, to, &report->left_out, err));
-    }
-    report_count_selected(report, report->anonymous ? from : to);
-    return STATUS_OK;
+    TRY(beside(options, report->anonymous ? ".selected.star" : "selected.star", to, err));
+    TRY(mark_write_selection(view_session(report->view), stage, from, to, &report->left_out, err));
+    report_count_selected(report, to);
+    return report->anonymous ? file_remove(to, err) : STATUS_OK;
 }
 
 /* ---- the page ---- */

@@ -210,6 +210,7 @@ static void run_clear(struct run *run) {
     json_decref(run->warned);
     json_decref(run->warnings);
     session_end(&run->session);
+    run_serve_report(run); /* the session no longer runs, and the report says so */
 }
 
 /* Beside other sessions the cores are shared, which a person who looks should know. */

@@ -98,6 +98,8 @@ void run_changes_tend(struct run *run, struct supervisor *supervisor);
 void run_serve_begin(struct run *run);
 void run_serve_tend(struct run *run);
 void run_serve_end(struct run *run);
+/* Writes SESSION/web/report.html where the session has a page; call it when the session has ended. */
+void run_serve_report(struct run *run);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,8 @@
 
 /* s to wait for the address; before a dead server is started again, at first and at most; for its end. */
 static const double ADDRESS = 20, BACKOFF = 1, BACKOFF_MAX = 30, END = 5, END_TELLING = 30;
+static const double REPORT = 60; /* s that the report of the end may take */
+enum { NICE = 10, WORDS = 10 };
 
 static const char *session_text(const struct run *run, const char *key) {
     const struct graph_entry *entry = graph_entry(&run->graph->session, key);
@@ -29,10 +32,42 @@ static bool is_wanted(const struct run *run) {
            strcmp(session_text(run, "web"), "true") == 0 || session_text(run, "notify")[0] != '\0';
 }
 
-/* Runs the child's side of the fork; does not return. */
-static void become(const struct run *run, const char *program, const char *log, int output) {
-    const char *words[10] = {program, "serve", "--session", run->session.path, "--with-run"};
+/* Runs the child's side of the fork; does not return. output −1: nobody reads what it prints. */
+static void become(const char *const words[WORDS], const char *log, int output) {
+    setpgid(0, 0); /* Ctrl-C is for the launcher */
+    int input = open("/dev/null", O_RDWR), error = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
+    if (output < 0) output = input;
+    if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || (error >= 0 && dup2(error, 2) < 0)) _exit(127);
+    signal(SIGPIPE, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execv(words[0], (char *const *)words);
+    dprintf(2, "%s cannot be started: %s\n", words[0], strerror(errno));
+    _exit(127);
+}
+
+/* Starts icestream with the words that follow words[0]. */
+static enum status start_own(const struct run *run, const char *words[WORDS], int output, pid_t *ret_pid,
+                             struct err *err) {
+    char folder[PATH_SIZE], program[PATH_SIZE], log[PATH_SIZE];
+    TRY(program_own_folder(folder, sizeof folder, err));
+    TRY(path_join(folder, "icestream", program, sizeof program, err));
+    TRY(session_file(&run->session, "log", "serve", ".log", log, err));
+    words[0] = program;
+    pid_t pid = fork();
+    if (pid == 0) become(words, log, output);
+    words[0] = NULL;
+    FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", program, strerror(errno));
+    *ret_pid = pid;
+    return STATUS_OK;
+}
+
+/* Starts the server. *ret_output: where it prints its address. */
+static enum status start(struct run *run, int *ret_output, struct err *err) {
+    const char *words[WORDS] = {NULL, "serve", "--session", run->session.path, "--with-run"};
     size_t count = 5;
+    int ends[2];
     if (run->options->listen != NULL) {
         words[count++] = "--listen";
         words[count++] = run->options->listen;
@@ -40,32 +75,13 @@ static void become(const struct run *run, const char *program, const char *log, 
         words[count++] = "--socket";
         words[count++] = run->options->socket;
     }
-    setpgid(0, 0); /* Ctrl-C is for the launcher */
-    int input = open("/dev/null", O_RDONLY), error = open(log, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    if (input < 0 || dup2(input, 0) < 0 || dup2(output, 1) < 0 || (error >= 0 && dup2(error, 2) < 0)) _exit(127);
-    signal(SIGPIPE, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execv(program, (char *const *)words);
-    dprintf(2, "%s cannot be started: %s\n", program, strerror(errno));
-    _exit(127);
-}
-
-/* Starts the server. *ret_output: where it prints its address. */
-static enum status start(struct run *run, int *ret_output, struct err *err) {
-    char folder[PATH_SIZE], program[PATH_SIZE], log[PATH_SIZE];
-    int ends[2];
-    TRY(program_own_folder(folder, sizeof folder, err));
-    TRY(path_join(folder, "icestream", program, sizeof program, err));
-    TRY(session_file(&run->session, "log", "serve", ".log", log, err));
     FAIL_IF(pipe2(ends, O_CLOEXEC) != 0, err, STATUS_UNAVAILABLE, "no pipe: %s", strerror(errno));
-    pid_t pid = fork();
-    if (pid == 0) become(run, program, log, ends[1]);
+    enum status status = start_own(run, words, ends[1], &run->page.pid, err);
     close(ends[1]);
-    if (pid < 0) close(ends[0]);
-    FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", program, strerror(errno));
-    run->page.pid = pid;
+    if (status != STATUS_OK) {
+        close(ends[0]);
+        return status;
+    }
     run->page.begun_at = clock_monotonic();
     *ret_output = ends[0];
     return STATUS_OK;
@@ -126,13 +142,28 @@ void run_serve_tend(struct run *run) {
     if (start(run, &output, &err) != STATUS_OK) log_write(run->log, LOG_WARN, "page", "%s", err.message);
 }
 
-void run_serve_end(struct run *run) {
-    if (run->page.pid <= 0) return;
-    double end = clock_monotonic() + (session_text(run, "notify")[0] != '\0' ? END_TELLING : END);
-    kill(run->page.pid, SIGTERM);
-    while (waitpid(run->page.pid, NULL, WNOHANG) == 0) {
-        if (clock_monotonic() > end) kill(run->page.pid, SIGKILL);
+/* Waits for the end of a child, and kills it after so many seconds. */
+static void wait_for(pid_t pid, double seconds) {
+    const double end = clock_monotonic() + seconds;
+    while (waitpid(pid, NULL, WNOHANG) == 0) {
+        if (clock_monotonic() > end) kill(pid, SIGKILL);
         clock_pause(0.02);
     }
+}
+
+void run_serve_end(struct run *run) {
+    if (run->page.pid <= 0) return;
+    kill(run->page.pid, SIGTERM);
+    wait_for(run->page.pid, session_text(run, "notify")[0] != '\0' ? END_TELLING : END);
     run->page.pid = 0;
+}
+
+void run_serve_report(struct run *run) {
+    char page[PATH_SIZE];
+    const char *words[WORDS] = {NULL, "report", "--session", run->session.path, "--o", page};
+    pid_t pid = 0;
+    if (!run->page.wanted || session_file(&run->session, "web", "report.html", "", page, NULL) != STATUS_OK) return;
+    if (start_own(run, words, -1, &pid, NULL) != STATUS_OK) return;
+    setpriority(PRIO_PROCESS, (id_t)pid, NICE);
+    wait_for(pid, REPORT);
 }
