@@ -145,7 +145,7 @@ with Work(f"redo-{CASE}") as work:
 
         same_numbers(session)
 
-        # What is on its way already, and what failed, is told.
+        # Redo tells of items that are on their way already, and of those that failed.
         item = sorted(left)[0]
         with contextlib.closing(sqlite3.connect(f"{session}/ledger/extractor.sqlite")) as connection, connection:
             connection.execute("UPDATE items SET state = 3, reason = 'made to fail' WHERE id = ?", (item,))
@@ -155,11 +155,11 @@ with Work(f"redo-{CASE}") as work:
             out = run("redo", "--session", session, stay[0].split("/")[-1][: -len(".mrcs")]).stdout
             check(expected in out and "run the session again" in out, f"redo of an item: {out.strip()}")
 
-        # What is on its way from far before is not overtaken by what the stage had.
+        # An item that comes from far before is not overtaken by the one that the stage had.
         out = run("redo", "--session", session, "--stage", "classifier", stay[0].split("/")[-1][: -len(".mrcs")]).stdout
         check("classifier: 0 items" in out and "1 is on its way" in out, f"redo overtakes nothing: {out.strip()}")
 
-        # What cannot be made again is refused by name.
+        # Items that cannot be made again are refused by name.
         result = run("redo", "--session", session, "--stage", "watcher", expect=2)
         check("watcher is a source" in result.stderr, f"a source is refused: {result.stderr.strip()}")
         plan = json.load(open(f"{session}/log/plan.json"))

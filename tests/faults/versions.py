@@ -30,7 +30,7 @@ from faults import (
 
 CHAIN = (*STAGES, "classifier")
 CLASSIFIER = "  classifier: {from: extractor, classes: 2, diameter: 150, snapshot_interval: 1}\n"
-# What version 1 wrote: other keys, no tables of files, no sources in what was sent.
+# Version 1 wrote other keys, no tables of files and no sources in what was sent.
 BACK = """
 CREATE TABLE items_1 (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE NOT NULL, state INTEGER NOT NULL,
   reason TEXT, attempts INTEGER NOT NULL, crashes INTEGER NOT NULL, instance INTEGER NOT NULL, token TEXT,

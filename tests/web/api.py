@@ -164,7 +164,7 @@ def check_pictures(server, session, items):
                  "watcher/%d/..%%2f..%%2fgraph.yaml" % last, "watcher/%d/spectrum.png" % items["n"][22]):
         answer = server.get("/pic/" + path)
         assert answer.code == 404, (path, answer.code)
-    # Who asks quietly is told nothing instead of an error; of what can never be there it is an error all the same.
+    # A quiet request gets nothing instead of an error, but a thing that can never be there is an error all the same.
     for path in ("pic/watcher/%d/spectrum.png", "api/ctf/%d", "api/picks/%d"):
         answer = server.get("/" + path % items["n"][22] + "?quiet=1")
         assert answer.code == 204 and answer.body == b"", (path, answer.code)
@@ -471,7 +471,7 @@ def check_others():
 
 
 def check_marks():
-    """What a person has decided by hand stands beside the verdict of the stages, and comes with a fresh table."""
+    """Marks by hand stand beside the verdict of the stages, and come with a fresh table."""
     session = make_session.Session(os.path.join(SCRATCH, "marks"), 8, special=False, iterations=2)
     server = Server(session.folder)
 
@@ -540,7 +540,7 @@ def check_events():
             names += again.next("rows")["name"]
         assert set(names) == {session.name(14)} and "resync" not in again.seen, (names, again.seen)
         again.close()
-        # What is not known any more is said: an id of another server, one that is no id, one that is too old.
+        # The server says so of ids that it does not know: one of another server, one that is no id, one that is too old.
         number = int(last.split("-")[1])
         ids = ["123456789abc-%d" % number, "nonsense", last.split("-")[0] + "-999999"]
         for place, gone in enumerate(ids):

@@ -114,7 +114,7 @@ def ways_in(server, ended, running):
 
 
 def alarms(server, running):
-    """What the run's own server has found stands in the list, until it is over."""
+    """Alarms of the run's own server stand in the list until they are over."""
     graph = running.path("graph.yaml")
     with open(graph, encoding="utf-8") as file:
         text = file.read()
@@ -155,7 +155,7 @@ def strangers(server, view):
                  "/s//", "/s/grid_running/web/token", "/.icestream-web/token"]:
         code, _, body = server.ask(path)
         assert code == 404 and server.token.encode() not in body, (path, code, body)
-    # Who may only look.
+    # A token that may only look.
     assert server.ask("/s/grid_running/api/items", token=view)[0] == 200
     body = json.dumps({"do": "stop"}).encode()
     assert server.ask("/s/grid_running/api/control", token=view, method="POST", body=body, headers=DATA)[0] == 403

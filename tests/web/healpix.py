@@ -2,7 +2,7 @@
 the page finds the pixel of a direction, this the direction of a pixel."""
 import math
 
-# Of the twelve base pixels: the ring and the longitude of their southernmost corners.
+# The ring and the longitude of the southernmost corner of each of the twelve base pixels.
 RING = [2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
 LONGITUDE = [1, 3, 5, 7, 0, 2, 4, 6, 1, 3, 5, 7]
 

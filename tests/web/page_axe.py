@@ -8,11 +8,9 @@ import page_others
 import web
 
 AXE = os.environ.get("ICESTREAM_AXE", "")
-# Each tab, and what stands in it when it is drawn.
-READY = {"overview": "figure.series .handle", "overview?all=1&x=time&t=res>4": "#would-keep", "exposures": ".cell",
-         "exposure/2": ".stages tbody tr", "exposure/23": ".note.critical", "ledger": ".lines .entry", "grid": ".square",
-         "classes": ".class-tile", "map": "#map-surface, .placeholder", "system": ".instances tbody tr",
-         "alarms": "#alarms-firing", "controls": "#mark-numbers"}
+# Views in other states, then each view, and what stands there when they are drawn.
+READY = {"overview?all=1&x=time&t=res>4": "#would-keep", "exposure/23": ".note.critical",
+         **{"exposure/2" if view == "exposure" else view: ready for view, ready in web.DRAWN.items()}}
 # Sections of stages that the session lacks; the page is told of them.
 OTHERS = {
     "tomograms": ("tilt-reconstructor", "#tomogram-slice", {"api/tomograms": {"v": 1, "tomograms": [

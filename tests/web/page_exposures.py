@@ -128,7 +128,10 @@ def test_names_are_text(page):
         page.open("ledger?f=" + part)
         page.wait("document.querySelectorAll('.lines .entry').length === 1", "the exposure called " + part)
         page.click(".lines .entry")
-        page.wait("ice.route.view === 'exposure' && document.querySelector('.micrograph').naturalWidth > 100", "its micrograph")
+        page.wait("ice.route.view === 'exposure' &&"
+                  " document.querySelector('.exposure-name').textContent.includes(arguments[0])", "its name", part)
+        page.wait("document.querySelector('.micrograph').dataset.state === 'there' &&"
+                  " document.querySelector('.micrograph').naturalWidth > 100", "its micrograph")
 
 
 def test_the_ledger_has_a_reason_for_every_lost_exposure(page):

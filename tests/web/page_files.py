@@ -10,7 +10,7 @@ import sys
 LIMIT = 80000  # bytes, gzip -9
 # SVG elements need the name of their language; it is never fetched.
 NAMES = ["http://www.w3.org/2000/svg"]
-# What would run a text as markup or as a program, or need a policy that allows inline styles and scripts.
+# These would run a text as markup or as a program, or need a policy that allows inline styles and scripts.
 FORBIDDEN = [r"\binnerHTML\b", r"\bouterHTML\b", r"\binsertAdjacentHTML\b", r"\bdocument\.write\b", r"\beval\(",
              r"\bnew Function\b", r"<script(?![^>]*\bsrc=)", r"\sstyle=\"", r"\son[a-z]+=\"", r"@import", r"\bimport\("]
 

@@ -1,4 +1,4 @@
-"""What comes while the page is open, and what becomes of it when the server or the run ends."""
+"""The page shows what comes while it is open, and outlives the end of the server and of the run."""
 import signal
 
 import make_session
@@ -38,6 +38,8 @@ def test_new_exposures_wait_while_somebody_looks_further_down(page):
 
 
 def test_an_exposure_that_changes_is_drawn_anew(page):
+    page.open("exposures")
+    page.wait("ice.store.rows.length > 0", "exposures")
     number, stage = page.get("(() => { const r = ice.store.rows; for (let i = 0; i < r.length; i++)"
                              " if (r.state[i] === 0) return [r.n[i], ice.store.stage_name(r.stage[i])] })()")
     page.open("exposure/%d" % number)

@@ -18,9 +18,11 @@ window.given = { v: 1, now: Date.now() / 1000, notify: null, rules: [
   { alarm: 'gpu', subject: 'GPU 3', severity: 'warning', state: 'firing', text: 'GPU 3 has 88 °C.', since: 1e9 },
   { alarm: 'does_not_add_up', subject: '', severity: 'critical', state: 'firing', text: '<b>lost</b>', since: 1e9 },
   { alarm: 'ice', subject: '', severity: 'info', state: 'cleared', text: 'ice', since: 1e9, ended: 1e9 + 60 }] };
-const real = ice.api;
-ice.api = (path, more) => path === 'api/alarms' ? Promise.resolve(window.given) : real(path, more);
-ice.store.tell('alarm');
+window.asked = window.loads = 0;
+const real = ice.api, load = ice.store.load_alarms;
+ice.api = (path, more) => path === 'api/alarms' ? (window.asked++, Promise.resolve(window.given)) : real(path, more);
+ice.store.load_alarms = () => { window.loads++; return load(); };
+ice.store.load_alarms();
 """
 
 
@@ -86,13 +88,12 @@ def test_gpus_and_the_hours_that_are_left(page):
 
 
 def test_alarms(page):
-    """What fires stands first with its text; a silence is sent with its end; what has cleared is told apart."""
+    """Firing alarms stand first with their texts; a silence is sent with its end; cleared ones are told apart."""
     page.open("alarms")
     page.wait("document.getElementById('alarms-firing')", "the section")
     enable(page)
     page.run(GIVEN)
     page.wait("document.getElementById('alarms-firing').textContent.includes('does not add up')", "two alarms")
-    page.run("ice.store.load_alarms()")
     page.wait("document.getElementById('alarm-badge').textContent === '▲ 2 alarms'", "the badge in the head bar")
     page.wait("[...document.querySelectorAll('[aria-live=polite]')].some((it) => it.textContent.includes('GPU 3 has 88 °C'))",
               "an alarm that is spoken")
@@ -114,8 +115,12 @@ def test_alarms(page):
     now = page.get("Date.now() / 1000")
     assert body["do"] == "silence" and body["alarm"] == "gpu" and body["subject"] == "GPU 3", body
     assert abs(body["until"] - now - 14400) < 120, body
-    page.run("window.given.alarms = []; ice.store.tell('alarm')")
+    page.run("window.given.alarms = []; window.given.complaint = 'web/alarms.jsonl: no space'; ice.store.load_alarms()")
     page.wait("document.getElementById('alarms-firing').textContent.includes('Nothing fires')", "calm")
+    page.wait("document.getElementById('alarm-badge').textContent === 'no alarms'", "no badge")
+    assert "cannot be kept: web/alarms.jsonl: no space." in page.text("#section-alarms"), page.text("#section-alarms")
+    asked, loads = page.get("[window.asked, window.loads]")
+    assert asked == loads, "%d fetches for %d loads: the badge and the section share one" % (asked, loads)
 
 
 def test_retry_and_stop(page):

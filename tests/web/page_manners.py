@@ -1,8 +1,6 @@
-"""How the page behaves: its state in the address, narrow windows, forced colours, a server that is killed, every control
+"""The manners of the page: its state in the address, narrow windows, forced colours, a server that is killed, every control
 by keyboard, many points."""
 import signal
-
-import page_axe
 
 # Views with what their controls leave in the address.
 VIEWS = ["overview?x=time&all=1&t=res>4", "exposures?f=done&sort=-res&size=96&picks=1", "exposure/3", "ledger?f=rejected&sort=name",
@@ -20,10 +18,6 @@ SHOWN = {"overview": "[...document.querySelectorAll('button[aria-pressed=true]')
          "system": "[...document.querySelectorAll('#section-system select')].map((s) => s.value).join()"}
 
 
-def ready(page, view):
-    page.wait("document.querySelector(arguments[0])", "the view " + view, page_axe.READY[view.split("?")[0].replace("/3", "/2")])
-
-
 def test_a_reload_shows_the_same(page):
     page.open("overview")
     for view in VIEWS:
@@ -31,12 +25,12 @@ def test_a_reload_shows_the_same(page):
         if not shown:
             continue
         page.go(view)
-        ready(page, view)
+        page.drawn(view)
         before = page.wait(shown, "what " + view + " shows")
         address = page.get("location.hash")
         page.run("window.old = true; location.reload()")
         page.wait("!window.old && ice.store.session && ice.store.heard", "the page again")
-        ready(page, view)
+        page.drawn(view)
         assert page.get("location.hash") == address, (view, page.get("location.hash"))
         page.wait(shown + " === arguments[0]", "the same in " + view, before)
     page.shown = None
@@ -53,7 +47,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(page):
         page.visit(page.site, "overview")
         for view in VIEWS:
             page.go(view)
-            ready(page, view)
+            page.drawn(view)
             page.wait("document.scrollingElement.scrollWidth <= 390", view + " within 390 px; too wide: " + str(page.get(WIDE)),
                       limit=20)
             page.run("const it = [...document.querySelectorAll('#tabs a')].pop(); it.scrollIntoView()")
@@ -73,7 +67,7 @@ def test_forced_colours_leave_shapes_words_and_rings(page):
         page.wait("matchMedia('(forced-colors: active)').matches", "forced colours")
         for view in ("overview", "ledger"):
             page.go(view)
-            ready(page, view)
+            page.drawn(view)
         assert {"●done", "✕rejected", "▲failed"} <= set(page.texts(".lines .state") + page.texts(".reasons .state"))
         page.go("overview")
         page.wait("[...ice.charts].some((c) => { const k = c.canvas; if (!k.isConnected || !k.width) return false;"
@@ -99,7 +93,7 @@ def test_tab_reaches_everything_that_can_be_used(page):
     page.visit(page.site, "overview")
     for view in VIEWS:
         page.go(view.split("?")[0])
-        ready(page, view)
+        page.drawn(view)
         page.run("window.reached = new Set(); let k = 0; for (const it of document.querySelectorAll(" + FOCUSABLE + "))"
                  " it.dataset.keyed = k++; document.activeElement.blur(); document.getElementById('main').focus()")
         total = page.get("document.querySelectorAll(" + FOCUSABLE + ").length")

@@ -8,7 +8,8 @@ def test_every_view_is_there_without_a_network(page):
     seen = set()
     for view in page.get("[...document.querySelectorAll('#tabs a')].map((it) => it.hash.slice(1))") + ["exposure/2"]:
         page.open(view)
-        page.wait("document.querySelector('main section') && document.querySelector('main').textContent.length > 20", view)
+        page.drawn(view)
+        assert len(page.text("main")) > 20, view
         seen.add(view)
     assert len(seen) >= 5, seen
     away = page.get("performance.getEntriesByType('resource').map((it) => it.name)"

@@ -3,6 +3,7 @@ import json
 import subprocess
 
 import web
+from server import wait_for
 
 
 def status(page):
@@ -67,11 +68,12 @@ def test_each_box_says_how_fast_it_is_and_what_waits(page):
     assert sum(stage["queue"] or 0 for stage in known) > 0, "nothing waits in this session"
     timed = [stage for stage in known if stage["latency"] and stage["latency"]["p50"]]
     assert len(timed) >= 4, "no stage tells how long it takes"
-    for _ in range(20):  # a status may come between what is kept and what is drawn
-        wrong = page.run(BOXES)
-        if not wrong:
-            return
-    raise AssertionError(wrong)
+    wrong = []
+
+    def right():  # a status may come between what is kept and what is drawn
+        wrong[:] = page.run(BOXES)
+        return not wrong
+    wait_for(right, wrong)
 
 
 CHART = "[...ice.charts].find((c) => c.options.title === '%s' && c.node.isConnected)"
@@ -155,9 +157,18 @@ def test_a_drag_zooms_all_charts_and_a_double_click_shows_all(page):
     page.wait("!ice.query('z')", "all again")
 
 
+# [kept, all] by the threshold of now, counted from the rows; false until the page shows the same.
+KEPT = """(() => {
+const { rows } = ice.store, limit = ice.threshold('res', '>');
+let all = 0, kept = 0;
+for (let i = 0; i < rows.length; i++) if (rows.state[i] < 2) { all++; if (!(rows.columns.res[i] > limit)) kept++; }
+const want = 'would keep ' + ice.count(kept) + ' of ' + ice.count(all);
+return document.querySelector('#would-keep').textContent === want && [kept, all];
+})()"""
+
+
 def kept(page):
-    page.wait("document.querySelector('#would-keep')", "what would be kept")
-    return [number(part) for part in page.text("#would-keep").split("of")]
+    return page.wait(KEPT, "the count of what would be kept")
 
 
 def test_a_threshold_counts_what_it_would_keep(page):
@@ -166,10 +177,7 @@ def test_a_threshold_counts_what_it_would_keep(page):
     page.run("document.querySelector('[aria-label=\"CTF resolution: leave out above\"]').focus()")
     page.run("ice.set_threshold('res', '>', 4)")
     count, of = kept(page)
-    want = page.get("(() => { const r = ice.store.rows; let all = 0, kept = 0; for (let i = 0; i < r.length; i++) if"
-                    " (r.state[i] < 2)"
-                    " { all++; if (!(r.columns.res[i] > 4)) kept++; } return [kept, all] })()")
-    assert [count, of] == want and 0 < count < of, (count, of, want)
+    assert page.get("ice.threshold('res', '>')") == 4 and 0 < count < of, (count, of)
     page.keys("ARROW_UP", "ARROW_UP", "PAGE_UP")
     page.wait("ice.threshold('res', '>') > 4", "a handle that obeys keys")
     assert kept(page)[0] >= count
@@ -178,8 +186,10 @@ def test_a_threshold_counts_what_it_would_keep(page):
     before = page.get("ice.threshold('res', '>')")
     page.drag("[aria-label='CTF resolution: leave out above']", 0.5, 0.5, 0.5, 3)
     page.wait("ice.threshold('res', '>') < %r" % before, "a handle that obeys the hand")
+    assert kept(page)[0] < of
     page.go("overview")
-    page.wait("!ice.thresholds().length && document.querySelector('.kept').hidden", "no threshold")
+    page.wait("!ice.thresholds().length && document.querySelector('.kept').hidden &&"
+              " !document.querySelector('#would-keep')", "no threshold")
 
 
 def test_throughput_sums_to_all_exposures(page):

@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 import web
+from server import wait_for
 from web import BIN, ICESTREAM
 
 RELAY = os.path.join(BIN, "../tests/relay")
@@ -36,6 +37,12 @@ def write_graph():
 def start():
     return subprocess.Popen([ICESTREAM, "run", write_graph(), "--session", SESSION], stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True)
+
+
+def planned(run):
+    """Tells whether the run has written its plan; fails where it has ended."""
+    assert run.poll() is None, run.communicate()[0]
+    return os.path.exists(os.path.join(SESSION, "log", "plan.json"))
 
 
 def command(*words):
@@ -133,8 +140,7 @@ def main():
     web.need()
     runs, page, site = [start()], None, None
     try:
-        while not os.path.exists(os.path.join(SESSION, "log", "plan.json")):
-            assert runs[0].poll() is None, runs[0].communicate()[0]
+        wait_for(lambda: planned(runs[0]), "the run wrote no plan.json")
         site = web.Site(folder=SESSION)
         page = web.Page()
         page.visit(site, "controls")

@@ -60,6 +60,7 @@ def test_little_is_transferred(page):
 def test_few_elements_and_little_memory(page):
     for view in VIEWS:
         page.open(view)
+        page.drawn(view)
         all_rows(page)
         if view in LONG:
             length = page.driver.execute_async_script(FLING)
@@ -77,6 +78,7 @@ def test_nobody_else_is_asked(page):
     page.visit(page.site, "overview")
     for view in VIEWS:
         page.open(view)
+        page.drawn(view)
     asked = requests(page)
     assert len(asked) > 10, asked
     origin = page.get("location.origin") + "/"

@@ -108,7 +108,7 @@ def whole():
         assert stages[name] == expected, (name, stages[name], expected)
     assert [s["stage"] for s in data["stages"]] == list(status["stages"])
     assert data["adds_up"] is status["adds_up"] is True
-    # What was lost and why: the table sums to what was seen.
+    # The table of losses and their reasons sums to what was seen.
     losses = page.tables[2][1:]
     assert sum(int(row[3]) for row in losses[:-1]) == int(losses[-1][3]) == 120, losses
     assert any("rlnCtfMaxResolution" in row[2] and row[0] == "rejected" for row in losses), losses
@@ -148,7 +148,7 @@ def whole():
 
 
 def happened():
-    """What happened: alarms as serve writes them, processes that were started again, changes, marks, the machine."""
+    """The report tells of alarms as serve writes them, of processes that were started again, changes, marks, the machine."""
     folder = made_session("happened", 40)
     os.makedirs(folder + "/changes")
     os.makedirs(folder + "/web")

@@ -29,6 +29,10 @@ SKIP, LIMIT = 77, 120
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars", "--use-angle=swiftshader",
          "--enable-unsafe-swiftshader", "--window-size=1400,1000", "--no-first-run", "--disable-extensions",
          "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "--lang=en"]
+# Each view, and what stands in it when it is drawn.
+DRAWN = {"overview": "figure.series .handle", "exposures": ".cell", "exposure": ".stages tbody tr", "ledger": ".lines .entry",
+         "grid": ".square", "classes": ".class-tile", "map": "#map-surface, .placeholder", "system": ".instances tbody tr",
+         "alarms": "#alarms-firing .group", "controls": "#mark-numbers"}
 
 
 def skip(reason):
@@ -136,6 +140,10 @@ class Page:
         if view:
             name = re.split("[/?]", view)[0]
             self.wait("ice.route.view === %s && document.querySelector('main section')" % json.dumps(name), "the view " + view)
+
+    def drawn(self, view):
+        """Waits until the view that go() or open() went to is drawn."""
+        self.wait("document.querySelector(arguments[0])", "the view " + view + " drawn", DRAWN[re.split("[/?]", view)[0]])
 
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)

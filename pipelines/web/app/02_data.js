@@ -10,7 +10,7 @@
    * hole[i], mark[i] (null, "keep" or "reject"), columns[key][i] (NaN: none). */
   ice.make_rows = function () {
     const rows = { length: 0, room: 0, name: [], hole: [], mark: [], reasons: [], squares: [], columns: {}, at: new Map(),
-      reason_at: new Map(), square_at: new Map(), version: 0 };
+      reason_at: new Map(), square_at: new Map() };
     for (const key of Object.keys(KINDS)) rows[key] = new KINDS[key](0);
     return rows;
   };
@@ -48,7 +48,7 @@
 
   /* Takes an answer of /api/items, whole or a delta. Returns the indices of rows that are new or differ. */
   ice.apply_rows = function (rows, answer) {
-    if (answer.full) Object.assign(rows, ice.make_rows(), { version: rows.version });
+    if (answer.full) Object.assign(rows, ice.make_rows());
     const count = answer.n.length;
     make_room(rows, rows.length + count);
     const reasons = translate(answer.reasons, rows.reasons, rows.reason_at);
@@ -85,7 +85,6 @@
     }
     if (answer.gone && answer.gone.length) sorted = forget(rows, answer.gone) && sorted;
     if (!sorted) sort_rows(rows);
-    rows.version++;
     return changed;
   };
 

@@ -12,6 +12,8 @@
     epoch: null,
     rev: null,
     alarms: [],
+    /* The last whole answer of /api/alarms: alarms, rules, notify. */
+    alarm_answer: null,
     /* "connecting", "live" (events), "polling", "lost" */
     connection: 'connecting',
     heard: 0,
@@ -162,10 +164,15 @@
   }
   store.resync = resync;
 
+  let alarms_asked = 0;
+  /* Fetches the alarms once for all that show them. */
   store.load_alarms = async function () {
+    const ask = ++alarms_asked;
     try {
       const answer = await ice.api('api/alarms');
-      store.alarms = Array.isArray(answer) ? answer : answer.alarms || [];
+      if (ask !== alarms_asked) return; // a newer answer is on its way
+      store.alarm_answer = answer;
+      store.alarms = answer.alarms;
       store.tell('alarm');
     } catch (error) {
       if (error.status === 401) refuse(error);
@@ -230,10 +237,7 @@
     on('session', take_session);
     on('rows', take_rows);
     on('product', (data) => store.tell('product', data));
-    on('alarm', (data) => {
-      store.tell('alarm', data);
-      store.load_alarms();
-    });
+    on('alarm', () => store.load_alarms());
     on('resync', () => resync(true).catch(lost));
     on('hb', () => {});
   }

@@ -51,7 +51,7 @@
     let high = -Infinity;
     for (const s of series) {
       const half = s.kind === 'bars' ? (s.wide || 1) / 2 : 0;
-      const count = s.length === undefined ? s.x.length : s.length;
+      const count = s.x.length;
       for (let i = 0; i < count; i++) {
         const v = s.x[i];
         if (v - half < low) low = v - half;
@@ -72,7 +72,7 @@
     const seen = [];
     for (const s of series) {
       if (s.aside) continue;
-      const count = s.length === undefined ? s.x.length : s.length;
+      const count = s.x.length;
       for (let i = 0; i < count; i++) {
         if (s.x[i] < low_x || s.x[i] > high_x) continue;
         const v = value_of(s, i);
@@ -215,7 +215,7 @@
   const clamp = (v, low, high) => (v < low ? low : v > high ? high : v);
 
   function draw_points(chart, context, s) {
-    const count = s.length === undefined ? s.x.length : s.length;
+    const count = s.x.length;
     const groups = [[], [], [], []];
     for (let i = 0; i < count; i++) {
       const v = value_of(s, i);
@@ -302,7 +302,7 @@
   }
 
   function draw_line(chart, context, s) {
-    const count = s.length === undefined ? s.x.length : s.length;
+    const count = s.x.length;
     const step = Math.max(1, Math.floor(count / (4 * (chart.box.right - chart.box.left) || 1)));
     context.strokeStyle = ice.colour(s.colour || '--ink');
     context.lineWidth = s.width || 1.5;
@@ -342,7 +342,7 @@
 
   function draw_bars(chart, context, s) {
     context.fillStyle = ice.colour(s.colour || '--done');
-    const count = s.length === undefined ? s.x.length : s.length;
+    const count = s.x.length;
     const wide = s.wide || 1;
     for (let i = 0; i < count; i++) {
       const v = value_of(s, i);
@@ -361,7 +361,7 @@
     const s = options.series.find((it) => it.kind === 'points');
     if (!s) return;
     const values = [];
-    const count = s.length === undefined ? s.x.length : s.length;
+    const count = s.x.length;
     for (let i = 0; i < count; i++) {
       if (s.x[i] < chart.x.low || s.x[i] > chart.x.high) continue;
       if (s.state && s.state[i] === ice.FAILED) continue;

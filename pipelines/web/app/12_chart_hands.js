@@ -32,7 +32,7 @@
     let least = Infinity;
     for (const s of chart.options.series) {
       if (s.aside) continue;
-      const count = s.length === undefined ? s.x.length : s.length;
+      const count = s.x.length;
       const flat = s.kind === 'points' ? 1 : 0.15;
       for (let i = 0; i < count; i++) {
         const v = s.y[i] * (s.factor || 1);
@@ -136,7 +136,7 @@
       if (event.target !== chart.plot || !chart.box) return;
       const s = chart.options.series.find((it) => !it.aside);
       if (!s) return;
-      const count = s.length === undefined ? s.x.length : s.length;
+      const count = s.x.length;
       const at = chart.here && chart.here[0] === s ? chart.here[1] : null;
       const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -25, PageDown: 25 }[event.key];
       let next = null;

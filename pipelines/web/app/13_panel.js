@@ -63,12 +63,12 @@
     const text_x = (v) => (x.time ? new Date(v * 1000).toISOString() : v);
     const rows = [];
     if (series.every((s) => s.x === first.x)) {
-      const count = first.length === undefined ? first.x.length : first.length;
+      const count = first.x.length;
       for (let i = 0; i < count; i++) rows.push([text_x(first.x[i]), ...series.map((s) => s.y[i] * (s.factor || 1))]);
       return { head: [name_x, ...series.map(name_y)], rows };
     }
     for (const s of series) {
-      const count = s.length === undefined ? s.x.length : s.length;
+      const count = s.x.length;
       for (let i = 0; i < count; i++) rows.push([s.name || '', text_x(s.x[i]), s.y[i] * (s.factor || 1)]);
     }
     return { head: ['series', name_x, (y.label || 'y') + (y.unit ? ' (' + y.unit + ')' : '')], rows };

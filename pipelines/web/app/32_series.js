@@ -132,7 +132,10 @@
   function show_kept() {
     const list = ice.thresholds();
     kept.hidden = !list.length;
-    if (!list.length) return;
+    if (!list.length) {
+      ice.fill(kept);
+      return;
+    }
     const { kept: count, of } = ice.count_kept();
     ice.fill(kept, ice.el('span', { id: 'would-keep', text: 'would keep ' + ice.count(count) + ' of ' + ice.count(of) }),
       ice.el('a', { class: 'button', href: '#exposures?f=' + encodeURIComponent(ice.threshold_filter()), text: 'show them' }),

@@ -75,7 +75,7 @@
   };
 
   /* The order of the exposures in the view that was open last, for previous and next. */
-  ice.order = { list: null, version: -1 };
+  ice.order = { numbers: null };
   ice.remember_order = function (list) {
     ice.order = { numbers: Array.from(list, (i) => store.rows.n[i]) };
   };

@@ -5,7 +5,6 @@
   const MARKS = { critical: '▲', warning: '△', info: 'ℹ' };
   const SPANS = [[1800, '30 min'], [3600, '1 h'], [14400, '4 h'], [43200, '12 h'], [86400, '1 day']];
   let parts;
-  let answer = null;
 
   const name_of = (alarm) => (alarm.alarm || alarm.name || '').replace(/_/g, ' ').replace(/^gpu/, 'GPU').replace(/^ctf/, 'CTF');
   const title_of = (alarm) => name_of(alarm) + (alarm.subject ? ' · ' + alarm.subject : '');
@@ -54,7 +53,7 @@
     const body = { do: 'silence', alarm: alarm.alarm || alarm.name, until: Math.round(until) };
     if (alarm.subject) body.subject = alarm.subject;
     const result = await ice.control(body, parts.answer);
-    if (result && result.ok) load();
+    if (result && result.ok) ice.store.load_alarms();
   }
 
   function card(alarm) {
@@ -75,40 +74,27 @@
 
   const WEIGHT = { critical: 0, warning: 1, info: 2 };
   function paint() {
-    const all = (answer && answer.alarms) || ice.store.alarms || [];
-    const of = (state) => all.filter((alarm) => alarm.state === state);
+    const answer = ice.store.alarm_answer;
+    if (!answer) return; // nobody knows yet
+    const of = (state) => answer.alarms.filter((alarm) => alarm.state === state);
     const firing = of('firing').sort((a, b) => (WEIGHT[a.severity] || 0) - (WEIGHT[b.severity] || 0) || b.since - a.since);
     group(parts.firing, 'Firing', firing, '✓ Nothing fires.');
     group(parts.silenced, 'Silenced', of('silenced'));
     group(parts.cleared, 'Cleared', of('cleared').sort((a, b) => (b.ended || b.since) - (a.ended || a.since)).slice(0, 20));
-    if (!answer) return;
     const notify = answer.notify;
-    parts.notify.textContent = notify === undefined ? '' : notify
+    parts.notify.textContent = (answer.complaint ? 'What happens cannot be kept: ' + answer.complaint + '. ' : '') + (notify === undefined ? '' : notify
       ? 'Alarms are sent through ' + notify.program + (ice.is_number(notify.sent) ? ': ' + ice.count(notify.sent) + ' sent, ' + ice.count(notify.failed || 0) + ' failed' : '') +
         (notify.message ? ' (' + notify.message + ')' : '')
-      : 'Alarms are sent to nobody. A program that the graph names sends them: session: {notify: /path}.';
+      : 'Alarms are sent to nobody. A program that the graph names sends them: session: {notify: /path}.');
     const limit = (rule) => (ice.is_number(rule.threshold) ? ice.number(rule.threshold, 3) + (rule.unit ? ' ' + rule.unit : '') : rule.threshold || '');
     ice.fill(parts.rules, ice.table(['alarm', 'what it says', 'limit', 'for', 'severity'], (answer.rules || []).map((rule) =>
       [name_of(rule), rule.summary || rule.condition || '', limit(rule), ice.is_number(rule.for) ? ice.span(rule.for) : '',
         rule.off ? 'off' : rule.severity || ''])));
   }
 
-  let asked = 0;
-  async function load() {
-    const ask = ++asked;
-    let now = null;
-    try {
-      now = await ice.api('api/alarms');
-    } catch (error) {
-      // what the store knows is shown
-    }
-    if (ask !== asked) return; // a newer answer is on its way
-    answer = now;
-    paint();
-  }
-
   function update(kind) {
-    if (kind === 'shown' || kind === 'alarm') load();
+    if (kind === 'shown') ice.store.load_alarms();
+    if (kind === 'shown' || kind === 'alarm') paint();
   }
 
   ice.section({ id: 'alarms', title: 'Alarms', order: 90, draw, update });
