@@ -121,6 +121,7 @@ def test_each_section_is_worked_by_keys(page):
 
     def to(name, selector):
         page.keys("ESCAPE", str(names.index(name) + 1))  # Escape leaves a field
+        page.drawn(name)  # a key before that finds nothing to change
         page.wait("document.querySelector(arguments[0])", name, selector)
         for _ in range(120):
             if page.get("document.activeElement.matches(arguments[0])", selector):
@@ -138,11 +139,13 @@ def test_each_section_is_worked_by_keys(page):
     page.keys("ARROW_DOWN")
     page.wait("document.activeElement.value !== arguments[0] && location.hash.includes('=')", "another value", before)
     to("classes", "[aria-label='Snapshot']")
+    page.wait("document.activeElement.max > 0", "snapshots to choose from")
     page.keys("ARROW_LEFT")
     page.wait("location.hash.includes('it=')", "an earlier snapshot")
     to("map", "#map-surface, .slice-canvas")
     page.keys("ARROW_LEFT", "ARROW_UP")
     to("system", "#section-system select")
+    page.wait("document.activeElement.options.length > 1", "logs to choose from")
     page.keys("ARROW_DOWN")
     page.wait("location.hash.includes('log=')", "another log")
     to("controls", "#mark-numbers")
