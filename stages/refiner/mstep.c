@@ -8,6 +8,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/fsc/independent.h"
+#include "kernels/fsc/soft_edge.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
 #include "stages/refiner/resample.h"
@@ -19,7 +20,25 @@ static double clamp_fsc(double f) {
     return fmin(fmax(f, 0.001), 0.999);
 }
 
-/* Computes the priors. joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)). */
+/* Returns the share of a map's noise that a reference keeps: Σ m² / box³ of what it is masked with, m. */
+static double find_map_share(const struct refiner *r) {
+    double voxels = (double)r->box * r->box * r->box, sum = 0;
+    if (r->mask != NULL) {
+        for (size_t i = 0; i < (size_t)voxels; i++)
+            sum += (double)r->mask[i] * (double)r->mask[i];
+        return sum / voxels;
+    }
+    const double step = 0.01; /* px */
+    for (double d = step / 2; d < r->mask_radius + MASK_EDGE; d += step) {
+        double inside = 1 - soft_edge_outside(d, r->mask_radius, MASK_EDGE);
+        sum += 4 * M_PI * d * d * inside * inside * step;
+    }
+    return sum / voxels;
+}
+
+/* Computes the priors. joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)).
+ * Noise fills the whole box, the particle only a part of it, and FSC is that of whole maps. A reference is masked: the
+ * same signal stands there against map_share of the noise. */
 static enum status priors_from_fsc(const struct refiner *r, struct reference *c, bool joined, float *ssnr, float *tau2,
                                    struct err *err) {
     TRY(accumulator_sigma2(c->accumulator, c->sigma2_reconstruction, err));
@@ -28,6 +47,7 @@ static enum status priors_from_fsc(const struct refiner *r, struct reference *c,
         if (joined) f = clamp_fsc(sqrt(2 * f / (1 + f)));
         double value = s <= r->schedule.current_size / 2 ? r->options.tau_fudge * f / (1 - f) : 0;
         ssnr[s] = (float)value;
+        if (!joined) value /= r->map_share;
         tau2[s] = (float)(value * c->sigma2_reconstruction[s]);
     }
     return STATUS_OK;
@@ -261,6 +281,7 @@ enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->sides[0].references, *b = r->sides[1].references;
     const int used = r->shared_shell;
     bool final = r->schedule.final, fits;
+    if (r->map_share == 0) r->map_share = find_map_share(r);
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->sides[h].references;
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));

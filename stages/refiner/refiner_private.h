@@ -79,6 +79,7 @@ struct refiner {
     double pixel_size;
     double mask_radius;      /* px */
     double mask_share;       /* of the noise of an image: inside the mask */
+    double map_share;        /* of the noise of a map: inside its mask; 0: not known yet */
     float *mask;             /* box³, or NULL */
     float *solvent;          /* box³: the mask made from the map, or NULL */
     float *combined;         /* box³ */
