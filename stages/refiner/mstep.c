@@ -217,8 +217,10 @@ static enum status flatten_half(const struct refiner *r, struct workspace *devic
     return STATUS_OK;
 }
 
-static int reached_shell(const float *fsc, int last) {
-    int shell = 0;
+/* Shell 1 holds 18 voxels, and of poor particles a few independent numbers: it disagrees by chance, and halves that
+ * shared nothing then would drift apart. */
+int mstep_reached_shell(const float *fsc, int last) {
+    int shell = 1;
     while (shell < last && fsc[shell + 1] >= LEAST_FSC)
         shell++;
     return shell;
@@ -259,7 +261,7 @@ int mstep_believed_shell(const float *fsc, const double *numbers, const struct b
 /* Finds the resolution to which the halves agree: by what they share, and beyond it by more than chance. */
 static enum status find_resolution(struct refiner *r, struct err *err) {
     const int shared = r->shared_shell;
-    int reached = reached_shell(r->fsc, r->shells - 1);
+    int reached = mstep_reached_shell(r->fsc, r->shells - 1);
     if (shared > 0 && reached > shared) {
         /* Around these shells too. The last shell is cut by the box. */
         int first = shared > 1 ? shared - 1 : 1, last = (int)fmin(r->shells - 2, r->pixels.size / 2);
@@ -273,7 +275,7 @@ static enum status find_resolution(struct refiner *r, struct err *err) {
                             err));
         reached = mstep_believed_shell(r->fsc, numbers, &beyond);
     }
-    r->resolution = reached > 0 ? r->box * r->pixel_size / reached : 999;
+    r->resolution = r->box * r->pixel_size / reached;
     return STATUS_OK;
 }
 

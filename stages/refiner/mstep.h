@@ -14,6 +14,9 @@ void mstep_flatten(const struct refiner *refiner, const float *mask, float *map)
 /* Raises sigma2[shells] to at least 3 % of its largest value. */
 void mstep_floor_noise(float *sigma2, int shells);
 
+/* Returns the last shell, up to `last`, before the FSC falls below 0.143; at least 1. fsc[last + 1]. */
+int mstep_reached_shell(const float *fsc, int last);
+
 struct believed {
     int shells;          /* that a map has */
     int shared, reached; /* both halves share shells up to the first; their FSC is at least 0.143 up to the second */

@@ -378,8 +378,23 @@ static void shells_beyond_count_where_they_are_no_chance(void **state) {
     }
 }
 
+static void a_curve_ends_before_it_first_falls(void **state) {
+    (void)state;
+    static const struct {
+        float fsc[6];
+        int reached;
+    } CASES[] = {
+        {{1, 0.9f, 0.5f, 0.143f, 0.14f, 0.9f}, 3}, {{1, 0.9f, 0.1f, 0.9f, 0.9f, 0.9f}, 1},
+        {{1, 0.9f, 0.9f, 0.9f, 0.9f, 0.9f}, 5},    {{1, -0.2f, 0.9f, 0.9f, 0.1f, 0.9f}, 3}, /* shell 1 may disagree */
+        {{1, 0.1f, 0.1f, 0.9f, 0.9f, 0.9f}, 1},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+        assert_int_equal(mstep_reached_shell(CASES[i].fsc, 5), CASES[i].reached);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_curve_ends_before_it_first_falls),
         cmocka_unit_test(shells_beyond_count_where_they_are_no_chance),
         cmocka_unit_test(bands_end_where_halves_agree_far_enough),
         cmocka_unit_test(the_prior_follows_from_the_fsc),
