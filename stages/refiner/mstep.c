@@ -247,7 +247,7 @@ static double mean_numbers(const double *numbers, int shells, int shell) {
 
 /* Poses of noise are spread over all directions, and the halves' shells of such a map hold few independent numbers:
  * these agree or disagree by chance, in 32 px by up to 0.7. Noise counts as if it had no preferred direction, and so
- * has somewhat more numbers than there are: in 30 sets of pure noise the deviation was 1.4 times what they say.
+ * has somewhat more numbers than there are: in 37 sets of pure noise the deviation was 1.4 times what they say.
  * Interpolation carries a little of the shared shells into those
  * next to them (bands.c), so that one or two shells alone are not believed. */
 int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *b) {
