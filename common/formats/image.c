@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/memory.h"
+#include "common/multiversion.h"
 
 typedef enum status memory_maker(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
 
@@ -44,9 +45,9 @@ void image_destroy(struct image *image) {
     *image = (struct image){0};
 }
 
-bool image_values_fit(const float *values, size_t count) {
-    bool fit = true;
+MULTIVERSION bool image_values_fit(const float *values, size_t count) {
+    int misfits = 0;
     for (size_t i = 0; i < count; i++)
-        fit = fit && fabsf(values[i]) < IMAGE_VALUE_MAX;
-    return fit;
+        misfits |= !(fabsf(values[i]) < IMAGE_VALUE_MAX);
+    return misfits == 0;
 }

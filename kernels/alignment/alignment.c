@@ -78,6 +78,10 @@ enum status alignment_keep_images(struct alignment *a, int count, size_t most_by
     return a->work->keep_images != NULL ? a->work->keep_images(a, count, most_bytes, err) : STATUS_OK;
 }
 
+bool alignment_keeps_image(const struct alignment *a, int number) {
+    return a->work->keeps_image != NULL && a->work->keeps_image(a, number);
+}
+
 bool alignment_can_number(double orientations, int references) {
     return orientations * references <= INT_MAX;
 }
@@ -100,6 +104,10 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
                 iteration->coarse_pixels > iteration->pixels->count || iteration->pixels->box != a->options.box,
             err, STATUS_BAD_ARGUMENT, "%d references and %d of %d Fourier pixels of a box of %d px cannot be compared",
             iteration->reference_count, iteration->coarse_pixels, iteration->pixels->count, iteration->pixels->box);
+    FAIL_IF(iteration->screen_pixels < 0 || iteration->screen_pixels > iteration->coarse_pixels ||
+                (iteration->local && iteration->screen_pixels > 0),
+            err, STATUS_BAD_ARGUMENT, "%d of %d coarse pixels cannot be compared first", iteration->screen_pixels,
+            iteration->coarse_pixels);
     int orientations = sampling_orientation_count(iteration->sampling);
     FAIL_IF(!alignment_can_number(orientations, iteration->reference_count), err, STATUS_UNSUPPORTED,
             "%d references at %d orientations are more than can be numbered: search a coarser grid",
@@ -131,7 +139,8 @@ static enum status check_particles(const struct alignment *a, const struct align
 enum status alignment_scale(struct alignment *a, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err) {
     TRY(check_particles(a, particles, count, err));
-    FAIL_IF(a->iteration.local, err, STATUS_BAD_ARGUMENT, "a grey scale cannot be measured in a local search");
+    FAIL_IF(a->iteration.local || a->iteration.screen_pixels > 0, err, STATUS_BAD_ARGUMENT,
+            "a grey scale cannot be measured in a local search, nor in two steps");
     return a->work->scale(a, particles, count, ret_mean, dots, norms, err);
 }
 

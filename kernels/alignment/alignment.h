@@ -4,7 +4,8 @@
  *
  * Two passes. The coarse pass compares every orientation of the grid × every shift × every reference (`local`: those
  * near the particle's last pose) over the first coarse_pixels of the list, and keeps the samples that hold 99.9 % of
- * the probability. The fine pass compares the children of these samples over all pixels; the children that hold 99.9 %
+ * the probability. With screen_pixels, a search of the whole grid takes two steps, the first over fewer pixels. The fine
+ * pass compares the children of these samples over all pixels that references hold; the children that hold 99.9 %
  * contribute.
  *
  * Both devices give the same poses and weights except for rounding. Results do not depend on the number of threads, and
@@ -73,13 +74,17 @@ enum { ALIGNMENT_REFERENCES_MOST = 256 }; /* most references on a CUDA device */
 struct alignment_iteration {
     const struct fourier_pixels *pixels; /* pixels of the fine pass */
     int coarse_pixels;
+    /* A search of the whole grid compares all samples over these first pixels alone, and over coarse_pixels those that
+     * hold 99.9 % of the probability by then; 0: all over coarse_pixels. */
+    int screen_pixels;
     const struct sampling *sampling; /* perturbed */
     bool local;         /* compare only poses near each particle's pose: sampling_near with sigma = its angle step */
     bool oversampled;   /* compare children in the fine pass; false: the coarse samples themselves */
     int particle_count; /* most particles that will be added, 0 to 10^6: the sums have room for so many */
     int reference_count;
-    struct projector *const *references; /* their maps are set for pixels->size */
-    struct accumulator *const *sums;     /* one per reference; cleared for pixels->size */
+    /* Their maps are set for one size, at most pixels->size. Beyond it references are empty, and nothing is compared. */
+    struct projector *const *references;
+    struct accumulator *const *sums; /* one per reference; cleared for pixels->size */
     /* Sums lie in the workspace, have at least that size, and are not empty: alignment_finish adds to them, and nothing
      * does before */
     bool add_to;
@@ -105,6 +110,9 @@ struct workspace *alignment_workspace(const struct alignment *alignment);
  * A number then stands for one image for good: an image that is kept is not read again. Only an increase has an effect.
  * The CPU keeps nothing. */
 enum status alignment_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+/* Returns whether the image of that number stays on the device already, so that particles need no `image`. Call it
+ * while no particles are being added. */
+bool alignment_keeps_image(const struct alignment *alignment, int number);
 
 /* Returns whether an E-step can number so many orientations of each reference. A `local` E-step can then search them.
  * One over the whole grid may still have too many samples (STATUS_UNSUPPORTED of alignment_begin). */
@@ -115,11 +123,13 @@ bool alignment_can_number(double orientations, int references);
  * top. On a device, those in the workspace are part of the memory; references in host memory are copied to the device,
  * and sums in host memory receive a copy of what the device has added. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
-/* Returns how many particles alignment_add takes at a time. */
+/* Returns how many particles alignment_add takes at a time. A CUDA device works on an ALIGNMENT_PARTS-th of them at once:
+ * smaller batches should be multiples of such a part. */
+enum { ALIGNMENT_PARTS = 16 };
 int alignment_batch(const struct alignment *alignment);
 
 struct alignment_particle {
-    const float *image;    /* box² */
+    const float *image;    /* box²; any, if the device keeps it (alignment_keeps_image) */
     const struct ctf *ctf; /* NULL: CTF 1 */
     int optics;
     int shift[2];    /* px: applied first; shifts of the grid are relative to it */

@@ -28,6 +28,18 @@ static inline size_t most_coarse_samples(const struct alignment_options *options
     return (size_t)options->max_significant * (size_t)(iteration->oversampled ? 1 : ALIGNMENT_WITHOUT_CHILDREN);
 }
 
+/* Returns how many pixels of all samples of the whole grid are compared, and the most samples of a particle that are
+ * compared over coarse_pixels after that, except for ties. */
+enum { ALIGNMENT_SCREENED = 64 };
+static inline int grid_pixels(const struct alignment_iteration *iteration) {
+    return iteration->screen_pixels > 0 ? iteration->screen_pixels : iteration->coarse_pixels;
+}
+static inline size_t most_screened_samples(const struct alignment_options *options,
+                                           const struct alignment_iteration *iteration) {
+    size_t most = most_coarse_samples(options, iteration), limit = (size_t)1 << 25;
+    return most < limit / ALIGNMENT_SCREENED ? most * ALIGNMENT_SCREENED : limit;
+}
+
 struct alignment_cpu;
 struct alignment_cuda;
 
@@ -46,6 +58,7 @@ struct alignment_work {
     void (*destroy)(struct alignment *a); /* also called after a create that failed */
     struct workspace *(*workspace)(const struct alignment *a);
     enum status (*keep_images)(struct alignment *a, int count, size_t most_bytes, struct err *err);
+    bool (*keeps_image)(const struct alignment *a, int number);
     enum status (*begin)(struct alignment *a, const struct alignment_iteration *iteration, struct err *err);
     int (*batch)(const struct alignment *a);
     enum status (*scale)(struct alignment *a, const struct alignment_particle *particles, int count, double *ret_mean,

@@ -316,6 +316,12 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     TRY(allocate(c, err));
     TRY(prepare(c, o, err));
     TRY(list_coarse(c, c->iteration->sigma_offset, err));
+    if (c->iteration->screen_pixels > 0) {
+        compare_poses(c, c->iteration->screen_pixels);
+        TRY(keep_poses(c, most_screened_samples(o, c->iteration), &least, &sum, &significant, err));
+        c->pose_count = c->kept_count;
+        memcpy(c->poses, c->kept, c->kept_count * sizeof *c->poses);
+    }
     compare_poses(c, c->iteration->coarse_pixels);
     TRY(keep_poses(c, most_coarse_samples(o, c->iteration), &least, &sum, &significant, err));
     result->significant = (int)significant;

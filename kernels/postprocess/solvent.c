@@ -23,3 +23,17 @@ enum status solvent_flatten_on(struct workspace *workspace, const struct solvent
     FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can mask maps");
     return work->flatten(workspace, sphere, mask_or_null, shared, map, err);
 }
+
+enum status solvent_part_on(struct workspace *workspace, int box, int shell, const float *map, float *ret_low,
+                            float *ret_high, struct err *err) {
+    const struct solvent_work *work = work_on_device();
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can part maps");
+    return work->part(workspace, box, shell, map, ret_low, ret_high, err);
+}
+
+enum status solvent_join_on(struct workspace *workspace, int box, int low, int reached, const float *inner, float *map,
+                            struct err *err) {
+    const struct solvent_work *work = work_on_device();
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can part maps");
+    return work->join(workspace, box, low, reached, inner, map, err);
+}

@@ -24,4 +24,12 @@ enum status solvent_find_on(struct workspace *workspace, const struct solvent_sp
 enum status solvent_flatten_on(struct workspace *workspace, const struct solvent_sphere *sphere,
                                const float *mask_or_null, double shared, float *map, struct err *err);
 
+/* Parts a map of box³ into its shells up to `shell` and those beyond (|k| < shell + 1/2, sharp). Either result may be the
+ * map. On the CPU: part_map of stages/refiner/resample.h. */
+enum status solvent_part_on(struct workspace *workspace, int box, int shell, const float *map, float *ret_low,
+                            float *ret_high, struct err *err);
+/* Makes a map of two bands: the shells up to `low` of `inner`, and the shells beyond `reached` of map − inner. */
+enum status solvent_join_on(struct workspace *workspace, int box, int low, int reached, const float *inner, float *map,
+                            struct err *err);
+
 #endif

@@ -61,6 +61,17 @@ __global__ void filter(int box, double shell, double edge, bool beyond, double f
     spectrum[p.at].y *= by;
 }
 
+/* Integer squares: |k| < shell + 1/2 means |k|² ≤ shell² + shell. */
+__global__ void join(int box, int low, int reached, float factor, const float2 *inner, float2 *spectrum) {
+    place p = place_of(box / 2 + 1, box);
+    if (!p.valid) return;
+    int ky = p.y <= box / 2 ? p.y : p.y - box, kz = p.z <= box / 2 ? p.z : p.z - box, r2 = squared(p.x, ky, kz);
+    float2 all = spectrum[p.at], in = inner[p.at], out = make_float2(0, 0);
+    if (r2 > reached * reached + reached) out = make_float2(all.x - in.x, all.y - in.y);
+    if (r2 <= low * low + low) out.x += in.x, out.y += in.y;
+    spectrum[p.at] = make_float2(factor * out.x, factor * out.y);
+}
+
 __global__ void subtract(int box, float *a, const float *b) {
     place p = place_of(box, box);
     if (p.valid) a[p.at] -= b[p.at];
@@ -241,6 +252,14 @@ extern "C" enum status solvent_cuda_filter(int box, double shell, double edge, b
     filter<<<blocks_of(box / 2 + 1, box), THREADS, 0, (cudaStream_t)stream>>>(box, shell, edge, beyond, factor,
                                                                               (float2 *)spectrum);
     CUDA_TRY(cudaGetLastError(), err, "filtering a map");
+    return STATUS_OK;
+}
+
+extern "C" enum status solvent_cuda_join(int box, int low, int reached, double factor, const float *inner,
+                                         float *spectrum, void *stream, struct err *err) {
+    join<<<blocks_of(box / 2 + 1, box), THREADS, 0, (cudaStream_t)stream>>>(box, low, reached, (float)factor,
+                                                                            (const float2 *)inner, (float2 *)spectrum);
+    CUDA_TRY(cudaGetLastError(), err, "joining bands of a map");
     return STATUS_OK;
 }
 

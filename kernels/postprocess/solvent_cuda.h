@@ -19,6 +19,10 @@ enum status solvent_cuda_multiply(const struct solvent_sphere *sphere, const flo
  * beyond: multiplies by 1 minus that cosine instead. */
 enum status solvent_cuda_filter(int box, double shell, double edge, bool beyond, double factor, float *spectrum,
                                 void *stream, struct err *err);
+/* spectrum = factor · (inner up to shell `low` + (spectrum − inner) beyond shell `reached`), half transforms; a shell ends
+ * half a shell beyond its number. */
+enum status solvent_cuda_join(int box, int low, int reached, double factor, const float *inner, float *spectrum,
+                              void *stream, struct err *err);
 /* a −= b. */
 enum status solvent_cuda_subtract(int box, float *a, const float *b, void *stream, struct err *err);
 /* Makes the mask of a low-passed map's density: extended, with the inner half of a soft edge. ret_inside: the sum of

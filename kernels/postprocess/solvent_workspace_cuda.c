@@ -79,4 +79,47 @@ static enum status flatten(struct workspace *w, const struct solvent_sphere *sph
     return workspace_cuda_wait(w, err);
 }
 
-const struct solvent_work solvent_cuda_work = {.find = find, .flatten = flatten};
+static enum status part(struct workspace *w, int box, int shell, const float *map, float *ret_low, float *ret_high,
+                        struct err *err) {
+    const double factor = 1 / ((double)box * box * box);
+    struct volumes v = {0};
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_volume(w, box, &v.plans, err));
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(take(w, box, &v, err));
+    TRY(workspace_cuda_put(w, v.map, map, v.bytes, err));
+    TRY(volume_cuda_forward(v.plans, v.transform, v.map, v.spectrum, w->stream, err));
+    TRY(solvent_cuda_filter(box, shell + 0.5, 0, false, factor, v.spectrum, w->stream, err));
+    TRY(volume_cuda_inverse(v.plans, v.transform, v.spectrum, v.spread, w->stream, err));
+    TRY(solvent_cuda_subtract(box, v.map, v.spread, w->stream, err));
+    TRY(workspace_cuda_get(w, ret_low, v.spread, v.bytes, err));
+    TRY(workspace_cuda_get(w, ret_high, v.map, v.bytes, err));
+    return workspace_cuda_wait(w, err);
+}
+
+/* Takes a map and two transforms, less than struct volumes. */
+static enum status join(struct workspace *w, int box, int low, int reached, const float *inner, float *map,
+                        struct err *err) {
+    const double factor = 1 / ((double)box * box * box);
+    const size_t bytes = (size_t)box * (size_t)box * (size_t)box * sizeof(float);
+    struct volume_cuda *plans = NULL;
+    float *volume = NULL, *of_map = NULL, *of_inner = NULL;
+    void *scratch = NULL;
+    _cleanup_(workspace_cuda_end) struct workspace *open = NULL;
+    TRY(workspace_cuda_volume(w, box, &plans, err));
+    TRY(workspace_cuda_begin(w, &open, err));
+    TRY(arena_take(w->arena, bytes, 1, "a map", &volume, err));
+    TRY(arena_take(w->arena, volume_cuda_bytes(box), 1, "the transform of a map", &of_map, err));
+    TRY(arena_take(w->arena, volume_cuda_bytes(box), 1, "the transform of a map", &of_inner, err));
+    TRY(arena_take(w->arena, volume_cuda_scratch(plans), 1, "the transform of a map", &scratch, err));
+    TRY(workspace_cuda_put(w, volume, map, bytes, err));
+    TRY(volume_cuda_forward(plans, scratch, volume, of_map, w->stream, err));
+    TRY(workspace_cuda_put(w, volume, inner, bytes, err));
+    TRY(volume_cuda_forward(plans, scratch, volume, of_inner, w->stream, err));
+    TRY(solvent_cuda_join(box, low, reached, factor, of_inner, of_map, w->stream, err));
+    TRY(volume_cuda_inverse(plans, scratch, of_map, volume, w->stream, err));
+    TRY(workspace_cuda_get(w, map, volume, bytes, err));
+    return workspace_cuda_wait(w, err);
+}
+
+const struct solvent_work solvent_cuda_work = {.find = find, .flatten = flatten, .part = part, .join = join};

@@ -32,17 +32,23 @@
 #include "stages/refiner/bands.h"
 
 #include "common/memory.h"
+#include "kernels/postprocess/solvent.h"
 #include "stages/refiner/resample.h"
 
 enum status bands_set_reference(struct refiner *r, const struct reference *c, struct err *err) {
-    int size = r->pixels.size, shared = r->shared_shell;
+    int size = r->compared_size, shared = r->shared_shell;
     if (shared == 0) return projector_set_map_on(c->projector, r->placement.workspace, c->map, size, err);
+    bool fits;
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     _cleanup_(mem_free) float *low = NULL;
     _cleanup_(mem_free) float *high = NULL;
     TRY(mem_new_unset(voxels, sizeof *low, "a map", &low, err));
     TRY(mem_new_unset(voxels, sizeof *high, "a map", &high, err));
-    TRY(part_map(c->map, r->box, shared, low, high, err));
+    TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
+    if (fits)
+        TRY(solvent_part_on(r->placement.workspace, r->box, shared, c->map, low, high, err));
+    else
+        TRY(part_map(c->map, r->box, shared, low, high, err));
     TRY(projector_set_map_on(c->projector, r->placement.workspace, high, size, err));
     return projector_set_shells(c->projector, low, shared, err);
 }

@@ -14,12 +14,51 @@ static const double LEAST_SHARE = 1e-9;
 static const double LEAST_NORM = 1e-3; /* over the mean norm of all particles */
 enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 };
 
-/* Returns how far the coarse pass compares, px: a step of the grid moves the rim of the particle by `rotated` Å, and
- * finer detail does not help to tell two grid points apart. */
-static int coarse_size(const struct refiner *r) {
-    double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * r->sampling.angle_step / 360;
+/* Returns how far the coarse pass of a grid with this step compares, px: a step moves the rim of the particle by
+ * `rotated` Å, and finer detail does not help to tell two grid points apart. */
+static int coarse_size(const struct refiner *r, double angle_step) {
+    double rotated = M_PI * fmin(r->options.diameter, r->box * r->pixel_size) * angle_step / 360;
     int size = 2 * (int)ceil(r->pixel_size * r->box * 1.2 / rotated);
-    return size < r->schedule.telling_size ? size : r->schedule.telling_size;
+    return size < r->compared_size ? size : r->compared_size;
+}
+
+/* Returns how many pixels all poses of a fine grid are compared over before the best of them are compared over all
+ * coarse pixels: as many as tell the points of the grid before apart. Most of its poses are out of the question by
+ * then. */
+static int screen_pixels(const struct refiner *r) {
+    enum { WORTHWHILE = 2 }; /* times as many coarse pixels */
+    const struct schedule *s = &r->schedule;
+    if (s->local || s->order <= s->options.healpix_order) return 0;
+    int pixels = fourier_pixels_within(&r->pixels, coarse_size(r, 2 * r->sampling.angle_step));
+    return WORTHWHILE * pixels <= r->coarse_pixels ? pixels : 0;
+}
+
+/* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ² over
+ * its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR). */
+static double told_by(const struct refiner *r, const struct side *side, int shell) {
+    const struct reference *c = side->references;
+    double power = c->tau2[shell] * c->ssnr[shell] / (1 + c->ssnr[shell]), noise = INFINITY;
+    for (int o = 0; o < r->sigma2_optics; o++)
+        noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
+    return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power / noise;
+}
+
+/* Returns how far to compare, px. Images are added to the sums a good way beyond the resolution, so that it can grow;
+ * the map holds next to nothing there, and comparing it would take most of the time. What is left out changes
+ * log-likelihoods by less than their rounding. */
+static int compared_size(const struct refiner *r) {
+    static const double ROUNDING = 0.01;
+    const struct schedule *s = &r->schedule;
+    int last = s->telling_size / 2;
+    if (r->side_count != 2 || r->shared_shell > 0) return s->telling_size;
+    for (int h = 0; h < r->side_count; h++)
+        if (!(r->sides[h].references->ssnr[1] > 0)) return s->telling_size; /* no map of particles yet */
+    for (double told[2] = {0}; last > s->resolution_shell; last--) {
+        for (int h = 0; h < 2; h++)
+            told[h] += told_by(r, &r->sides[h], last);
+        if (fmax(told[0], told[1]) > ROUNDING * ROUNDING) break;
+    }
+    return 2 * last;
 }
 
 /* Makes the grid of the iteration; keeps the one of the iteration before if it is of the same kind. */
@@ -43,7 +82,9 @@ enum status estep_open(struct refiner *r, struct err *err) {
         fourier_pixels_destroy(&r->pixels);
         TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
     }
-    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r));
+    r->compared_size = compared_size(r);
+    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r, r->sampling.angle_step));
+    r->screen_pixels = screen_pixels(r);
     return STATUS_OK;
 }
 
@@ -90,6 +131,7 @@ static void set_whole_noise(const struct refiner *r, struct side *side) {
 enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
+                                                  .screen_pixels = r->screen_pixels,
                                                   .sampling = &r->sampling,
                                                   .local = r->schedule.local,
                                                   .oversampled = r->schedule.oversampled,
@@ -116,14 +158,17 @@ static enum status mstep_bytes(struct refiner *r, int size, size_t *ret_bytes, s
     return STATUS_OK;
 }
 
-/* Keeps images on the device, in at most an eighth of its memory, and only in what maps at full size leave free
- * (estep_place). */
+/* Keeps images on the device, and only in what maps at full size leave free (estep_place): in at most an eighth of its
+ * memory, or half of it if the host cannot hold all images, which would have to be read again in each iteration. */
 static enum status keep_images(struct refiner *r, struct err *err) {
     size_t each = (size_t)r->reference_count * (accumulator_bytes(3, r->box) + projector_bytes(3, r->box));
     size_t sides = (size_t)r->side_count, scratch;
     TRY(mstep_bytes(r, r->box, &scratch, err));
     size_t resting = 3 * (sides - 1) * each, maps = sides * each + scratch, need = resting > maps ? resting : maps;
-    double memory = alignment_memory(r->alignment), most = fmax(0, fmin(memory - (double)need, memory / 8));
+    double image = (double)r->box * r->box * sizeof(float);
+    bool held = (double)r->set.present * image <= (double)r->set.cache_limit;
+    double memory = alignment_memory(r->alignment), share = memory / (held ? 8 : 2);
+    double most = fmax(0, fmin(memory - (double)need, share));
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
 }
 
@@ -165,11 +210,13 @@ static struct particle *member(const struct refiner *r, const struct side *side,
 /* Returns the size of a batch. If images are read each time, two batches are in memory, with a 16th of the memory
  * each. If any image must be read, the first batch stays small, so that the wait for it is short. */
 static int batch_most(const struct refiner *r) {
-    double most = alignment_batch(r->alignment), image = (double)r->box * r->box * sizeof(float);
-    double all = (double)r->set.present * image, room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
-    if (all > (double)r->set.cache_limit) most = fmin(most, room);
-    if (!r->all_read) most = fmin(most, BATCH_TO_READ);
-    return (int)most;
+    int all = alignment_batch(r->alignment), part = all / ALIGNMENT_PARTS;
+    double most = all, image = (double)r->box * r->box * sizeof(float);
+    double room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
+    if (r->unread == 0) return all;
+    if ((double)r->unread * image + (double)r->set.cached_bytes > (double)r->set.cache_limit) most = fmin(most, room);
+    most = fmin(most, BATCH_TO_READ);
+    return r->placement.workspace != NULL && most > part ? (int)most / part * part : (int)most;
 }
 
 static int batch_at(const struct refiner *r, const struct side *side, int first) {
@@ -184,7 +231,7 @@ static void read_ahead(struct refiner *r, const struct side *side, int next) {
     if (!r->busy) return;
     if (next == side->member_count && side == &r->sides[0] && r->side_count == 2) after = &r->sides[1], next = 0;
     int count = batch_at(r, after, next);
-    if (count > 0) loader_begin(r->loader, after->members + next, count);
+    if (count > 0) loader_begin(r->loader, r->alignment, after->members + next, count);
 }
 
 /* Takes the members of a batch whose images are twins out of the side. Notes in batch.taken which images are those of
@@ -212,7 +259,7 @@ static int leave_out_twins(struct refiner *r, struct side *side, int first, int 
 enum status estep_load(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
     int count = batch_at(r, side, first);
     const float *const *images;
-    TRY(loader_take(r->loader, side->members + first, count, &images, err));
+    TRY(loader_take(r->loader, r->alignment, side->members + first, count, &images, err));
     count = leave_out_twins(r, side, first, count);
     read_ahead(r, side, first + count);
     for (int i = 0; i < count; i++) {

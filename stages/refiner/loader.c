@@ -20,6 +20,8 @@ struct job {
 
 struct batch {
     int *indices, count, room;
+    bool *elsewhere; /* images that the device keeps */
+    const struct alignment *kept_by;
     const float **images;
     struct job *jobs;
     float *space; /* for images that are not kept */
@@ -54,7 +56,7 @@ void loader_destroy(struct loader **loader) {
     worker_destroy(&l->worker);
     for (int i = 0; i < 2; i++) {
         struct batch *b = &l->batches[i];
-        void *owned[] = {b->indices, b->images, b->jobs, b->space};
+        void *owned[] = {b->indices, b->elsewhere, b->images, b->jobs, b->space};
         for (size_t j = 0; j < sizeof owned / sizeof *owned; j++)
             free(owned[j]);
     }
@@ -66,9 +68,11 @@ static enum status reserve(struct batch *b, int count, struct err *err) {
     if (count <= b->room) return STATUS_OK;
     b->room = 0;
     mem_free(&b->indices);
+    mem_free(&b->elsewhere);
     mem_free(&b->images);
     mem_free(&b->jobs);
     TRY(mem_new(n, sizeof *b->indices, "particle images", &b->indices, err));
+    TRY(mem_new(n, sizeof *b->elsewhere, "particle images", &b->elsewhere, err));
     TRY(mem_new(n, sizeof *b->images, "particle images", &b->images, err));
     TRY(mem_new(n, sizeof *b->jobs, "particle images", &b->jobs, err));
     b->room = count;
@@ -89,7 +93,7 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
     for (int i = 0; i < b->count; i++) {
         struct particle *p = &set->particles[b->indices[i]];
         b->images[i] = p->image;
-        if (p->image != NULL) continue;
+        if (p->image != NULL || b->elsewhere[i]) continue;
         struct job *job = &b->jobs[jobs++];
         *job = (struct job){.particle = b->indices[i], .stack = p->stack, .slice = p->slice, .at = i};
         if (set->cached_bytes + (kept + 1) * bytes <= set->cache_limit &&
@@ -212,31 +216,36 @@ void loader_stop(struct loader *l) {
     l->batches[1 - l->used].begun = false;
 }
 
-static enum status fill(struct batch *b, const int *indices, int count, struct err *err) {
+static enum status fill(struct batch *b, const struct alignment *kept_by, const int *indices, int count,
+                        struct err *err) {
     TRY(reserve(b, count, err));
     memcpy(b->indices, indices, (size_t)count * sizeof *indices);
+    for (int i = 0; i < count; i++)
+        b->elsewhere[i] = kept_by != NULL && alignment_keeps_image(kept_by, indices[i] + 1);
     b->count = count;
+    b->kept_by = kept_by;
     return STATUS_OK;
 }
 
-void loader_begin(struct loader *l, const int *indices, int count) {
+void loader_begin(struct loader *l, const struct alignment *kept_by, const int *indices, int count) {
     struct batch *b = &l->batches[1 - l->used];
     loader_stop(l);
-    if (fill(b, indices, count, NULL) != STATUS_OK) return;
+    if (fill(b, kept_by, indices, count, NULL) != STATUS_OK) return;
     b->begun = true;
     worker_start(l->worker, read_ahead, l);
 }
 
-enum status loader_take(struct loader *l, const int *indices, int count, const float *const **ret_images,
-                        struct err *err) {
+enum status loader_take(struct loader *l, const struct alignment *kept_by, const int *indices, int count,
+                        const float *const **ret_images, struct err *err) {
     struct batch *b = &l->batches[1 - l->used];
-    bool ready = b->begun && b->count == count && memcmp(b->indices, indices, (size_t)count * sizeof *indices) == 0;
+    bool ready = b->begun && b->kept_by == kept_by && b->count == count &&
+                 memcmp(b->indices, indices, (size_t)count * sizeof *indices) == 0;
     if (ready) {
         b->begun = false;
         TRY(worker_wait(l->worker, err));
     } else {
         loader_stop(l);
-        TRY(fill(b, indices, count, err));
+        TRY(fill(b, kept_by, indices, count, err));
         TRY(read_batch(l, b, err));
     }
     l->used = 1 - l->used;
@@ -253,7 +262,7 @@ enum status loader_judge(struct loader *l, const int *indices, int count, struct
     for (int first = 0, part; first < count; first += part) {
         const float *const *images = NULL;
         part = count - first < AT_A_TIME ? count - first : AT_A_TIME;
-        TRY(loader_take(l, indices + first, part, &images, err));
+        TRY(loader_take(l, NULL, indices + first, part, &images, err));
         for (int i = 0; i < part; i++)
             if (!set->particles[indices[first + i]].spoiled)
                 strengths[usable++] = particle_image_strength(images[i], pixels);

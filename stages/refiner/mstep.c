@@ -171,11 +171,14 @@ void mstep_parameters(const struct refiner *r, struct side *side) {
 static enum status part_bands(const struct refiner *r, const struct reference *c, const float *tau2, int low,
                               int reached, float *map, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    bool fits;
     _cleanup_(mem_free) float *inner = NULL;
     _cleanup_(mem_free) float *rest = NULL;
     TRY(mem_new_unset(voxels, sizeof *inner, "a map", &inner, err));
-    TRY(mem_new_unset(voxels, sizeof *rest, "a map", &rest, err));
     TRY(reconstruct(r, c, tau2, reached, inner, NULL, err));
+    TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
+    if (fits) return solvent_join_on(r->placement.workspace, r->box, low, reached, inner, map, err);
+    TRY(mem_new_unset(voxels, sizeof *rest, "a map", &rest, err));
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++)
         map[i] -= inner[i];

@@ -213,6 +213,14 @@ static enum status judge_images(struct refiner *r, struct err *err) {
     return loader_judge(r->loader, indices, count, err);
 }
 
+static void count_unread(struct refiner *r) {
+    r->unread = 0;
+    for (size_t i = 0; i < r->set.count; i++) {
+        const struct particle *p = &r->set.particles[i];
+        r->unread += particle_counts(p) && p->image == NULL && !alignment_keeps_image(r->alignment, (int)i + 1);
+    }
+}
+
 static enum status first_iteration(struct refiner *r, struct err *err) {
     TRY(setup_noise(r, err));
     timing_spent(&r->timing, REFINER_NOISE);
@@ -262,8 +270,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(twins_settle(&r->set, err));
     TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
     TRY(choose_members(r, iteration->most, err));
-    r->all_read =
-        particle_set_counted(&r->set) * (size_t)r->box * (size_t)r->box * sizeof(float) <= r->set.cached_bytes;
+    count_unread(r);
     TRY(judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;

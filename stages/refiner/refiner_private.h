@@ -108,13 +108,14 @@ struct refiner {
     struct sampling sampling;
     bool sampling_local; /* the sampling was made for local searches */
     struct fourier_pixels pixels;
-    int coarse_pixels;
+    int compared_size; /* px: up to here particles are compared with references, in the fine pass */
+    int coarse_pixels, screen_pixels;
     struct alignment *alignment;
     struct loader *loader;
     struct twins_met met;             /* images of the running iteration */
     bool crossed;                     /* one of them is in the maps of the other half */
     struct refiner_iteration running; /* as refiner_begin was asked for it */
-    bool all_read;                    /* every image is in memory */
+    size_t unread;                    /* images neither in memory nor on the device when the iteration began */
     struct arena_step *trace;         /* of the device's memory, or NULL */
     size_t trace_count;
     struct star_file *kept_poses; /* of an earlier run: given to particles as they join; or NULL */

@@ -25,7 +25,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 4, RADIUS_LEAST = 4 };
+enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 8, RADIUS_LEAST = 4 };
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -349,9 +349,9 @@ static enum status noise_gather(struct refiner *r, const struct side *side, stru
     for (int first = 0, count; first < n->count; first += count) {
         const float *const *images;
         count = n->count - first < NOISE_BATCH ? n->count - first : NOISE_BATCH;
-        TRY(loader_take(r->loader, side->members + first, count, &images, err));
+        TRY(loader_take(r->loader, NULL, side->members + first, count, &images, err));
         int next = first + count, left = n->count - next;
-        if (left > 0) loader_begin(r->loader, side->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
+        if (left > 0) loader_begin(r->loader, NULL, side->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
         noise_add(r, n, images, count);
     }
     return STATUS_OK;

@@ -39,6 +39,7 @@ static void make_noise(struct setting *s) {
                                                      .box = s->box,
                                                      .count = (int)n};
     s->references_cuda.coarse_pixels = fourier_pixels_within(&s->pixels, s->coarse_size);
+    s->references_cuda.fine_pixels = s->pixels.count;
     s->stride = (n + 31) / 32 * 32;
     s->particles_cuda = (struct particles_cuda){.count = s->particles,
                                                 .stride = s->stride,

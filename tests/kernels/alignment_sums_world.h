@@ -183,7 +183,7 @@ static void bring(struct world *w) {
                                                   .box = w->box,
                                                   .count = w->pixels.count};
     w->d_references.shell = on_device(w->pixels.shell, n, sizeof(short));
-    w->d_references.coarse_pixels = w->pixels.count;
+    w->d_references.coarse_pixels = w->d_references.fine_pixels = w->pixels.count;
     /* Nothing here uses the arrays of the coarse grid. */
     w->d_sampling = (struct sampling_cuda){.references = w->references,
                                            .directions = w->directions,

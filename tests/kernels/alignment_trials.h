@@ -21,7 +21,13 @@ struct trial {
     int max_significant;
     const char *symmetry; /* NULL: none */
     int shared_shell;     /* images are masked in two bands, up to this shell and beyond; 0: one band */
+    int reference_size;   /* references are empty beyond, px; 0: beyond `size` */
+    int screen_size;      /* up to which the whole grid is compared first, px; 0: up to coarse_size */
 };
+
+static inline int reference_size(const struct trial *t) {
+    return t->reference_size > 0 ? t->reference_size : t->size;
+}
 
 struct data {
     struct trial trial;
@@ -133,7 +139,7 @@ static inline void make(const struct trial *t, struct data *d) {
         d->maps[k] = new (box * box * box, sizeof(float));
         make_map(d, k, d->maps[k]);
         must(projector_create(3, t->box, threads, &d->projectors[k], &err), &err);
-        must(projector_set_map(d->projectors[k], d->maps[k], t->size, &err), &err);
+        must(projector_set_map(d->projectors[k], d->maps[k], reference_size(t), &err), &err);
     }
     make_particles(d);
 }
@@ -180,19 +186,21 @@ static inline void discard_outcome(struct outcome *o) {
 
 static inline struct alignment_iteration iteration_of(const struct data *d, const struct outcome *o,
                                                       const float *priors) {
-    return (struct alignment_iteration){.pixels = &d->pixels,
-                                        .coarse_pixels = fourier_pixels_within(&d->pixels, d->trial.coarse_size),
-                                        .sampling = &d->sampling,
-                                        .local = d->trial.local,
-                                        .oversampled = d->trial.oversampled,
-                                        .reference_count = d->trial.references,
-                                        .references = d->projectors,
-                                        .sums = o->sums,
-                                        .reference_log_prior = d->trial.references > 1 ? priors : NULL,
-                                        .sigma_offset = 3,
-                                        .sigma2 = d->sigma2,
-                                        .optics_count = 2,
-                                        .shared_shell = d->trial.shared_shell};
+    return (struct alignment_iteration){
+        .pixels = &d->pixels,
+        .coarse_pixels = fourier_pixels_within(&d->pixels, d->trial.coarse_size),
+        .screen_pixels = d->trial.screen_size > 0 ? fourier_pixels_within(&d->pixels, d->trial.screen_size) : 0,
+        .sampling = &d->sampling,
+        .local = d->trial.local,
+        .oversampled = d->trial.oversampled,
+        .reference_count = d->trial.references,
+        .references = d->projectors,
+        .sums = o->sums,
+        .reference_log_prior = d->trial.references > 1 ? priors : NULL,
+        .sigma_offset = 3,
+        .sigma2 = d->sigma2,
+        .optics_count = 2,
+        .shared_shell = d->trial.shared_shell};
 }
 
 static inline struct alignment_options options_of(const struct data *d, enum device_kind kind, double memory) {

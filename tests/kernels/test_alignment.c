@@ -50,6 +50,7 @@ struct setting {
     double memory;   /* bytes */
     int threads;
     int shared_shell;
+    int reference_size, screen_size; /* as in alignment_trials.h */
 };
 
 struct data {
@@ -88,7 +89,8 @@ static void make_reference(struct data *d, int k) {
                     map[(z * BOX + y) * BOX + x] += (float)(at[3] * exp(-(dx * dx + dy * dy + dz * dz) / 3));
                 }
     OK(projector_create(d->setting.dimensions, BOX, 1, &d->references[k], &failure));
-    OK(projector_set_map(d->references[k], map, d->pixels.size, &failure));
+    OK(projector_set_map(d->references[k], map, d->setting.reference_size > 0 ? d->setting.reference_size : 18,
+                         &failure));
     OK(accumulator_create(d->setting.dimensions, BOX, d->pixels.size, &d->sums[k], &failure));
     OK(accumulator_create(d->setting.dimensions, BOX, d->pixels.size, &d->expected_sums[k], &failure));
     free(map);
@@ -188,20 +190,22 @@ static struct data *make_data(struct setting setting) {
                                             .mask_radius = 7,
                                             .max_significant = setting.max_significant,
                                             .reliability = setting.reliability};
-    d->iteration = (struct alignment_iteration){.pixels = &d->pixels,
-                                                .coarse_pixels = fourier_pixels_within(&d->pixels, 12),
-                                                .sampling = &d->sampling,
-                                                .local = setting.local,
-                                                .oversampled = setting.oversampled,
-                                                .reference_count = setting.references,
-                                                .references = d->references,
-                                                .sums = d->sums,
-                                                .reference_log_prior = setting.priors ? d->log_prior : NULL,
-                                                .sigma_offset = 2.5,
-                                                .sigma2 = d->sigma2,
-                                                .doubtful = setting.doubtful,
-                                                .optics_count = OPTICS,
-                                                .shared_shell = setting.shared_shell};
+    d->iteration = (struct alignment_iteration){
+        .pixels = &d->pixels,
+        .coarse_pixels = fourier_pixels_within(&d->pixels, 12),
+        .screen_pixels = setting.screen_size > 0 ? fourier_pixels_within(&d->pixels, setting.screen_size) : 0,
+        .sampling = &d->sampling,
+        .local = setting.local,
+        .oversampled = setting.oversampled,
+        .reference_count = setting.references,
+        .references = d->references,
+        .sums = d->sums,
+        .reference_log_prior = setting.priors ? d->log_prior : NULL,
+        .sigma_offset = 2.5,
+        .sigma2 = d->sigma2,
+        .doubtful = setting.doubtful,
+        .optics_count = OPTICS,
+        .shared_shell = setting.shared_shell};
     if (setting.doubtful) make_doubts(d);
     return d;
 }
@@ -405,6 +409,17 @@ static void near_a_pose_of_the_finest_grids(void **state) {
     }
 }
 
+static void with_fewer_pixels_compared(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.reference_size = 14, s.reliability = ALIGNMENT_NORM_L2;
+    check(s);
+    s.screen_size = 6, s.references = 2, s.priors = true, s.max_significant = 3, s.threads = 3;
+    check(s);
+    s.screen_size = 0, s.local = true;
+    check(s);
+}
+
 static void weighed_by_reliability(void **state) {
     (void)state;
     struct setting s = plain_setting();
@@ -458,12 +473,9 @@ static void in_the_plane(void **state) {
     (void)state;
     struct setting s = plain_setting();
     s.dimensions = 2;
-    s.references = REFERENCES;
-    s.priors = true;
+    s.references = REFERENCES, s.priors = true;
     check(s);
-    s.oversampled = false;
-    s.references = 1;
-    s.priors = false;
+    s.oversampled = s.priors = false, s.references = 1;
     check(s);
 }
 
@@ -665,6 +677,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(more_samples_than_are_taken),
         cmocka_unit_test(near_the_last_pose),
         cmocka_unit_test(near_a_pose_of_the_finest_grids),
+        cmocka_unit_test(with_fewer_pixels_compared),
         cmocka_unit_test(weighed_by_reliability),
         cmocka_unit_test(reliability_by_hand),
         cmocka_unit_test(with_symmetry),

@@ -181,6 +181,7 @@ static void make_references(struct setting *s) {
                                                      .count = (int)n};
     s->references_cuda.shell = on_device(s->pixels.shell, n, sizeof(short));
     s->references_cuda.coarse_pixels = fourier_pixels_within(&s->pixels, s->coarse_size);
+    s->references_cuda.fine_pixels = s->pixels.count;
 }
 
 static void slice_of(const struct setting *s, int row, int rotation, bool child, int n, float *slice) {

@@ -14,7 +14,8 @@ static void place_all(const struct data *d, enum place place, struct workspace *
     struct err err = {0};
     for (int k = 0; k < d->trial.references; k++) {
         if (place >= SUMS_THERE) must(accumulator_clear_on(o->sums[k], w, d->trial.size, &err), &err);
-        if (place >= ALL_THERE) must(projector_set_map_on(d->projectors[k], w, d->maps[k], d->trial.size, &err), &err);
+        if (place >= ALL_THERE)
+            must(projector_set_map_on(d->projectors[k], w, d->maps[k], reference_size(&d->trial), &err), &err);
     }
 }
 
@@ -31,7 +32,8 @@ static void fetch_all(const struct data *d, enum place place, struct outcome *o)
             memcpy(o->sums[k]->voxels, values, there.bytes);
             free(values);
         }
-        if (place >= ALL_THERE) must(projector_set_map(d->projectors[k], d->maps[k], d->trial.size, &err), &err);
+        if (place >= ALL_THERE)
+            must(projector_set_map(d->projectors[k], d->maps[k], reference_size(&d->trial), &err), &err);
     }
 }
 
@@ -183,6 +185,51 @@ static const struct trial TRIALS[] = {
      .local = true,
      .max_significant = 100000,
      .shared_shell = 8},
+    {.box = 48,
+     .size = 48,
+     .coarse_size = 30,
+     .order = 4,
+     .references = 1,
+     .particles = 24,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = true,
+     .local = true,
+     .max_significant = 100000,
+     .reference_size = 30},
+    {.box = 32,
+     .size = 32,
+     .coarse_size = 14,
+     .order = 1,
+     .references = 2,
+     .particles = 20,
+     .offset_range = 3,
+     .offset_step = 2,
+     .oversampled = true,
+     .max_significant = 100000,
+     .reference_size = 22},
+    {.box = 32,
+     .size = 28,
+     .coarse_size = 20,
+     .order = 1,
+     .references = 2,
+     .particles = 30,
+     .offset_range = 3,
+     .offset_step = 2,
+     .oversampled = true,
+     .max_significant = 100000,
+     .screen_size = 10},
+    {.box = 32,
+     .size = 24,
+     .coarse_size = 16,
+     .order = 2,
+     .references = 1,
+     .particles = 12,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = false,
+     .max_significant = 100000,
+     .screen_size = 12},
 };
 
 /* Directions of the asymmetric unit only, or of the whole sphere near the last pose, as in the refiner. */

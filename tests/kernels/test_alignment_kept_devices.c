@@ -57,8 +57,8 @@ static void number(struct data *d, int count) {
         d->particles[i].number = 1 + (i * 7 + 3) % count;
 }
 
-/* keep: number of images that there is room for. Runs twice: the second run must not read images that are on the
- * device. */
+/* keep: number of images that there is room for. Runs twice: the second run has no images of those that are on the
+ * device. An image that is on neither side is an error. */
 static void check_kept(const struct trial *trial, int keep) {
     struct data d;
     struct outcome plain, first, second, third;
@@ -74,9 +74,11 @@ static void check_kept(const struct trial *trial, int keep) {
     must(alignment_keep_images(alignment, trial->particles, (size_t)keep * pixels * sizeof(float) + 1, &err), &err);
     iterate(&d, alignment, &first);
     check_same(&d, &plain, &first);
-    for (int i = 0; i < count && i < keep; i++)
-        for (size_t j = 0; j < pixels; j++)
-            d.images[(size_t)i * pixels + j] = NAN;
+    for (int i = 0, kept = 0; i < trial->particles; i++) {
+        if (!alignment_keeps_image(alignment, d.particles[i].number)) continue;
+        d.particles[i].image = NULL;
+        if (++kept == count || kept == keep) break;
+    }
     iterate(&d, alignment, &second);
     check_same(&d, &plain, &second);
     /* Makes more room; a part of the kept images lies in the middle of the others. */
@@ -84,6 +86,15 @@ static void check_kept(const struct trial *trial, int keep) {
          &err);
     iterate(&d, alignment, &third);
     check_same(&d, &plain, &third);
+    d.particles[count - 1].number = 0;
+    d.particles[count - 1].image = NULL;
+    struct outcome none;
+    static const float priors[REFERENCES] = {-0.5f, -0.9f};
+    make_outcome(&d, &none);
+    struct alignment_iteration iteration = iteration_of(&d, &none, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    assert_int_equal(add_all(&d, alignment, &none, &err), STATUS_BAD_STATE);
+    discard_outcome(&none);
     alignment_destroy(&alignment);
     discard_outcome(&plain);
     discard_outcome(&first);

@@ -1,4 +1,5 @@
-/* Compares the FSC of maps, and masks and flattening of solvent, on a CUDA device with the CPU's, twice bit for bit.
+/* Compares the FSC of maps, masks and flattening of solvent, and bands of maps, on a CUDA device with the CPU's, twice bit
+ * for bit.
  * New random maps from a printed seed: test_solvent_devices [SEED]. */
 #include <stdio.h>
 #include <time.h>
@@ -155,6 +156,43 @@ static void flatten_trial(struct workspace *w, const struct solvent_sphere *sphe
     mem_free(&low);
 }
 
+/* Parts a map, and joins the bands of two. */
+static void bands_trial(struct workspace *w, int box, int low, int reached, const float *map) {
+    struct err err = {0};
+    size_t count = voxels_of(box);
+    float *inner = random_map(box), *below = copy_of(map, box), *rest = copy_of(map, box), *found[4];
+    lowpass(box, below, low + 0.5, 0);
+    for (int i = 0; i < 4; i++)
+        found[i] = host_new(count, sizeof(float));
+    must(solvent_part_on(w, box, low, map, found[0], found[1], &err), &err);
+    check_values("lower band", found[0], below, count, 1e-5);
+    for (size_t i = 0; i < count; i++)
+        below[i] = map[i] - below[i];
+    check_values("upper band", found[1], below, count, 1e-5);
+    memcpy(found[2], map, count * sizeof(float));
+    must(solvent_part_on(w, box, low, found[2], found[3], found[2], &err), &err);
+    assert_memory_equal(found[2], found[1], count * sizeof(float));
+    assert_memory_equal(found[3], found[0], count * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        memcpy(found[i], map, count * sizeof(float));
+        must(solvent_join_on(w, box, low, reached, inner, found[i], &err), &err);
+    }
+    for (size_t i = 0; i < count; i++)
+        rest[i] -= inner[i];
+    memcpy(below, rest, count * sizeof(float));
+    lowpass(box, below, reached + 0.5, 0);
+    lowpass(box, inner, low + 0.5, 0);
+    for (size_t i = 0; i < count; i++)
+        rest[i] += inner[i] - below[i];
+    check_values("joined bands", found[0], rest, count, 1e-5);
+    assert_memory_equal(found[0], found[1], count * sizeof(float));
+    for (int i = 0; i < 4; i++)
+        mem_free(&found[i]);
+    mem_free(&inner);
+    mem_free(&below);
+    mem_free(&rest);
+}
+
 static void trial(int box, double pixel_size) {
     struct err err = {0};
     struct arena *memory = NULL;
@@ -173,6 +211,8 @@ static void trial(int box, double pixel_size) {
     flatten_trial(w, &sphere, mask, box / 8 + 0.5, map);
     flatten_trial(w, &sphere, NULL, box / 8 + 0.5, map);
     flatten_trial(w, &none, mask, 0, map);
+    bands_trial(w, box, box / 8, box / 8, map);
+    bands_trial(w, box, box / 10, box / 6, map);
     assert_int_equal(arena_top(memory), 0);
     mem_free(&mask);
     mem_free(&map);

@@ -1,5 +1,5 @@
-/* Images of particles are the same whether they are kept in memory, read ahead, or read when asked for. An error in
- * a stack is reported when its images are taken. */
+/* Images of particles are the same whether they are kept in memory, read ahead, or read when asked for. Images that a
+ * device keeps are not read. An error in a stack is reported when its images are taken. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,10 +84,10 @@ static void images_are_the_same_however_they_come(void **state) {
             for (int first = 0, count; first < ALL; first += count) {
                 const float *const *images;
                 count = ALL - first < BATCH ? ALL - first : BATCH;
-                if (how == 1 && first == 0) loader_begin(loader, order, count);
-                assert_int_equal(loader_take(loader, order + first, count, &images, NULL), STATUS_OK);
+                if (how == 1 && first == 0) loader_begin(loader, NULL, order, count);
+                assert_int_equal(loader_take(loader, NULL, order + first, count, &images, NULL), STATUS_OK);
                 int left = ALL - first - count, next = left < BATCH ? left : BATCH;
-                if (how > 0 && next > 0) loader_begin(loader, order + first + (how == 1 ? count : 1), next);
+                if (how > 0 && next > 0) loader_begin(loader, NULL, order + first + (how == 1 ? count : 1), next);
                 /* The earlier batch stays as it is while the next one is read. */
                 if (how > 0) usleep(2000);
                 assert_images(&set, order + first, count, images);
@@ -97,6 +97,51 @@ static void images_are_the_same_however_they_come(void **state) {
         assert_int_equal(set.cached_bytes, KEPT * PIXELS * sizeof(float));
         loader_destroy(&loader);
     }
+    particle_set_destroy(&set);
+}
+
+/* Stands for a device that keeps images with even numbers. */
+bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number);
+bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number) {
+    assert_non_null(alignment);
+    return number % 2 == 0;
+}
+
+/* The stack that is missing would be noticed. Whoever does not ask for the device's images gets all. */
+static void images_on_the_device_are_not_read(void **state) {
+    (void)state;
+    char folder[PATH_SIZE];
+    struct particle_set set;
+    struct loader *loader = NULL;
+    const struct alignment *device = (const struct alignment *)(const void *)folder;
+    const float *const *images;
+    int indices[ALL], odd[ALL], count = 0;
+    open_set("loader_elsewhere", folder, &set, 0);
+    for (int i = 0; i < ALL; i++)
+        indices[i] = i;
+    assert_int_equal(loader_create(&set, 2, &loader, NULL), STATUS_OK);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        if (ahead) loader_begin(loader, device, indices, ALL);
+        assert_int_equal(loader_take(loader, device, indices, ALL, &images, NULL), STATUS_OK);
+        for (int i = 0; i < ALL; i++)
+            if (i % 2 == 1)
+                assert_null(images[i]);
+            else
+                assert_images(&set, indices + i, 1, images + i);
+    }
+    loader_begin(loader, device, indices, ALL);
+    assert_int_equal(loader_take(loader, NULL, indices, ALL, &images, NULL), STATUS_OK);
+    assert_images(&set, indices, ALL, images);
+    for (int i = 1; i < ALL; i += 2)
+        odd[count++] = i;
+    for (int stack = 0; stack < STACKS; stack++) {
+        char path[PATH_SIZE + 64];
+        snprintf(path, sizeof path, "%s/s%d.mrcs", folder, stack);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(loader_take(loader, device, odd, count, &images, NULL), STATUS_OK);
+    assert_int_not_equal(loader_take(loader, NULL, odd, count, &images, NULL), STATUS_OK);
+    loader_destroy(&loader);
     particle_set_destroy(&set);
 }
 
@@ -115,14 +160,14 @@ static void a_broken_stack_is_told_of_when_it_is_taken(void **state) {
     assert_int_equal(truncate(path, 3000), 0);
     assert_int_equal(loader_create(&set, 2, &loader, NULL), STATUS_OK);
     for (int ahead = 0; ahead < 2; ahead++) {
-        if (ahead) loader_begin(loader, indices, ALL);
-        assert_int_not_equal(loader_take(loader, indices, ALL, &images, &err), STATUS_OK);
+        if (ahead) loader_begin(loader, NULL, indices, ALL);
+        assert_int_not_equal(loader_take(loader, NULL, indices, ALL, &images, &err), STATUS_OK);
         assert_non_null(strstr(err.message, "s1.mrcs"));
         assert_int_equal(set.cached_bytes, 0);
     }
     /* The stack serves once it is complete again. */
     write_stack(folder, 1);
-    assert_int_equal(loader_take(loader, indices, ALL, &images, &err), STATUS_OK);
+    assert_int_equal(loader_take(loader, NULL, indices, ALL, &images, &err), STATUS_OK);
     assert_images(&set, indices, ALL, images);
     loader_destroy(&loader);
     particle_set_destroy(&set);
@@ -131,6 +176,7 @@ static void a_broken_stack_is_told_of_when_it_is_taken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_are_the_same_however_they_come),
+        cmocka_unit_test(images_on_the_device_are_not_read),
         cmocka_unit_test(a_broken_stack_is_told_of_when_it_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

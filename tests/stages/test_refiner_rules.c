@@ -210,6 +210,57 @@ static void the_coarse_pass_looks_as_far_as_its_grid(void **state) {
     }
 }
 
+static int size_compared(struct refiner *r) {
+    OK(estep_open(r, &failure));
+    int size = r->compared_size;
+    sampling_destroy(&r->sampling);
+    fourier_pixels_destroy(&r->pixels);
+    return size;
+}
+
+/* Σ |P|²/σ² beyond the size compared is below 0.01². With SSNR 1, tau² 2p, noise 1 and half of it left by the mask, a
+ * pixel has p. Shells 13 to 20 have 415 pixels; 19 and 20 have about 60 each. */
+static void particles_are_compared_as_far_as_the_map_tells(void **state) {
+    (void)state;
+    enum { SHELLS = 33 };
+    static float ssnr[SHELLS], tau2[2][SHELLS], sigma2[SHELLS];
+    struct reference references[2];
+    struct refiner r = {.box = 64,
+                        .shells = SHELLS,
+                        .pixel_size = 3,
+                        .side_count = 2,
+                        .sigma2_optics = 1,
+                        .mask_share = 0.5,
+                        .options = {.diameter = 120}};
+    r.schedule = (struct schedule){.order = 1,
+                                   .offset_range = 2,
+                                   .offset_step = 2,
+                                   .current_size = 64,
+                                   .telling_size = 40,
+                                   .resolution_shell = 10};
+    OK(symmetry_create("C1", &r.symmetry, &failure));
+    for (int h = 0; h < 2; h++) {
+        references[h] = (struct reference){.ssnr = ssnr, .tau2 = tau2[h]};
+        r.sides[h] = (struct side){.references = &references[h], .sigma2 = sigma2};
+    }
+    for (int s = 0; s < SHELLS; s++)
+        sigma2[s] = 1, tau2[0][s] = tau2[1][s] = s <= 12 ? 2 : 2e-7f;
+    assert_int_equal(size_compared(&r), 40); /* there is no map of particles yet */
+    for (int s = 0; s < SHELLS; s++)
+        ssnr[s] = 1;
+    assert_int_equal(size_compared(&r), 24);
+    for (int s = 13; s < SHELLS; s++)
+        tau2[1][s] = 2e-6f; /* the other half tells more: 20 gives 6e-5, 19 and 20 give 1.2e-4 */
+    assert_int_equal(size_compared(&r), 38);
+    r.shared_shell = 8;
+    assert_int_equal(size_compared(&r), 40);
+    r.shared_shell = 0;
+    for (int s = 0; s < SHELLS; s++)
+        tau2[0][s] = tau2[1][s] = 0;
+    assert_int_equal(size_compared(&r), 20); /* up to the resolution in any case */
+    symmetry_destroy(&r.symmetry);
+}
+
 /* Replaces what an E-step finds by residuals that depend on the particle's number. */
 enum { PARTICLES = 60, BOX_SHELLS = BOX / 2 + 1 };
 static double given_scale[PARTICLES];
@@ -400,6 +451,7 @@ int main(void) {
         cmocka_unit_test(the_prior_follows_from_the_fsc),
         cmocka_unit_test(noise_norm_and_offsets_are_means),
         cmocka_unit_test(the_coarse_pass_looks_as_far_as_its_grid),
+        cmocka_unit_test(particles_are_compared_as_far_as_the_map_tells),
         cmocka_unit_test(residuals_become_norms_and_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

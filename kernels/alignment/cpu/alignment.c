@@ -138,11 +138,11 @@ static int clamp_batch(double particles) {
 static enum status plan(struct alignment_cpu *a, struct err *err) {
     enum { LEAST_ROWS = 1024 };
     double quarter = a->options.memory / 4 / sizeof(float), rows = a->rows, box = a->options.box;
-    double weights = a->iteration.local ? 0 : rows * a->shifts, slice = 2.0 * a->iteration.coarse_pixels;
+    double weights = a->iteration.local ? 0 : rows * a->shifts, slice = 2.0 * grid_pixels(&a->iteration);
     /* Image, spectra and shifted images of a particle. */
     double floats = box * box + (6.0 + 2.0 * a->fine_shifts) * a->pixels.count;
     double least = sizeof(float) * (floats + weights + (a->iteration.local ? 0 : fmin(rows, LEAST_ROWS) * slice) +
-                                    a->rotations * 2.0 * a->pixels.count);
+                                    a->rotations * 2.0 * a->fine_pixels);
     FAIL_IF(least > a->options.memory, err, STATUS_NO_MEMORY,
             "comparing particles with %d references at %d orientations and %d shifts needs at least %.4g MiB, %.4g are "
             "allowed: raise `memory`, or search a coarser grid",
@@ -152,7 +152,7 @@ static enum status plan(struct alignment_cpu *a, struct err *err) {
     if (a->iteration.local) return STATUS_OK;
     if (rows * slice > quarter) a->slice_rows = (int)fmin(rows, fmax(LEAST_ROWS, quarter / slice));
     /* At most about 1e11 operations per batch: a second or two. */
-    double most = fmin(quarter / weights, 1e11 / (weights * 4 * a->iteration.coarse_pixels));
+    double most = fmin(quarter / weights, 1e11 / (weights * 4 * grid_pixels(&a->iteration)));
     a->batch = clamp_batch(fmin(most, a->batch));
     return STATUS_OK;
 }
@@ -161,6 +161,7 @@ static enum status begin(struct alignment *alignment, const struct alignment_ite
     struct alignment_cpu *a = alignment->cpu;
     a->iteration = *iteration;
     a->pixels = *iteration->pixels;
+    a->fine_pixels = fourier_pixels_within(iteration->pixels, 2 * projector_grid(iteration->references[0]).r_max);
     a->orientations = sampling_orientation_count(iteration->sampling);
     a->shifts = iteration->sampling->shift_count;
     a->rotations = iteration->oversampled ? sampling_rotations(iteration->sampling) : 1;

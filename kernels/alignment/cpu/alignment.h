@@ -64,6 +64,7 @@ struct alignment_cpu {
     /* State of the iteration. */
     struct alignment_iteration iteration;
     struct fourier_pixels pixels; /* iteration.pixels, borrowed */
+    int fine_pixels;              /* to compare in the fine pass: references are empty beyond */
     int orientations, rows, shifts, fine_shifts;
     int rotations, translations; /* fine poses per orientation and per shift of the grid */
     int batch, slice_rows;       /* particles, and rows with slices in memory, at a time */

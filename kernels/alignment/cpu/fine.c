@@ -41,7 +41,7 @@ static int find_slot(const struct int_list *slots, int row) {
 
 /* Returns how many particles from `first` on form a part: as many as have room for their slices, at least one. */
 static int part_size(const struct alignment_cpu *a, int first, int count) {
-    double most = a->options.memory / 4 / (a->rotations * 2.0 * a->pixels.count * sizeof(float));
+    double most = a->options.memory / 4 / (a->rotations * 2.0 * a->fine_pixels * sizeof(float));
     double all = a->rows, sum = 0;
     if (a->all_slices) return count - first;
     int i = first;
@@ -56,7 +56,7 @@ static int part_size(const struct alignment_cpu *a, int first, int count) {
  * fit, and this part alone needs a good part of them. */
 static bool want_all(const struct alignment_cpu *a, int total) {
     double all = a->rows;
-    double floats = all * a->rotations * (2.0 * a->pixels.count + 9);
+    double floats = all * a->rotations * (2.0 * a->fine_pixels + 9);
     return !a->iteration.local && floats * sizeof(float) <= a->options.memory / 4 && total > all / 16;
 }
 
@@ -108,7 +108,7 @@ static enum status project_part(struct alignment_cpu *a, int first, int count, s
         total += a->particles[i].rows.count;
     TRY(want_all(a, total) ? list_all(a, err) : list_needed(a, first, count, total, err));
     int slices = a->slots.count * a->rotations;
-    size_t n = (size_t)a->pixels.count;
+    size_t n = (size_t)a->fine_pixels;
     TRY(alignment_cpu_reserve(&a->fine_slices, (size_t)slices * (2 * n + 9), "slices of the fine pass", err));
     float *matrices = a->fine_slices.data + (size_t)slices * 2 * n;
 #pragma omp parallel for num_threads(a->options.threads) schedule(static)
@@ -122,7 +122,7 @@ static enum status project_part(struct alignment_cpu *a, int first, int count, s
         int reference = alignment_cpu_slice_reference(a, begin);
         for (end = begin; end < slices && alignment_cpu_slice_reference(a, end) == reference;)
             end += a->rotations;
-        projector_slices(a->iteration.references[reference], &a->pixels, a->pixels.count, end - begin,
+        projector_slices(a->iteration.references[reference], &a->pixels, a->fine_pixels, end - begin,
                          matrices + (size_t)begin * 9, a->options.threads, a->fine_slices.data + (size_t)begin * 2 * n);
     }
     return STATUS_OK;
@@ -272,9 +272,9 @@ static void apply_doubt(const struct alignment_cpu *a, struct batch_particle *b)
  * same scale. */
 static void residuals(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *s) {
     struct alignment_result *result = b->result;
-    size_t n = (size_t)a->pixels.count;
-    float *sums = s->sums.data, *cross = sums + 2 * n, *power = cross + n;
-    memset(cross, 0, 2 * n * sizeof *cross);
+    size_t n = (size_t)a->fine_pixels, row = (size_t)a->pixels.count;
+    float *sums = s->sums.data, *cross = sums + 2 * n, *power = cross + row;
+    memset(cross, 0, 2 * row * sizeof *cross); /* 0 beyond the pixels of the references */
     for (int i = 0; i < b->contribution_count;) {
         int slice = b->contributions[i].slice;
         float weight = 0;
@@ -282,7 +282,7 @@ static void residuals(const struct alignment_cpu *a, struct batch_particle *b, s
         for (; i < b->contribution_count && b->contributions[i].slice == slice; i++) {
             const struct contribution *c = &b->contributions[i];
             weight += c->weight;
-            alignment_cpu_add_scaled(sums, s->shifted.data + (size_t)b->shift_slot[c->shift] * 2 * n, c->weight,
+            alignment_cpu_add_scaled(sums, s->shifted.data + (size_t)b->shift_slot[c->shift] * 2 * row, c->weight,
                                      2 * (int)n);
         }
         add_products(a->fine_slices.data + (size_t)slice * 2 * n, sums, weight, (int)n, cross, power);
@@ -308,11 +308,13 @@ static void residuals(const struct alignment_cpu *a, struct batch_particle *b, s
  * reliability. */
 static void best_residual(const struct alignment_cpu *a, struct batch_particle *b, const struct thread_space *s) {
     int n = a->pixels.count;
-    const float *p = a->fine_slices.data + (size_t)b->best_slice * 2 * (size_t)n;
+    const float *p = a->fine_slices.data + (size_t)b->best_slice * 2 * (size_t)a->fine_pixels;
     const float *x = s->shifted.data + (size_t)b->shift_slot[b->best_shift] * 2 * (size_t)n;
     double known = 0, all = 0;
     for (int i = 0; i < n; i++) {
-        double re = x[2 * i] - b->ctf[i] * p[2 * i], im = x[2 * i + 1] - b->ctf[i] * p[2 * i + 1];
+        const bool has = i < a->fine_pixels;
+        double re = x[2 * i] - (has ? b->ctf[i] * p[2 * i] : 0),
+               im = x[2 * i + 1] - (has ? b->ctf[i] * p[2 * i + 1] : 0);
         all += re * re + im * im;
         if (a->pixels.shell[i] <= b->particle->known_shell) known += re * re + im * im;
     }
@@ -342,7 +344,7 @@ static enum status fine_particle(const struct alignment_cpu *a, struct batch_par
     TRY(reserve_poses(s, b->significant.count * a->rotations * a->translations, err));
     int poses = list_poses(a, b, s);
     const struct expectation_particle e = {.image = b->masked, .ctf = b->ctf, .weight = b->weight};
-    TRY(expectation_fine(s->expectation, (int)n, a->fine_slices.data, &e, (const double(*)[2])a->fine_shift,
+    TRY(expectation_fine(s->expectation, a->fine_pixels, a->fine_slices.data, &e, (const double(*)[2])a->fine_shift,
                          a->fine_shifts, s->pose_slice.data, s->pose_shift.data, poses, s->poses.data, err));
     add_priors(a, b, s->poses.data);
     TRY(keep_poses(a, b, s, poses, err));

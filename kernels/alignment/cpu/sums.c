@@ -119,7 +119,8 @@ enum status alignment_cpu_back_project(struct alignment_cpu *a, int first, int c
     TRY(alignment_cpu_reserve(&a->scatter, SCATTER_CHUNK * per_slice, "slices to be scattered", err));
     float *data = a->scatter.data, *weight = data + SCATTER_CHUNK * 2 * (size_t)n;
     float *matrices = weight + SCATTER_CHUNK * (size_t)n;
-    const float *all_matrices = a->fine_slices.data + (size_t)a->slots.count * (size_t)a->rotations * 2 * (size_t)n;
+    const float *all_matrices =
+        a->fine_slices.data + (size_t)a->slots.count * (size_t)a->rotations * 2 * (size_t)a->fine_pixels;
     for (int at = 0, chunk; at < used; at += chunk) {
         chunk = chunk_size(a, &job, at, used, &reference);
 #pragma omp parallel for num_threads(a->options.threads) schedule(dynamic)

@@ -62,6 +62,7 @@ static void destroy(struct alignment *alignment) {
         mem_free(&a->near_of[slot]);
     }
     alignment_cuda_images_destroy(a);
+    alignment_cuda_order_destroy(&a->order);
     mem_free(&a->shell_pixels);
     mem_free(&alignment->cuda);
 }
@@ -195,6 +196,7 @@ const struct alignment_work alignment_cuda_work = {
     .destroy = destroy,
     .workspace = workspace,
     .keep_images = alignment_cuda_keep_images,
+    .keeps_image = alignment_cuda_keeps_image,
     .begin = begin,
     .batch = batch,
     .scale = alignment_cuda_scale,

@@ -44,6 +44,7 @@ struct references_cuda {
     struct pixels_cuda pixels;
     const short *shell;
     int coarse_pixels;
+    int fine_pixels; /* to compare in the fine pass: those within the grids */
     /* Slices of all rows for the fine pass (alignment_cuda_fine_slices); NULL: interpolated from grids when needed. */
     const float *slices;
 };

@@ -24,15 +24,16 @@ struct alignment_cuda_slot {
 
 /* Results of a batch on the host, page-locked. */
 struct alignment_cuda_found {
-    struct top_sum *coarse;       /* [particles] */
-    struct sample_counts *counts; /* [particles] */
-    struct best_cuda *best;       /* [particles] */
-    float *power;                 /* [particles][shells] */
-    float *reference_weights;     /* [particles][references] */
-    float *factors;               /* [particles] reliability */
-    double *residuals;            /* [particles][2] */
-    double *constant;             /* [particles] */
-    uint32_t *contributions;      /* [particles + 1] first contribution of each particle of a part */
+    struct top_sum *coarse;         /* [particles] */
+    struct sample_counts *counts;   /* [particles] */
+    struct sample_counts *screened; /* [particles] with screen_pixels: before those of coarse_pixels are chosen */
+    struct best_cuda *best;         /* [particles] */
+    float *power;                   /* [particles][shells] */
+    float *reference_weights;       /* [particles][references] */
+    float *factors;                 /* [particles] reliability */
+    double *residuals;              /* [particles][2] */
+    double *constant;               /* [particles] */
+    uint32_t *contributions;        /* [particles + 1] first contribution of each particle of a part */
 };
 
 /* Images that stay on the device (images.c): number i + 1 has entry entries[i]; −1: not on the device. They lie from
@@ -54,6 +55,13 @@ struct alignment_cuda_group {
     void *scratch;
     int most;                           /* most particles */
     uint32_t count, contributions_most; /* contributions that wait; most contributions */
+};
+
+/* order.c: the particles of a batch in the order of their directions. indices: their places in the batch. */
+struct alignment_cuda_order {
+    int room, *indices;
+    struct alignment_particle *particles;
+    struct alignment_cuda_place *places;
 };
 
 struct alignment_cuda {
@@ -78,10 +86,11 @@ struct alignment_cuda {
     double *device_shell_pixels; /* shell_pixels, if images are doubtful */
     float *matrices;             /* [orientations][9] of the coarse grid */
     int orientations, rows, rotations, each;
-    uint32_t most;    /* most samples of a particle that the fine pass takes */
-    size_t stride;    /* as in struct particles_cuda */
-    int particles;    /* most particles on the device at a time */
-    int rows_at_once; /* number of slices that fit into memory; if equal to `rows`, all slices are made once */
+    uint32_t most;     /* most samples of a particle that the fine pass takes */
+    uint32_t screened; /* most samples of a particle that are compared over coarse_pixels, with screen_pixels */
+    size_t stride;     /* as in struct particles_cuda */
+    int particles;     /* most particles on the device at a time */
+    int rows_at_once;  /* number of slices that fit into memory; if equal to `rows`, all slices are made once */
     float *slices, *squares;
     bool slices_made;
     struct alignment_cuda_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
@@ -104,13 +113,15 @@ struct alignment_cuda {
         int count, slot;
     } bringing;
     struct worker *worker;
+    struct alignment_cuda_order order;
 };
 
 enum { ALIGNMENT_PUT_BYTES = 16 << 20, ALIGNMENT_SUMS_BYTES = 64 << 20 };
-enum { ALIGNMENT_PARTICLES_MOST = 512, ALIGNMENT_PARTS = 16 };
+enum { ALIGNMENT_PARTICLES_MOST = 512 };
 
 /* batch.c and images.c: do what the members of struct alignment_work of these names do. */
 enum status alignment_cuda_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+bool alignment_cuda_keeps_image(const struct alignment *alignment, int number);
 enum status alignment_cuda_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                  double *ret_mean, double *dots, double *norms, struct err *err);
 enum status alignment_cuda_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
@@ -127,6 +138,11 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *alignment, const 
 /* Frees the list of images on the device. */
 void alignment_cuda_images_destroy(struct alignment_cuda *alignment);
 
+/* Sorts particles by the direction of their last poses: fills order->particles and order->indices. */
+enum status alignment_cuda_order(struct alignment_cuda_order *order, const struct alignment_particle *particles,
+                                 int count, struct err *err);
+void alignment_cuda_order_destroy(struct alignment_cuda_order *order);
+
 /* near.c: local searches. Takes room for the lists of a batch, estimated with as many poses near each particle as near
  * one. */
 enum status alignment_cuda_near_plan(struct alignment_cuda *alignment, struct err *err);
@@ -136,6 +152,12 @@ enum status alignment_cuda_find_near(const struct alignment_cuda *alignment, con
 /* Lists the coarse samples that matter for particles first .. first + p->count - 1 of the batch. Copies their counts
  * and sums to the host. */
 enum status alignment_cuda_near(struct alignment_cuda *alignment, const struct particles_cuda *particles, int first,
+                                struct samples_cuda *ret_kept, struct err *err);
+
+/* Compares listed samples over coarse_pixels, and lists those to keep: as alignment_cuda_near. begin[particles + 1]: of
+ * the list's samples; longest: the most of one particle. */
+enum status alignment_cuda_keep(struct alignment_cuda *alignment, const struct particles_cuda *particles,
+                                const struct samples_cuda *list, const size_t *begin, size_t longest, int first,
                                 struct samples_cuda *ret_kept, struct err *err);
 
 /* Input of the fine pass, in device memory; arrays as in struct alignment_cuda_slot. */

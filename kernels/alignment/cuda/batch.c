@@ -12,10 +12,11 @@ static const double ADAPTIVE_FRACTION = 0.999;
  * for a smaller team, and need milliseconds to create them again for the next larger one. */
 enum { BRINGING_THREADS = 8 };
 
-/* Particles of a part, and their results. */
+/* Particles of a part. Particle i has the result results[indices[i]]; NULL: results[i]. */
 struct part {
     const struct alignment_particle *particles;
     struct alignment_result *results;
+    const int *indices;
     int count, slot;
 };
 
@@ -123,7 +124,7 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
 
 /* Makes slices of rows first .. first + count − 1, which may belong to several references. */
 static enum status make_slices(struct alignment_cuda *a, int first, int count, struct err *err) {
-    int n = a->iteration.coarse_pixels;
+    int n = grid_pixels(&a->iteration);
     size_t row = coarse_row(n, ALIGNMENT_PRECISION), norm_row = coarse_norm_row(n);
     for (int at = first; at < first + count;) {
         int k = at / a->orientations, end = (k + 1) * a->orientations;
@@ -139,7 +140,7 @@ static enum status make_slices(struct alignment_cuda *a, int first, int count, s
 
 static enum status multiply(struct alignment_cuda *a, const struct particles_cuda *p, float *dots, float *norms,
                             struct err *err) {
-    int n = a->iteration.coarse_pixels, shifts = a->sampling.shift_count;
+    int n = grid_pixels(&a->iteration), shifts = a->sampling.shift_count;
     void *stream = stream_cuda_kernels(a->stream);
     float *columns = NULL, *halves = NULL;
     size_t count = (size_t)p->count, row = coarse_row(n, ALIGNMENT_PRECISION);
@@ -165,6 +166,11 @@ static enum status take_lists(struct alignment_cuda *a, int count, struct coarse
     return arena_take(a->arena, n + 1, sizeof *pass->row_begin, "lists of samples", &pass->row_begin, err);
 }
 
+/* Returns where the host finds how many samples of the whole grid matter to each particle. */
+static struct sample_counts *counts_of_grid(const struct alignment_cuda *a) {
+    return a->iteration.screen_pixels > 0 ? a->found->screened : a->found->counts;
+}
+
 /* Compares every orientation × shift × reference: marks the samples that matter, and counts them. */
 static enum status coarse_global(struct alignment_cuda *a, const struct particles_cuda *p, struct coarse_pass *pass,
                                  struct err *err) {
@@ -188,11 +194,11 @@ static enum status coarse_global(struct alignment_cuda *a, const struct particle
                                           .n_shifts = (int)shifts,
                                           .n_slices = a->rows,
                                           .fraction = ADAPTIVE_FRACTION,
-                                          .most = a->most};
+                                          .most = a->iteration.screen_pixels > 0 ? a->screened : a->most};
     TRY(posterior_cuda(&input, scratch, pass->sums, pass->kept, stream, err));
     TRY(alignment_cuda_compress_count(pass->kept, p->count, (int)shifts, a->rows, pass->counts, pass->begin,
                                       pass->row_begin, stream, err));
-    TRY(stream_cuda_get(a->stream, a->found->counts, pass->counts, n * sizeof *pass->counts, err));
+    TRY(stream_cuda_get(a->stream, counts_of_grid(a), pass->counts, n * sizeof *pass->counts, err));
     TRY(stream_cuda_get(a->stream, a->found->coarse, pass->sums, n * sizeof *pass->sums, err));
     TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
@@ -208,9 +214,10 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
     struct row_cuda *rows = NULL;
     uint32_t *samples = NULL, *begin = pass->begin, *row_begin = pass->row_begin;
     *list = (struct samples_cuda){.begin = begin, .row_begin = row_begin};
+    const struct sample_counts *counts = counts_of_grid(a);
     for (int i = first; i < first + p->count; i++) {
-        list->count += a->found->counts[i].samples;
-        list->row_count += a->found->counts[i].rows;
+        list->count += counts[i].samples;
+        list->row_count += counts[i].rows;
     }
     TRY(arena_take(a->arena, (size_t)list->row_count + 1, sizeof *rows, "lists of samples", &rows, err));
     TRY(arena_take(a->arena, (size_t)list->count + 1, sizeof *samples, "lists of samples", &samples, err));
@@ -237,10 +244,24 @@ static int fitting(const struct alignment_cuda *a, int first, int count) {
         if (a->iteration.local)
             need += (size_t)a->near[i].count * (size_t)a->iteration.reference_count * (of_near + of_sample);
         else
-            need += a->found->counts[i].samples * of_sample;
+            need += counts_of_grid(a)[i].samples * of_sample;
         if (i > first && need > left) break;
     }
     return i - first;
+}
+
+/* Compares the samples that were screened over coarse_pixels, and lists those to keep. */
+static enum status keep_screened(struct alignment_cuda *a, const struct particles_cuda *p,
+                                 const struct samples_cuda *screened, int first, struct samples_cuda *ret_kept,
+                                 struct err *err) {
+    void *stream = stream_cuda_kernels(a->stream);
+    size_t longest = 0, *begin = NULL;
+    for (int i = first; i < first + p->count; i++)
+        if (a->found->screened[i].samples > longest) longest = a->found->screened[i].samples;
+    TRY(arena_take(a->arena, (size_t)p->count + 1, sizeof *begin, "lists of samples", &begin, err));
+    TRY(stream_cuda_begin(a->stream, err));
+    TRY(alignment_cuda_values_begin(screened->begin, p->count, 1, begin, stream, err));
+    return alignment_cuda_keep(a, p, screened, begin, longest, first, ret_kept, err);
 }
 
 static enum status some(struct alignment_cuda *a, const struct part *part, const struct coarse_pass *pass,
@@ -256,6 +277,8 @@ static enum status some(struct alignment_cuda *a, const struct part *part, const
         TRY(alignment_cuda_near(a, &p, first, &samples, err));
     else
         TRY(list_samples(a, pass, &p, first, &samples, err));
+    const struct samples_cuda screened = samples;
+    if (a->iteration.screen_pixels > 0) TRY(keep_screened(a, &p, &screened, first, &samples, err));
     return alignment_cuda_fine(a, &p, &samples, &jobs, first, err);
 }
 
@@ -286,7 +309,8 @@ static enum status take_results(struct alignment_cuda *a, const struct part *par
     TRY(stream_cuda_released(a->stream, part->slot, err));
 #pragma omp parallel for num_threads(a->options.threads) schedule(static)
     for (int i = 0; i < part->count; i++)
-        alignment_cuda_result(a, &a->found_of[part->slot], &part->particles[i], i, &part->results[i]);
+        alignment_cuda_result(a, &a->found_of[part->slot], &part->particles[i], i,
+                              &part->results[part->indices != NULL ? part->indices[i] : i]);
     return STATUS_OK;
 }
 
@@ -322,7 +346,8 @@ static struct part part_of(const struct alignment_cuda *a, const struct alignmen
     int first = index * a->particles, left = count - first;
     if (left <= 0) return (struct part){0};
     return (struct part){.particles = particles + first,
-                         .results = results + first,
+                         .results = a->sums_near ? results : results + first,
+                         .indices = a->sums_near ? a->order.indices + first : NULL,
                          .count = left < a->particles ? left : a->particles,
                          .slot = index % STREAM_SLOTS};
 }
@@ -330,8 +355,12 @@ static struct part part_of(const struct alignment_cuda *a, const struct alignmen
 enum status alignment_cuda_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                struct alignment_result *results, struct err *err) {
     struct alignment_cuda *a = alignment->cuda;
+    if (count == 0) return STATUS_OK;
+    if (a->sums_near) {
+        TRY(alignment_cuda_order(&a->order, particles, count, err));
+        particles = a->order.particles;
+    }
     struct part part = part_of(a, particles, results, count, 0), before = {0};
-    if (part.count == 0) return STATUS_OK;
     TRY(bring_all(a, &part, a->options.threads, err));
     for (int index = 0; part.count > 0; index++) {
         struct part next = part_of(a, particles, results, count, index + 1);

@@ -363,7 +363,7 @@ extern "C" enum status alignment_cuda_compare(const struct references_cuda *refe
     FAIL_IF(sampling->shift_count > SHIFTS_MOST, err, STATUS_UNSUPPORTED,
             "a CUDA device compares up to %d shifts, not %d: take larger steps", SHIFTS_MOST, sampling->shift_count);
     if (samples->row_count == 0) return STATUS_OK;
-    int n_pixels = fine ? references->pixels.count : references->coarse_pixels;
+    int n_pixels = fine ? references->fine_pixels : references->coarse_pixels;
     const work w = {*references, *sampling, *particles, *samples,
                     n_pixels,    rotations, fine,       alignment_cuda_fine_slice_row(references),
                     ret_values};

@@ -50,6 +50,11 @@ static int *entry_of(const struct alignment_cuda_images *images, int number) {
     return number > 0 && number <= images->count ? &images->entries[number - 1] : NULL;
 }
 
+bool alignment_cuda_keeps_image(const struct alignment *alignment, int number) {
+    const int *entry = entry_of(&alignment->cuda->images, number);
+    return entry != NULL && *entry >= 0;
+}
+
 /* Chooses entries for as many images as there is room for. Returns how many are new. Their images come first among the
  * staged ones, the last entry before the others, as they lie on the device. */
 static int choose(struct alignment_cuda_images *images, const struct alignment_particle *particles, int count,
@@ -95,6 +100,11 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct a
     struct alignment_cuda_images *images = &a->images;
     const struct alignment_cuda_slot *from = &a->host[slot], *to = &a->device[slot];
     size_t each = image_bytes(a);
+    for (int i = 0; i < count; i++) {
+        const int *entry = entry_of(images, particles[i].number);
+        FAIL_IF(particles[i].image == NULL && (entry == NULL || *entry < 0), err, STATUS_BAD_STATE,
+                "image %d is not on the device any more", particles[i].number);
+    }
     int all = 0, *staged = a->staged[slot], kept = choose(images, particles, count, staged, &all);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int i = 0; i < count; i++) {

@@ -150,10 +150,9 @@ static enum status put_lists(struct alignment_cuda *a, const struct near_lists *
     return STATUS_OK;
 }
 
-/* Computes the weights of all listed samples, and lists those to keep. */
-static enum status keep(struct alignment_cuda *a, const struct particles_cuda *p, const struct samples_cuda *list,
-                        const size_t *begin, size_t longest, int first, struct samples_cuda *ret_kept,
-                        struct err *err) {
+enum status alignment_cuda_keep(struct alignment_cuda *a, const struct particles_cuda *p,
+                                const struct samples_cuda *list, const size_t *begin, size_t longest, int first,
+                                struct samples_cuda *ret_kept, struct err *err) {
     void *stream = stream_cuda_kernels(a->stream), *scratch = NULL;
     float *weights = NULL, *least = NULL;
     struct top_sum *sums = NULL;
@@ -200,8 +199,8 @@ enum status alignment_cuda_near(struct alignment_cuda *a, const struct particles
     TRY(make_lists(a, first, p->count, &lists, err));
     TRY(stream_cuda_begin(a->stream, err));
     enum status status = put_lists(a, &lists, p->count, &list, &begin, err);
-    if (status == STATUS_OK) status = keep(a, p, &list, begin, lists.longest, first, ret_kept, err);
-    /* As in keep: the device must have read the host's lists before they are reused. */
+    if (status == STATUS_OK) status = alignment_cuda_keep(a, p, &list, begin, lists.longest, first, ret_kept, err);
+    /* As in alignment_cuda_keep: the device must have read the host's lists before they are reused. */
     if (status == STATUS_NO_MEMORY) TRY(stream_cuda_wait(a->stream, err));
     return status;
 }

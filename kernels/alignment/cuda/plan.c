@@ -94,6 +94,7 @@ static enum status upload_sampling(struct alignment_cuda *a, struct err *err) {
                                          .shift_children = children ? 4 : 1};
     a->rotations = a->sampling.direction_children * a->sampling.psi_children;
     a->most = (uint32_t)most_coarse_samples(&a->options, &a->iteration);
+    a->screened = (uint32_t)most_screened_samples(&a->options, &a->iteration);
     a->each = a->rotations * a->sampling.shift_children;
     a->orientations = sampling_orientation_count(s);
     a->rows = a->orientations * a->iteration.reference_count;
@@ -121,6 +122,7 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
         else
             TRY(upload(a, grid.values, values, 2 * sizeof(float), "a reference", &r->grids[k].values, err));
     }
+    r->fine_pixels = fourier_pixels_within(pixels, 2 * r->grids[0].r_max);
     return STATUS_OK;
 }
 
@@ -198,14 +200,14 @@ static enum status upload_coarse_grid(struct alignment_cuda *a, struct err *err)
 }
 
 static size_t slice_bytes(const struct alignment_cuda *a) {
-    int n = a->iteration.coarse_pixels;
+    int n = grid_pixels(&a->iteration);
     return (coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
 }
 
 /* Returns the bytes of a particle in a batch: image, spectra, and results of the coarse pass. */
 static size_t particle_bytes(const struct alignment_cuda *a) {
     size_t box = (size_t)a->options.box, shifts = (size_t)a->sampling.shift_count, rows = (size_t)a->rows;
-    int n = a->iteration.coarse_pixels;
+    int n = grid_pixels(&a->iteration);
     size_t bytes = STREAM_SLOTS * (box * box * sizeof(float) + 256);
     bytes += 6 * a->stride * sizeof(float) + (shifts + (size_t)a->shells + 64) * sizeof(float);
     bytes += prepare_cuda_scratch(a->prepare, 64, a->iteration.shared_shell) / 64 + top_sum_scratch(1);
@@ -223,7 +225,7 @@ static enum status divide(struct alignment_cuda *a, struct err *err) {
     if (!a->iteration.local) {
         size_t at_once = rows * slice_bytes(a) <= left / 3 ? rows : left / 10 / slice_bytes(a);
         FAIL_IF(at_once < 1, err, STATUS_NO_MEMORY, "not enough memory for slices of %d pixels: %zu MiB are left",
-                a->iteration.coarse_pixels, left >> 20);
+                grid_pixels(&a->iteration), left >> 20);
         /* A product of rows that do not begin at multiples of 16 bytes sums in another order. */
         if (at_once < rows && at_once > 4) at_once -= at_once % 4;
         a->rows_at_once = (int)at_once;
@@ -280,10 +282,10 @@ static enum status take_slices(struct alignment_cuda *a, struct err *err) {
     a->slices = a->squares = NULL;
     a->slices_made = false;
     if (n == 0) return STATUS_OK;
-    size_t row = coarse_row(a->iteration.coarse_pixels, ALIGNMENT_PRECISION);
+    int pixels = grid_pixels(&a->iteration);
+    size_t row = coarse_row(pixels, ALIGNMENT_PRECISION);
     TRY(arena_take(a->arena, n * row, sizeof(float), "slices", &a->slices, err));
-    return arena_take(a->arena, n * coarse_norm_row(a->iteration.coarse_pixels), sizeof(float), "slices", &a->squares,
-                      err);
+    return arena_take(a->arena, n * coarse_norm_row(pixels), sizeof(float), "slices", &a->squares, err);
 }
 
 /* Parts of one block, each aligned; base NULL: only counts the length. */
@@ -311,6 +313,7 @@ static void carve_found(const struct alignment_cuda *a, struct block *block, str
     size_t n = (size_t)a->particles;
     f->coarse = carve(block, n * sizeof *f->coarse);
     f->counts = carve(block, n * sizeof *f->counts);
+    f->screened = carve(block, n * sizeof *f->screened);
     f->best = carve(block, n * sizeof *f->best);
     f->power = carve(block, n * (size_t)a->shells * sizeof *f->power);
     f->reference_weights = carve(block, n * (size_t)a->iteration.reference_count * sizeof *f->reference_weights);

@@ -57,6 +57,30 @@ __global__ void gather_low(spectra s) {
             [&](int kx, int ky) { return z[(size_t)(ky < 0 ? ky + n : ky) * n + (kx < 0 ? kx + n : kx)]; });
 }
 
+/* Puts the lower band, less the mean of its background, into a whole transform, which is 0 elsewhere. One block per
+ * image. */
+__global__ void place_low(spectra s) {
+    int n = s.box;
+    const float2 *low = s.low + (size_t)blockIdx.x * (1 + s.low_count);
+    float2 *to = s.cut + (size_t)blockIdx.x * n * n;
+    if (threadIdx.x == 0) to[0] = low[0];
+    for (int j = (int)threadIdx.x; j < s.low_count; j += (int)blockDim.x) {
+        int kx = s.kx[j], ky = s.ky[j];
+        float sign = (kx + ky) & 1 ? -1.0f : 1.0f;
+        float2 y = make_float2(sign * low[1 + j].x, sign * low[1 + j].y);
+        to[(size_t)(ky < 0 ? ky + n : ky) * n + kx] = y;
+        to[(size_t)(ky > 0 ? n - ky : -ky) * n + (kx > 0 ? n - kx : 0)] = make_float2(y.x, -y.y);
+    }
+}
+
+/* Leaves of the lower band's image what masking adds to it. */
+__global__ void cut_low(spectra s) {
+    size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x, pixels = (size_t)s.box * s.box;
+    if (at >= pixels) return;
+    float2 *image = s.cut + blockIdx.y * pixels;
+    image[at] = make_float2(-s.outside[at] * image[at].x, 0);
+}
+
 /* Gathers one shell of an image per warp. */
 __global__ void gather(spectra s) {
     int shell = (int)(blockIdx.x * WARPS + threadIdx.x / 32), lane = (int)threadIdx.x % 32, n = s.box;
@@ -71,7 +95,13 @@ __global__ void gather(spectra s) {
     for (int m = s.shell_begin[shell] + lane; m < s.shell_begin[shell + 1]; m += 32) {
         int kx = s.kx[m], ky = s.ky[m], row = ky < 0 ? ky + n : ky;
         float2 a = z[(size_t)row * n + kx], b = z[(size_t)(row > 0 ? n - row : 0) * n + (kx > 0 ? n - kx : 0)];
-        sum += put_pixel(s, image, m, kx, ky, a, b, p->has_ctf != 0, terms, weight);
+        float2 added = make_float2(0, 0);
+        if (s.shared_shell > 0) {
+            float factor = ((kx + ky) & 1 ? -1.0f : 1.0f) / ((float)n * (float)n);
+            added = s.cut[image * (size_t)n * n + (size_t)row * n + kx];
+            added = make_float2(factor * added.x, factor * added.y);
+        }
+        sum += put_pixel(s, image, m, kx, ky, a, b, added, p->has_ctf != 0, terms, weight);
     }
     sum = shell == 0 ? origin_power(s, z[0]) : warp_sum(sum);
     if (lane == 0) s.sums[image * s.shells + shell] = sum;
@@ -110,7 +140,7 @@ __global__ void finish(spectra s, int count, results r) {
 
 /* Offsets of the arrays in the caller's scratch. */
 struct scratch {
-    size_t pairs, work, background, sums, low, end;
+    size_t pairs, work, background, sums, low, cut, end;
 };
 
 /* Counts the pixels of the half plane in shells 1 .. last. */
@@ -135,7 +165,8 @@ scratch cut_scratch(const prepare_cuda *p, int count, int shared_shell) {
     s.sums = s.background + aligned(batch * blocks_for(pixels, SUM_PIXELS) * sizeof(double));
     s.low = s.sums + aligned(batch * (size_t)p->shells * sizeof(double));
     size_t low = shared_shell > 0 ? 1 + (size_t)pixels_within(p->box, shared_shell) : 0;
-    s.end = s.low + aligned(batch * low * sizeof(float2));
+    s.cut = s.low + aligned(batch * low * sizeof(float2));
+    s.end = s.cut + (shared_shell > 0 && !p->fused ? aligned(batch * pixels * sizeof(float2)) : 0);
     return s;
 }
 
@@ -199,6 +230,19 @@ enum status set_mask(prepare_cuda *p, double radius, cudaStream_t stream, struct
     return STATUS_OK;
 }
 
+/* Computes the transform of what masking adds to the lower band of each image. */
+enum status mask_low(const prepare_cuda *p, spectra *s, int count, cudaStream_t stream, struct err *err) {
+    size_t pixels = (size_t)p->box * p->box;
+    CUDA_TRY(cudaMemsetAsync(s->cut, 0, (size_t)count * pixels * sizeof *s->cut, stream), err, "masking particles");
+    place_low<<<(unsigned)count, THREADS, 0, stream>>>(*s);
+    CUDA_TRY(cudaGetLastError(), err, "masking particles");
+    CUFFT_TRY(cufftExecC2C(p->plan, s->cut, s->cut, CUFFT_INVERSE), err, "transforming particles");
+    cut_low<<<dim3(blocks_for(pixels, THREADS), (unsigned)count), THREADS, 0, stream>>>(*s);
+    CUDA_TRY(cudaGetLastError(), err, "masking particles");
+    CUFFT_TRY(cufftExecC2C(p->plan, s->cut, s->cut, CUFFT_FORWARD), err, "transforming particles");
+    return STATUS_OK;
+}
+
 /* Computes the spectra of `count` images. */
 enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory, const scratch &at, cudaStream_t stream,
                      struct err *err) {
@@ -216,6 +260,7 @@ enum status run_part(const prepare_cuda *p, spectra *s, int count, char *memory,
     if (s->shared_shell > 0) {
         gather_low<<<(unsigned)count, THREADS, 0, stream>>>(*s);
         CUDA_TRY(cudaGetLastError(), err, "gathering spectra");
+        TRY(mask_low(p, s, count, stream, err));
     }
     gather<<<dim3(blocks_for((size_t)p->shells, WARPS), (unsigned)count), THREADS, 0, stream>>>(*s);
     CUDA_TRY(cudaGetLastError(), err, "gathering spectra");
@@ -302,6 +347,7 @@ extern "C" enum status prepare_cuda_run(struct prepare_cuda *p, const struct ref
         s.sums = (double *)((char *)memory + at.sums);
         s.shared_shell = shared_shell, s.low_count = shared_shell > 0 ? pixels_within(p->box, shared_shell) : 0;
         s.spread = p->spread, s.low = (float2 *)((char *)memory + at.low);
+        s.cut = (float2 *)((char *)memory + at.cut);
         TRY(run_part(p, &s, part, (char *)memory, at, (cudaStream_t)stream, err));
         results r = {particles->power + (size_t)first * p->shells,
                      particles->shift_log_prior + (size_t)first * sampling->shift_count,

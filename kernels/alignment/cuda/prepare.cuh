@@ -51,6 +51,7 @@ struct spectra {
     const float *spread;
     /* [image][1 + low_count]: lower band of the unmasked image; at the origin minus the mean of its background */
     float2 *low;
+    float2 *cut; /* [image][box²]: what masking adds to the lower band, or its transform; only with cuFFT */
 };
 
 /* Checks whether one block can transform an image: sets p->fft (the caller makes its tables) and p->fused. */
@@ -146,13 +147,13 @@ static __device__ inline float2 masked_low(const spectra &s, size_t image, int k
 
 /* Separates the transform Z of masked + i unmasked, from its values at k (a) and −k (b): X = (Z(k) + conj Z(−k))/2, Y =
  * (Z(k) − conj Z(−k))/2i, phase origin at the centre. With two bands, X is the masked transform of the lower band up to
- * the shared shell, and the rest of X beyond it. Returns |X|². */
+ * the shared shell, and the rest of X beyond it; added: what masking adds to the lower band. Returns |X|². */
 static __device__ inline float put_pixel(const spectra &s, size_t image, int index, int kx, int ky, float2 a, float2 b,
-                                         bool has_ctf, const double *terms, float weight) {
+                                         float2 added, bool has_ctf, const double *terms, float weight) {
     float norm = 0.5f / ((float)s.box * (float)s.box), factor = (kx + ky) & 1 ? -norm : norm;
     float re = factor * (a.x + b.x), im = factor * (a.y - b.y);
     if (s.shared_shell > 0) {
-        float2 added = masked_low(s, image, kx, ky), y = unmasked_at(s.box, kx, ky, a, b);
+        float2 y = unmasked_at(s.box, kx, ky, a, b);
         bool low = s.shell[index] <= s.shared_shell;
         re = low ? y.x + added.x : re - added.x, im = low ? y.y + added.y : im - added.y;
     }

@@ -104,7 +104,9 @@ template <class At> __device__ inline void gather_image(const spectra &s, size_t
         terms[i] = p->ctf[i];
     for (int m = (int)threadIdx.x; m < starts[s.shells]; m += (int)blockDim.x) {
         int kx = s.kx[m], ky = s.ky[m];
-        powers[m] = put_pixel(s, image, m, kx, ky, at(kx, ky), at(-kx, -ky), has_ctf, terms, 1 / sigma2[s.shell[m]]);
+        float2 added = s.shared_shell > 0 ? masked_low(s, image, kx, ky) : make_float2(0, 0);
+        powers[m] =
+            put_pixel(s, image, m, kx, ky, at(kx, ky), at(-kx, -ky), added, has_ctf, terms, 1 / sigma2[s.shell[m]]);
     }
     __syncthreads();
     for (int shell = (int)threadIdx.x / 32; shell < s.shells; shell += (int)blockDim.x / 32) {

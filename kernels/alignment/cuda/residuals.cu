@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(THREADS, 3) residuals_of_pixels(const __grid_c
         p.ky[i] = inside ? job.references.pixels.ky[pixel] : 0;
         p.image[i] = inside ? ((const float2 *)job.particles.masked)[row + pixel] : make_float2(0, 0);
     }
-    uint32_t end = job.begin[particle + 1];
+    /* References are empty beyond fine_pixels. */
+    uint32_t end = first < job.references.fine_pixels ? job.begin[particle + 1] : job.begin[particle];
     for (uint32_t from = job.begin[particle]; from < end; from += 32) {
         int count = end - from < 32 ? (int)(end - from) : 32;
         __syncwarp();

@@ -2,9 +2,9 @@
 #include "kernels/alignment/cuda/alignment_private.h"
 
 /* Most spectra and contributions of a group, if a third of the memory left holds them: enough that a slice is scattered
- * for many particles at once. */
-static const size_t SPECTRA_BYTES = (size_t)48 << 20;
-static const uint32_t CONTRIBUTIONS = 1 << 20;
+ * for many particles at once. They grow as a reference does beyond 128 px, where spectra are larger and slices more. */
+static const size_t SPECTRA_BYTES = (size_t)48 << 20, BYTES_OF_VOXEL = 24;
+static const uint32_t CONTRIBUTIONS = 1 << 20, VOXELS_OF_CONTRIBUTION = 8;
 
 static size_t spectrum_bytes(const struct alignment_cuda *a) {
     return (4 * a->stride + 1) * sizeof(float);
@@ -20,8 +20,12 @@ static enum status group_bytes(const struct alignment_cuda *a, const struct alig
 
 enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) {
     struct alignment_cuda_group *g = &a->group;
-    size_t scratch = 0, all = 0, most = SPECTRA_BYTES / spectrum_bytes(a);
-    *g = (struct alignment_cuda_group){.most = most > 1 ? (int)most : 1, .contributions_most = CONTRIBUTIONS};
+    size_t box = (size_t)a->options.box, voxels = box * box * (a->references.grids[0].dimensions == 3 ? box : 1);
+    size_t spectra = BYTES_OF_VOXEL * voxels, contributions = voxels / VOXELS_OF_CONTRIBUTION;
+    if (spectra < SPECTRA_BYTES) spectra = SPECTRA_BYTES;
+    if (contributions < CONTRIBUTIONS) contributions = CONTRIBUTIONS;
+    size_t scratch = 0, all = 0, most = spectra / spectrum_bytes(a);
+    *g = (struct alignment_cuda_group){.most = most > 1 ? (int)most : 1, .contributions_most = (uint32_t)contributions};
     a->sums_near = a->iteration.local && alignment_cuda_back_project_can_be_near(&a->sampling, &a->sums);
     if (a->sums_near) return STATUS_OK;
     FAIL_IF(
