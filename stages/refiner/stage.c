@@ -318,6 +318,7 @@ static enum status local_resolution(struct stage *stage, struct workspace *works
 }
 
 static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
+    const struct refiner_options *p = stage_params(stage);
     struct refiner_maps maps = refiner_maps(state->refiner);
     char half1[PATH_SIZE], half2[PATH_SIZE];
     const struct postprocess_options options = {.box = maps.box,
@@ -342,6 +343,11 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     /* These files mean that all is done: they come last. */
     if (status == STATUS_OK)
         STAGE_PERSIST(stage, status, err, postprocess_write(&result, &options, stage_folder(stage), half1, half2, err));
+    if (status == STATUS_OK && maps.last_shell > 0)
+        stage_log(stage, LOG_WARN, "refine-shared",
+                  "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
+                  "particles",
+                  fmin(p->join_resolution, p->initial_lowpass));
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-postprocess", "%.2f Å inside a mask, B-factor %.0f Å²", result.resolution,
                   result.bfactor);

@@ -7,7 +7,7 @@ agrees with the truth, what the program tells, how many poses are lost, the time
 Needs numpy; on a GPU torch too. FOLDER of --tools holds simulate_particles.py and simulate_particles_gpu.py, which are
 not part of this project; that of --maps the molecules. --programs: folders with icestream-refiner and true_poses.
 
-Sets (choose with --sets, a regular expression on their names):
+Sets (choose with --sets):
   plain      three molecules at three SNRs and three seeds: 6,496 particles, shifts of 2 px, noise before the CTF too
   shift3     the same molecules, shifts of 3 px, no noise before the CTF
   noise      300, 2,000 and 10,000 images without any signal
@@ -399,7 +399,7 @@ def judge(one, lowpass, out, seconds, o):
     extent = truth.shape[0] * pixel
     told = last_resolution(out)
     line = {"set": one, "lowpass": lowpass, "seconds": seconds, "told": told[-1], "finest": min(told), "pixel": pixel}
-    line.update(masked=masked_resolution(out), extent=extent, true=true_poses(one, o), lost=None)
+    line.update(masked=masked_resolution(out), extent=extent, true=one["true"].result(), lost=None)
     if one["snr"] <= NOTHING:
         line.update(half=None, limit=None, turned=None, in_mask=None)
         return line
@@ -511,7 +511,7 @@ def arguments():
     add("--programs", default="build/cpu/bin,build/cpu/tests", help="folders with icestream-refiner and true_poses")
     add("--tools", default="../shared/tools", help="folder of the programs that make particles")
     add("--maps", default="../shared/data/maps", help="folder of the molecules")
-    add("--sets", default=".", help="regular expression on the sets' names")
+    add("--sets", default=".", help="regular expressions on the sets' names, by commas")
     add("--lowpass", default="40,60", help="start from these resolutions, Å, if the set has them")
     add("--device", default="cpu", help="cpu or cuda:N")
     add("--at-once", type=int, default=1, help="refinements at once: for quality, not for times")
@@ -526,12 +526,20 @@ def arguments():
     return parser.parse_args()
 
 
+def choose(patterns):
+    """Returns the sets in the order of the patterns."""
+    chosen = []
+    for pattern in patterns.split(","):
+        chosen += [one for one in all_sets() if re.search(pattern, one["name"]) and one not in chosen]
+    return chosen
+
+
 def main():
     o = arguments()
     began = time.monotonic()
     os.makedirs(o.work, exist_ok=True)
     prepare_maps(o)
-    chosen = [one for one in all_sets() if re.search(o.sets, one["name"])]
+    chosen = choose(o.sets)
     wanted = [int(word) for word in o.lowpass.split(",")]
     left, lock, lines, table = {}, threading.Lock(), [], sys.stdout  # simulate takes sys.stdout away meanwhile
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|", flush=True)
@@ -549,13 +557,14 @@ def main():
             if left[one["name"]] == 0 and o.device.startswith("cuda"):
                 remove_images(os.path.join(o.work, one["name"]))
 
-    with ThreadPoolExecutor(o.at_once) as pool:
+    with ThreadPoolExecutor(o.at_once) as pool, ThreadPoolExecutor(2) as others:
         running = []
         for one in chosen:
             starts = [lowpass for lowpass in one["lowpass"] if lowpass in wanted]
             if not starts or time.monotonic() - began > o.stop:
                 continue
             simulate(one, o)
+            one["true"] = others.submit(true_poses, one, o)
             left[one["name"]] = len(starts)
             running += [pool.submit(work, one, lowpass) for lowpass in starts]
             while sum(not job.done() for job in running) > 2 * o.at_once:
@@ -563,7 +572,7 @@ def main():
     count_verdicts(lines)
     if o.lines:
         with open(o.lines, "w", encoding="utf-8") as file:
-            json.dump(lines, file, default=float)
+            json.dump([dict(line, set=line["set"]["name"]) for line in lines], file, default=float)
     print(f"{time.monotonic() - began:.0f} s in all")
 
 

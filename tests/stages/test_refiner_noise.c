@@ -40,6 +40,21 @@ static int told_of_noise(const char *folder, int seed) {
     return told;
 }
 
+/* Checks that no mask finds a finer resolution either. */
+static void masked_of_noise(const char *folder, int seed) {
+    static const char COLUMN[] = "_rlnFinalResolution";
+    char path[PATH_SIZE], *text = NULL;
+    size_t length;
+    assert_int_equal(path_join(folder, "postprocess.star", path, sizeof path, NULL), STATUS_OK);
+    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
+    const char *at = strstr(text, COLUMN);
+    assert_non_null(at);
+    double resolution = strtod(at + strlen(COLUMN), NULL), shared = BOX * PIXEL / 5;
+    free(text);
+    if (!(resolution >= shared - 1e-3))
+        fail_msg("seed %d: inside a mask, noise is told to hold %.1f Å, %.1f Å are shared", seed, resolution, shared);
+}
+
 struct noise_run {
     int particles;
     const char *diameter, *iterations;
@@ -66,6 +81,7 @@ static void refine_noise(const struct noise_run *run, const char *name, int seed
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run_within(scratch, reference, run->diameter, run->iterations, least, items, 1);
     assert_true(told_of_noise(folder, seed) > 2);
+    masked_of_noise(folder, seed);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
     for (int i = 0; i < BOX * BOX * BOX; i++)
