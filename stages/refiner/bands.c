@@ -25,10 +25,10 @@
  * - The only mask is a sphere, or the user's.
  *
  * A pixel beyond S is then compared with the map of its own half and with nothing else, and noise agrees by chance
- * alone. Once the halves agree half as far again as S, all shells are one band: the part that shared shells carry
- * beyond S is small beside a signal that reaches so far, and such a map gains much from a mask that fits. This mask is
- * made from the map of both halves and masks both references. From then on, the halves share its shape too (not with
- * auto_mask: no). */
+ * alone. Once the halves agree half as far again as they share (schedule.c), all shells are one band: the part that
+ * shared shells carry beyond S is small beside a signal that reaches so far, and such a map gains much from a mask that
+ * fits. This mask is made from the map of both halves and masks both references. From then on, the halves share its
+ * shape too (not with auto_mask: no). */
 #include "stages/refiner/bands.h"
 
 #include "common/memory.h"
