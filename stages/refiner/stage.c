@@ -265,8 +265,8 @@ static enum status finish_iteration(struct stage *stage, struct state *state, st
 
 /* masked: resolution (Å) inside the mask of the final map; NaN: there is none. efficiency: of the directions of view. */
 static void set_result(struct stage *stage, const struct state *state, double masked, double efficiency) {
-    static const char *const files[] = {"postprocess.mrc", "postprocess.star", "latest_map.mrc", "latest_map.png",
-                                        NULL};
+    static const char *const files[] = {"postprocess.mrc", "postprocess.star", "locres.mrc", "locres_filtered.mrc",
+                                        "latest_map.mrc",  "latest_map.png",   NULL};
     const struct refiner_state s = refiner_state(state->refiner);
     char quality[128];
     if (!isnan(masked))
