@@ -34,10 +34,12 @@ static int screen_pixels(const struct refiner *r) {
 }
 
 /* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ² over
- * its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR). */
+ * its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR), SSNR that of the masked map in the
+ * denominator. */
 static double told_by(const struct refiner *r, const struct side *side, int shell) {
     const struct reference *c = side->references;
-    double power = c->tau2[shell] * c->ssnr[shell] / (1 + c->ssnr[shell]), noise = INFINITY;
+    double masked = c->ssnr[shell] / (r->map_share > 0 ? r->map_share : 1);
+    double power = c->tau2[shell] * c->ssnr[shell] / (1 + masked), noise = INFINITY;
     for (int o = 0; o < r->sigma2_optics; o++)
         noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
     return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power / noise;
