@@ -173,12 +173,22 @@ static void bound(const struct postprocess_options *o, struct postprocess_result
         r->fsc[i] = 0;
 }
 
+/* A mask raises the FSC where the map holds a part of the signal alone: the rest is lacking all the same. Where that
+ * makes the unmasked maps coarser than their FSC is, the masked ones are told no finer. */
 static enum status resolve(const struct postprocess_options *o, struct postprocess_result *r, struct err *err) {
     _cleanup_(mem_free) float *even = NULL;
     TRY(mem_new((size_t)o->box / 2 + 1, sizeof *even, "a curve", &even, err));
+    r->resolution = fsc_resolution(r->fsc, o->box, o->pixel_size, FSC_LIMIT);
+    if (o->held == NULL) return STATUS_OK;
     for (int i = 0; i <= o->box / 2; i++)
-        even[i] = o->held == NULL ? r->fsc[i] : (float)fsc_even((double)r->fsc[i], o->held[i]);
-    r->resolution = fsc_resolution(even, o->box, o->pixel_size, FSC_LIMIT - 1e-6);
+        even[i] = (float)fsc_even((double)r->fsc_unmasked[i], o->held[i]);
+    const double limit = FSC_LIMIT - 1e-6;
+    int held = first_below(even, o->box, limit), all = first_below(r->fsc_unmasked, o->box, limit);
+    double unmasked = fsc_resolution(even, o->box, o->pixel_size, limit);
+    for (int i = 0; i <= o->box / 2; i++)
+        even[i] = (float)fsc_even((double)r->fsc[i], o->held[i]);
+    r->resolution = fsc_resolution(even, o->box, o->pixel_size, limit);
+    if (held < all - 1) r->resolution = fmax(r->resolution, unmasked);
     return STATUS_OK;
 }
 
