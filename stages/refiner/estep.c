@@ -216,7 +216,7 @@ static int batch_most(const struct refiner *r) {
     double most = all, image = (double)r->box * r->box * sizeof(float);
     double room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
     if (r->unread == 0) return all;
-    if ((double)r->unread * image + (double)r->set.cached_bytes > (double)r->set.cache_limit) most = fmin(most, room);
+    if (r->rereads) most = fmin(most, room);
     most = fmin(most, BATCH_TO_READ);
     return r->placement.workspace != NULL && most > part ? (int)most / part * part : (int)most;
 }

@@ -219,6 +219,8 @@ static void count_unread(struct refiner *r) {
         const struct particle *p = &r->set.particles[i];
         r->unread += particle_counts(p) && p->image == NULL && !alignment_keeps_image(r->alignment, (int)i + 1);
     }
+    size_t image = (size_t)r->set.box * (size_t)r->set.box * sizeof(float);
+    r->rereads = r->set.cached_bytes + r->unread * image > r->set.cache_limit;
 }
 
 static enum status first_iteration(struct refiner *r, struct err *err) {

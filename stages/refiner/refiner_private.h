@@ -116,6 +116,7 @@ struct refiner {
     bool crossed;                     /* one of them is in the maps of the other half */
     struct refiner_iteration running; /* as refiner_begin was asked for it */
     size_t unread;                    /* images neither in memory nor on the device when the iteration began */
+    bool rereads;                     /* they are more than memory has room for, and are read in each iteration */
     struct arena_step *trace;         /* of the device's memory, or NULL */
     size_t trace_count;
     struct star_file *kept_poses; /* of an earlier run: given to particles as they join; or NULL */

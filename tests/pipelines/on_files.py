@@ -66,7 +66,8 @@ def refine(particles):
     terminal = Terminal(command, 80, LC_ALL="C.UTF-8")
     check(terminal.finish() == 0, terminal.output)
     text = terminal.output.replace("\r\n", "\n")
-    check(re.search(rf"refiner: [\d.]+ Å masked, [\d.]+ Å unmasked, {particles} particles, iteration 2\n", text), text)
+    quality = r"[\d.]+ Å masked, [\d.]+ Å unmasked, directions [\d.]+"
+    check(re.search(rf"refiner: {quality}, {particles} particles, iteration 2\n", text), text)
     check_result(text, "map/postprocess.mrc", "map/postprocess.star", "map/latest_map.mrc", "map/latest_map.png")
     check("computing iteration 3" not in text, text)
 
