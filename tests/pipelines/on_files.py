@@ -68,7 +68,15 @@ def refine(particles):
     text = terminal.output.replace("\r\n", "\n")
     quality = r"[\d.]+ Å masked, [\d.]+ Å unmasked, directions [\d.]+"
     check(re.search(rf"refiner: {quality}, {particles} particles, iteration 2\n", text), text)
-    check_result(text, "map/postprocess.mrc", "map/postprocess.star", "map/latest_map.mrc", "map/latest_map.png")
+    names = (
+        "postprocess.mrc",
+        "postprocess.star",
+        "locres.mrc",
+        "locres_filtered.mrc",
+        "latest_map.mrc",
+        "latest_map.png",
+    )
+    check_result(text, *(f"map/{name}" for name in names))
     check("computing iteration 3" not in text, text)
 
 
