@@ -32,7 +32,7 @@ struct work {
     float *gains;     /* local_table_size */
     double *power;    /* [box/2 + 1] */
     float *before;    /* box³: correlation in the band before; later the smoothed shells */
-    /* Of the boxes of one side, replaced when a band needs another: */
+    /* Belong to one size of box, and are replaced when a band needs another: */
     int grid;
     struct fft_plan *inverse;
     float *spectrum, *maps[2];

@@ -1,4 +1,4 @@
-/* What halves agree on is not all there: they may lack the same signal, and they may have been given the same signal.
+/* Halves that agree may still be wrong: they may lack the same signal, and they may have been given the same signal.
  *
  * - Particles that are seen from few directions leave parts of Fourier space empty, in both halves. The FSC of the
  *   halves does not see this; that with the truth falls (kernels/fsc/coverage.h). The FSC is told as if it came from

@@ -1,5 +1,5 @@
-/* What a shell holds of a signal: even views, views from one side, views that symmetry adds; and the agreement with the
- * truth of halves that are made voxel by voxel. */
+/* Tests how much of a signal a shell holds: even views, views from one side, views that symmetry adds; and the
+ * agreement with the truth of halves that are made voxel by voxel. */
 #include "kernels/fsc/coverage.h"
 
 #include <omp.h>

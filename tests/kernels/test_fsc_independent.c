@@ -175,7 +175,7 @@ static void chance_is_one_over_the_root(void **state) {
         for (int i = 0; i < SOME_COUNT; i++)
             squares[i] += (double)fsc[SOME[i]] * (double)fsc[SOME[i]] / PAIRS;
     }
-    /* Of 150 values the deviation is known to 6 %. */
+    /* 150 values tell the deviation to 6 %. */
     for (int i = 0; i < SOME_COUNT; i++)
         between("the deviation of FSC", SOME[i], sqrt(squares[i]) * (LAST + 1), 0.75, 1.25);
 }

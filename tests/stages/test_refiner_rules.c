@@ -410,7 +410,7 @@ static void shells_beyond_count_where_they_are_no_chance(void **state) {
         {{0.9f, 0.9f, 0.1f, 0.1f}, {228, 228, 228, 228, 228, 228, 0, 0}, 7, 5},
         {{0.55f, 0.55f, 0.55f, 0.53f}, {28, 28, 28, 28, 28, 28, 28, 28}, 9, 8},
         {{0.99f, 0.99f, 0.99f, 0.99f}, {3, 3, 3, 3, 3, 3, 3, 3}, 9, 5},
-        /* Of shell 6, 14, 14, 14, 1e9 and 1e9 numbers: 23.3 on average, tanh(3/√20.3) = 0.582. */
+        /* Shell 6 has 14, 14, 14, 1e9 and 1e9 numbers around it: 23.3 on average, tanh(3/√20.3) = 0.582. */
         {{0.59f, 0.59f, 0.59f, 0.59f}, {14, 14, 14, 1e9, 1e9, 1e9, 1e9, 0}, 9, 9},
         {{0.57f, 0.59f, 0.59f, 0.59f}, {14, 14, 14, 1e9, 1e9, 1e9, 1e9, 0}, 9, 5},
         /* Fewer are counted around shell 9: 28, 28, 28. */
