@@ -74,7 +74,7 @@ bool refiner_is_final(const struct refiner *r, const char *folder) {
         return false;
     const struct star_table *t = star_table_find(file, "particles");
     int column = t != NULL ? star_column_find(t, "rlnImageName") : -1;
-    /* Those that are left out as twins are named in a table of their own. */
+    /* A table of its own names the particles that are left out as twins. */
     const struct star_table *twins = star_table_find(file, "twins");
     size_t left_out = twins != NULL ? star_row_count(twins) : 0;
     bool same = column >= 0 && star_row_count(t) + left_out == r->set.present && all_are_present(r, t, column) &&
