@@ -2,12 +2,7 @@
 #ifndef ICESTREAM_TESTS_KERNELS_LOCAL_WORLD_H
 #define ICESTREAM_TESTS_KERNELS_LOCAL_WORLD_H
 
-#include "common/fft.h"
-#include "tests/kernels/chance.h"
-
-static inline size_t voxels_of(int box) {
-    return (size_t)box * (size_t)box * (size_t)box;
-}
+#include "tests/kernels/filter.h"
 
 /* Makes white noise; a sum of four uniform numbers is normal enough, and cheap. */
 static inline float *noise_map(int box, double deviation) {
@@ -17,33 +12,23 @@ static inline float *noise_map(int box, double deviation) {
     return map;
 }
 
+struct lowpass {
+    int box;
+    double limit, fall; /* shells */
+};
+
+static inline double lowpass_gain(double r, const void *context) {
+    const struct lowpass *f = context;
+    double over = r - (f->limit - 1), keep = over <= 0 ? 1 : over >= 2 ? 0 : 0.5 + 0.5 * cos(M_PI * over / 2);
+    if (f->limit >= f->box / 2) keep = r < f->limit + 0.5;
+    return f->fall > 0 ? keep / (1 + r * r / (f->fall * f->fall)) : keep;
+}
+
 /* Low-passes a map by a raised cosine over two shells about the limit, and divides amplitudes by 1 + (k/fall)² (0: not).
  * Half a box passes everything up to that shell. */
 static inline void lowpass(int box, float *map, double limit, double fall) {
-    struct err err = {0};
-    struct fft_options options = {
-        .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
-    struct fft_plan *to = NULL, *back = NULL;
-    must(fft_create(&options, &to, &err), &err);
-    options.direction = FFT_INVERSE;
-    must(fft_create(&options, &back, &err), &err);
-    float *spectrum = host_new(fft_complex_floats(to), sizeof *spectrum), *value = spectrum;
-    fft_run(to, map, spectrum);
-    for (int z = 0; z < box; z++)
-        for (int y = 0; y < box; y++)
-            for (int x = 0; x <= box / 2; x++, value += 2) {
-                int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
-                double r = sqrt(x * x + ky * ky + kz * kz), over = r - (limit - 1);
-                double keep = over <= 0 ? 1 : over >= 2 ? 0 : 0.5 + 0.5 * cos(M_PI * over / 2);
-                if (limit >= box / 2) keep = r < limit + 0.5;
-                if (fall > 0) keep /= 1 + r * r / (fall * fall);
-                for (int c = 0; c < 2; c++)
-                    value[c] *= (float)(keep / (double)voxels_of(box));
-            }
-    fft_run(back, spectrum, map);
-    fft_destroy(&to);
-    fft_destroy(&back);
-    mem_free(&spectrum);
+    const struct lowpass f = {.box = box, .limit = limit, .fall = fall};
+    filter_map(box, map, lowpass_gain, &f);
 }
 
 struct world {

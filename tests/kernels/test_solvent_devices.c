@@ -4,40 +4,27 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "common/fft.h"
 #include "kernels/fourier/workspace.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
 #include "tests/kernels/devices.h"
+#include "tests/kernels/filter.h"
 
-static size_t voxels_of(int box) {
-    return (size_t)box * (size_t)box * (size_t)box;
+struct lowpass {
+    double shell, edge; /* px */
+};
+
+static double lowpass_gain(double r, const void *context) {
+    const struct lowpass *f = context;
+    if (r >= f->shell) return 0;
+    return r >= f->shell - f->edge ? 0.5 - 0.5 * cos(M_PI * (f->shell - r) / f->edge) : 1;
 }
 
 /* As in stages/refiner/resample.c. */
 static void lowpass(int box, float *map, double shell, double edge) {
-    struct err err = {0};
-    struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD};
-    struct fft_plan *to = NULL, *back = NULL;
-    must(fft_create(&options, &to, &err), &err);
-    options.direction = FFT_INVERSE;
-    must(fft_create(&options, &back, &err), &err);
-    float *spectrum = host_new(fft_complex_floats(to), sizeof *spectrum), *value = spectrum;
-    fft_run(to, map, spectrum);
-    for (int z = 0; z < box; z++)
-        for (int y = 0; y < box; y++)
-            for (int x = 0; x <= box / 2; x++, value += 2) {
-                int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
-                double r = sqrt(x * x + ky * ky + kz * kz), keep = r < shell ? 1 : 0;
-                if (keep > 0 && r >= shell - edge) keep = 0.5 - 0.5 * cos(M_PI * (shell - r) / edge);
-                for (int c = 0; c < 2; c++)
-                    value[c] *= (float)(keep / (double)voxels_of(box));
-            }
-    fft_run(back, spectrum, map);
-    fft_destroy(&to);
-    fft_destroy(&back);
-    mem_free(&spectrum);
+    const struct lowpass f = {.shell = shell, .edge = edge};
+    filter_map(box, map, lowpass_gain, &f);
 }
 
 /* Makes a particle of a few blobs, in noise. */
