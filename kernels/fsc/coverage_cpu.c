@@ -39,8 +39,9 @@ static void fill(const double (*views)[3], size_t count, const double u[3], int 
         ret_filled[s - 1] += ret_filled[s];
 }
 
-/* filled[POINTS]: slices that fill each voxel of the shell, stride numbers apart. */
-static double held(const double *filled, size_t stride, double fsc) {
+/* Returns the part that a shell holds (coverage.h). filled[POINTS]: slices that fill each of its voxels, stride numbers
+ * apart. */
+static double held_part(const double *filled, size_t stride, double fsc) {
     double mean = 0, thin = 0, whole = 0;
     int some = 0;
     for (int p = 0; p < POINTS; p++)
@@ -79,6 +80,6 @@ enum status fsc_coverage(const double (*views)[3], size_t count, const struct sy
         fill((const double(*)[3])copies, copies_count, u, last, filled + (size_t)p * stride);
     }
     for (int s = 0; s <= last; s++)
-        ret_held[s] = held(filled + s, stride, (double)fsc[s]);
+        ret_held[s] = held_part(filled + s, stride, (double)fsc[s]);
     return STATUS_OK;
 }

@@ -367,7 +367,7 @@ struct level {
     float before, at, after; /* shells */
 };
 
-/* Adds a level's share of a row; returns nothing where no voxel has a share. */
+/* Adds a level's share of a row. */
 MULTIVERSION static void blend_row(const struct level *l, const float *shells, const float *map, int count,
                                    float *out) {
     for (int x = 0; x < count; x++)

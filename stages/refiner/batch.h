@@ -17,7 +17,7 @@ struct batch {
     struct alignment_particle *particles;
     struct alignment_result *results;
     struct change *changes;
-    int *taken;     /* which of the images that were read are those of the particles; the others are of twins */
+    int *taken;     /* [room]: index of each particle's image among those read; images of twins are skipped */
     float *powers;  /* [room][shells]: of results */
     float *weights; /* [room][references]: of results */
     /* [references], as alignment takes them; NULL until batch_references */

@@ -36,9 +36,9 @@ static int screen_pixels(const struct refiner *r) {
 /* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ² over
  * its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR), SSNR that of the masked map in the
  * denominator. */
-static double told_by(const struct refiner *r, const struct side *side, int shell) {
+static double shell_variance(const struct refiner *r, const struct side *side, int shell) {
     const struct reference *c = side->references;
-    double masked = c->ssnr[shell] / (r->map_share > 0 ? r->map_share : 1);
+    double masked = c->ssnr[shell] / r->map_share;
     double power = c->tau2[shell] * c->ssnr[shell] / (1 + masked), noise = INFINITY;
     for (int o = 0; o < r->sigma2_optics; o++)
         noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
@@ -46,8 +46,8 @@ static double told_by(const struct refiner *r, const struct side *side, int shel
 }
 
 /* Returns how far to compare, px. Images are added to the sums a good way beyond the resolution, so that it can grow;
- * the map holds next to nothing there, and comparing it would take most of the time. What is left out changes
- * log-likelihoods by less than their rounding. */
+ * the map holds next to nothing there, and comparing it would take most of the time. The shells that are left out
+ * change log-likelihoods by less than their rounding. */
 static int compared_size(const struct refiner *r) {
     static const double ROUNDING = 0.01;
     const struct schedule *s = &r->schedule;
@@ -55,10 +55,10 @@ static int compared_size(const struct refiner *r) {
     if (r->side_count != 2 || r->shared_shell > 0) return s->telling_size;
     for (int h = 0; h < r->side_count; h++)
         if (!(r->sides[h].references->ssnr[1] > 0)) return s->telling_size; /* no map of particles yet */
-    for (double told[2] = {0}; last > s->resolution_shell; last--) {
+    for (double variances[2] = {0}; last > s->resolution_shell; last--) {
         for (int h = 0; h < 2; h++)
-            told[h] += told_by(r, &r->sides[h], last);
-        if (fmax(told[0], told[1]) > ROUNDING * ROUNDING) break;
+            variances[h] += shell_variance(r, &r->sides[h], last);
+        if (fmax(variances[0], variances[1]) > ROUNDING * ROUNDING) break;
     }
     return 2 * last;
 }

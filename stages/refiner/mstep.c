@@ -8,7 +8,6 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/fsc/independent.h"
-#include "kernels/fsc/soft_edge.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
 #include "stages/refiner/resample.h"
@@ -18,22 +17,6 @@ static const float LEAST_FSC = 0.143f;
 
 static double clamp_fsc(double f) {
     return fmin(fmax(f, 0.001), 0.999);
-}
-
-/* Returns the share of a map's noise that a reference keeps: Σ m² / box³ of what it is masked with, m. */
-static double find_map_share(const struct refiner *r) {
-    double voxels = (double)r->box * r->box * r->box, sum = 0;
-    if (r->mask != NULL) {
-        for (size_t i = 0; i < (size_t)voxels; i++)
-            sum += (double)r->mask[i] * (double)r->mask[i];
-        return sum / voxels;
-    }
-    const double step = 0.01; /* px */
-    for (double d = step / 2; d < r->mask_radius + MASK_EDGE; d += step) {
-        double inside = 1 - soft_edge_outside(d, r->mask_radius, MASK_EDGE);
-        sum += 4 * M_PI * d * d * inside * inside * step;
-    }
-    return sum / voxels;
 }
 
 /* Computes the priors. joined: for the sum of both halves, whose FSC with the truth is √(2F/(1+F)).
@@ -251,8 +234,8 @@ static double mean_numbers(const double *numbers, int shells, int shell) {
 /* Poses of noise are spread over all directions, and the halves' shells of such a map hold few independent numbers:
  * these agree or disagree by chance, in 32 px by up to 0.7. Noise counts as if it had no preferred direction, and so
  * has somewhat more numbers than there are: in 37 sets of pure noise the deviation was 1.4 times what they say.
- * Interpolation carries a little of the shared shells into those
- * next to them (bands.c), so that one or two shells alone are not believed. */
+ * Interpolation carries a little of the shared shells into those next to them (bands.c), so that one or two shells
+ * alone are not believed. */
 int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *b) {
     enum { LEAST = 3 };
     int shell = b->shared;
@@ -286,7 +269,6 @@ enum status mstep(struct refiner *r, struct err *err) {
     struct reference *a = r->sides[0].references, *b = r->sides[1].references;
     const int used = r->shared_shell;
     bool final = r->schedule.final, fits;
-    if (r->map_share == 0) r->map_share = find_map_share(r);
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->sides[h].references;
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));

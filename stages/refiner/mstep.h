@@ -18,7 +18,7 @@ void mstep_floor_noise(float *sigma2, int shells);
 int mstep_reached_shell(const float *fsc, int last);
 
 struct believed {
-    int shells;          /* that a map has */
+    int shells;          /* number of shells of a map */
     int shared, reached; /* both halves share shells up to the first; their FSC is at least 0.143 up to the second */
 };
 /* Returns the last shell up to which halves agree by more than chance: `shared`, or at least three shells beyond it.

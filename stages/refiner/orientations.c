@@ -14,7 +14,7 @@ static size_t count_views(const struct refiner *r, double *counts) {
     size_t views = 0;
     for (size_t i = 0; i < r->set.count; i++) {
         const struct particle *p = &r->set.particles[i];
-        if (p->source < 0 || !p->aligned) continue;
+        if (!particle_counts(p) || !p->aligned) continue;
         const double *view = p->pose + 6;
         for (int s = 0; s < r->symmetry.count; s++) {
             const double *m = r->symmetry.matrices[s];

@@ -445,5 +445,6 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .half2 = r->sides[1].references->unfiltered,
                                  .mask = r->mask,
                                  .held = r->held,
-                                 .last_shell = r->alone ? 0 : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
+                                 .last_shell =
+                                     r->agree_beyond ? 0 : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

@@ -192,8 +192,8 @@ int refiner_last(const char *folder, int before);
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
 /* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see
- * kernels/fsc/coverage.h. last_shell: the halves agree no further than they share, or as little as that; 0: they do.
- * Owned by the refiner. */
+ * kernels/fsc/coverage.h. last_shell: the shell of the told resolution, if the halves agree no further than they share;
+ * 0: they agree beyond. Owned by the refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;

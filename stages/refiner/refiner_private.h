@@ -79,7 +79,7 @@ struct refiner {
     double pixel_size;
     double mask_radius;      /* px */
     double mask_share;       /* of the noise of an image: inside the mask */
-    double map_share;        /* of the noise of a map: inside its mask; 0: not known yet */
+    double map_share;        /* of the noise of a map: inside its mask */
     float *mask;             /* box³, or NULL */
     float *solvent;          /* box³: the mask made from the map, or NULL */
     float *combined;         /* box³ */
@@ -90,8 +90,8 @@ struct refiner {
     struct schedule schedule;
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å: to which the halves agree, for the next iteration */
-    double *held;      /* [shells]: kernels/fsc/coverage.h; NULL: not known yet */
-    bool alone;        /* the halves agree beyond what they share */
+    double *held;      /* [shells]: share of the signal that views fill (kernels/fsc/coverage.h); NULL: not known yet */
+    bool agree_beyond; /* the halves agree beyond the shells that they share */
     double told;       /* Å: the resolution that is told (told.h) */
     double efficiency; /* of the directions of view; known in copies of the writer alone */
     char remark[512];

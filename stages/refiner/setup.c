@@ -11,6 +11,7 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/fsc/soft_edge.h"
 #include "kernels/prepare/mask.h"
 #include "kernels/prepare/prepare.h"
 #include "stages/refiner/estep.h"
@@ -161,6 +162,21 @@ static enum status find_mask_share(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
+double setup_map_share(const struct refiner *r) {
+    double voxels = (double)r->box * r->box * r->box, sum = 0;
+    if (r->mask != NULL) {
+        for (size_t i = 0; i < (size_t)voxels; i++)
+            sum += (double)r->mask[i] * (double)r->mask[i];
+        return sum / voxels;
+    }
+    const double step = 0.01; /* px */
+    for (double d = step / 2; d < r->mask_radius + MASK_EDGE; d += step) {
+        double inside = 1 - soft_edge_outside(d, r->mask_radius, MASK_EDGE);
+        sum += 4 * M_PI * d * d * inside * inside * step;
+    }
+    return sum / voxels;
+}
+
 static enum status allocate(struct refiner *r, struct err *err) {
     r->box = r->set.box;
     r->shells = r->box / 2 + 1;
@@ -183,7 +199,9 @@ static enum status allocate(struct refiner *r, struct err *err) {
     TRY(loader_create(&r->set, readers, &r->loader, err));
     TRY(setup_alignment(r, err));
     TRY(check_memory(r, err));
-    return r->mask_path != NULL ? read_mask(r, err) : STATUS_OK;
+    if (r->mask_path != NULL) TRY(read_mask(r, err));
+    r->map_share = setup_map_share(r);
+    return STATUS_OK;
 }
 
 static void release_reference(const struct device *device, struct reference *c) {

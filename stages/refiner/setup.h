@@ -7,6 +7,9 @@
 /* Allocates maps and tools once the particles' box is known. After a failure nothing is allocated, and the function may
  * be called again. */
 enum status setup_allocate(struct refiner *refiner, struct err *err);
+/* Returns the share of a map's noise that a reference keeps: Σ m² / box³ of the mask m, the user's or a sphere with a
+ * soft edge. */
+double setup_map_share(const struct refiner *refiner);
 /* Frees the maps and tools. */
 void setup_release(struct refiner *refiner);
 /* Replaces the alignment by a new one for the present number of threads. */

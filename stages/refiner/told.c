@@ -37,7 +37,7 @@ enum status told_find(struct refiner *r, int shared, struct err *err) {
                 views[at][axis] = r->set.particles[r->sides[h].members[i]].pose[6 + axis];
     TRY(fsc_coverage((const double(*)[3])views, count, &r->symmetry, r->fsc, r->shells - 1, r->held, err));
     int shell = told_shell(r->fsc, r->held, shared, reached);
-    r->alone = reached > shared;
+    r->agree_beyond = reached > shared;
     r->told = shell > 0 ? r->box * r->pixel_size / shell : 999;
     return STATUS_OK;
 }

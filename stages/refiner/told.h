@@ -4,11 +4,11 @@
 
 #include "stages/refiner/refiner_private.h"
 
-/* Returns the last shell that is told; 0: none. fsc[shell]: of the halves, which agree up to shell `reached` (mstep.h). held:
- * kernels/fsc/coverage.h. shared: the last shell that the halves shared, kept apart from those beyond; 0: none. */
+/* Returns the last shell that is told; 0: none. fsc[shell]: of the halves, which agree up to shell `reached` (mstep.h).
+ * held: kernels/fsc/coverage.h. shared: the last shell that the halves shared, kept apart from those beyond; 0: none. */
 int told_shell(const float *fsc, const double *held, int shared, int reached);
-/* Sets r->held, r->alone and r->told, from the poses that the iteration has found, r->fsc and r->resolution. shared: as above,
- * of the references of this iteration. */
+/* Sets r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and r->resolution.
+ * shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);
 
 #endif

@@ -178,15 +178,16 @@ def simulate(one, o):
     os.makedirs(folder, exist_ok=True)
     source, words = os.path.join(o.maps_here, molecule[0] + ".mrc"), sys.argv
     count = str(max(20, int(one["count"] * o.share)))
+    shift = one["shift"] * o.shift_share
     if o.device.startswith("cuda"):
         tool = os.path.join(o.tools, "simulate_particles_gpu.py")
         sys.argv = [tool, folder, count, str(molecule[1]), str(one["snr"]), str(one["seed"]), source]
     else:
         tool = os.path.join(o.tools, "simulate_particles.py")
         given = {"map": source, "out": folder, "particles": count, "diameter": molecule[1], "snr": one["snr"]}
-        given.update(seed=one["seed"], shift=one["shift"] * o.shift_share, ice=one["ice"])
+        given.update(seed=one["seed"], shift=shift, ice=one["ice"])
         sys.argv = [tool] + [str(word) for key, value in given.items() for word in ("--" + key, value)]
-    os.environ.update(SHIFT=str(one["shift"]), ICE=str(one["ice"]))
+    os.environ.update(SHIFT=str(shift), ICE=str(one["ice"]))
     try:
         with narrowed(one["views"]), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(tool, run_name="__main__")
@@ -330,7 +331,7 @@ def fitted(values, truth, pixel, turn, shift, other_hand, steps):
     return move
 
 
-def last_resolution(folder):
+def told_resolutions(folder):
     with open(os.path.join(folder, "history.jsonl"), encoding="utf-8") as file:
         told = [line["resolution"] for line in map(json.loads, file) if "resolution" in line]
     return told
@@ -397,7 +398,7 @@ def judge(one, lowpass, out, seconds, o):
     molecule = MOLECULES[one["molecule"]]
     truth, pixel = read_map(map_of(one["molecule"], o))
     extent = truth.shape[0] * pixel
-    told = last_resolution(out)
+    told = told_resolutions(out)
     line = {"set": one, "lowpass": lowpass, "seconds": seconds, "told": told[-1], "finest": min(told), "pixel": pixel}
     line.update(masked=masked_resolution(out), extent=extent, true=one["true"].result(), lost=None)
     if one["snr"] <= NOTHING:

@@ -17,7 +17,6 @@ struct true_poses {
     struct accumulator *halves[2];
     struct fft_plan *forward;
     const struct fourier_pixels *pixels;
-    const struct symmetry *symmetry;        /* NULL: none */
     float *half, *spectrum, *data, *weight; /* of one image */
     double pixel;
 };

@@ -2,7 +2,13 @@
  * agreement with the truth of halves that are made voxel by voxel. */
 #include "kernels/fsc/coverage.h"
 
+#ifdef _OPENMP
 #include <omp.h>
+#else /* with the thread sanitizer */
+static void omp_set_num_threads(int threads) {
+    (void)threads;
+}
+#endif
 
 #include "tests/kernels/chance.h"
 

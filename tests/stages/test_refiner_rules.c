@@ -16,6 +16,7 @@
 #include "kernels/reconstruct/accumulator_private.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/mstep.h"
+#include "stages/refiner/setup.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
@@ -119,6 +120,7 @@ static void check_prior(double tau_fudge, bool masked) {
     if (masked) r.mask = floats((size_t)SMALL * SMALL * SMALL);
     for (int i = 0; masked && i < 100; i++)
         r.mask[(SMALL / 2 * SMALL + SMALL / 2) * SMALL + i] = 0.5f;
+    r.map_share = setup_map_share(&r);
     make_half(&r.sides[0], false);
     make_half(&r.sides[1], true);
     OK(mstep(&r, &failure));
@@ -231,6 +233,7 @@ static void particles_are_compared_as_far_as_the_map_tells(void **state) {
                         .side_count = 2,
                         .sigma2_optics = 1,
                         .mask_share = 0.5,
+                        .map_share = 1,
                         .options = {.diameter = 120}};
     r.schedule = (struct schedule){.order = 1,
                                    .offset_range = 2,

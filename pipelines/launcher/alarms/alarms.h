@@ -25,7 +25,7 @@ struct alarms_options {
     void (*publish)(void *context, json_t *alarm); /* one alarm that fired, cleared or was silenced; steals it */
     /* Returns how many GPUs the machine has; *ret_list is borrowed until the next call. NULL: none are looked at. */
     size_t (*gpus)(void *context, const struct gpu **ret_list);
-    /* Return the efficiency of the directions and the beam tilt (mrad) of a refiner's newest map. NaN: not known. May be NULL. */
+    /* Describe a refiner's newest map: efficiency of the directions; beam tilt (mrad). NaN: not known. May be NULL. */
     double (*efficiency)(void *context, const char *stage);
     double (*beam_tilt)(void *context, const char *stage);
 };

@@ -4,15 +4,11 @@
 #include <string.h>
 
 #include "pipelines/launcher/api/api_private.h"
+#include "pipelines/launcher/numbers.h"
 #include "pipelines/launcher/status_left_out.h"
 
 static const double SLOW_AGE = 5;     /* s: files that change seldom are not read more often */
 static const double RECENT = 30 * 60; /* s over which exposures per hour are counted */
-
-static int compare(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Latencies at a stage of the last exposures that the stage has done; `whole`: since they were found. */
 static json_t *latency_json(struct serve *serve, size_t stage, bool whole) {
@@ -25,7 +21,7 @@ static json_t *latency_json(struct serve *serve, size_t stage, bool whole) {
         if (visit.known && visit.state == LEDGER_DONE && visit.time_changed >= begin)
             seconds[count++] = visit.time_changed - begin;
     }
-    qsort(seconds, count, sizeof *seconds, compare);
+    numbers_sort(seconds, count);
     return json_pack("{s:o, s:o, s:I}", "p50", json_value_number(count > 0 ? seconds[count / 2] : NAN), "p95",
                      json_value_number(count > 0 ? seconds[count * 95 / 100] : NAN), "n", (json_int_t)count);
 }

@@ -112,7 +112,7 @@ enum status view_scan(const char *text, view_number *visit, void *context, struc
     return STATUS_OK;
 }
 
-/* Returns the pictures and data that an exposure has, by the texts of its item. */
+/* Texts of an item that name pictures and data of its exposure. */
 static const struct {
     const char *object, *name;
     enum view_shows shows;
