@@ -105,6 +105,10 @@ static const struct param session_table[] = {
      .default_text = "0.5",
      .maximum = 1e9,
      .help = "Free memory of the machine below which an item waits until those before it are done; 0: none."},
+    {.name = "mtf",
+     .type = PARAM_PATH,
+     .offset = SESSION(mtf),
+     .help = "STAR file with the detector's MTF (rlnResolutionInversePixel, rlnMtfValue), for the final map."},
 };
 #undef SESSION
 

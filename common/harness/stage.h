@@ -62,6 +62,7 @@ struct stage; /* the harness, as callbacks see it */
 struct stage_session {
     double pixel_size, voltage, spherical_aberration, amplitude_contrast; /* NaN: not set */
     double min_free_memory;                                               /* GB */
+    char *mtf;                                                            /* path of the detector's MTF; NULL: none */
 };
 
 struct stage_lane {

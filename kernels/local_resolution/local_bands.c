@@ -73,6 +73,14 @@ void local_band_gains(const struct local_plan *plan, int band, const double *pow
     }
 }
 
+/* Returns the MTF at radius r: between shells by a line, beyond the last one its value. */
+static double passed(const struct local_resolution_options *o, double r) {
+    int shell = (int)r;
+    if (o->mtf == NULL) return 1;
+    if (shell >= o->box / 2) return (double)o->mtf[o->box / 2];
+    return (double)o->mtf[shell] + (r - shell) * ((double)o->mtf[shell + 1] - (double)o->mtf[shell]);
+}
+
 void local_level_gains(const struct local_plan *plan, int level, const struct local_resolution_options *o,
                        float *ret_gains) {
     const double limit = plan->levels[level], length = o->box * o->pixel_size;
@@ -81,7 +89,7 @@ void local_level_gains(const struct local_plan *plan, int level, const struct lo
         double r = (double)i / LOCAL_FINE, over = r - (limit - 1), s = r / length;
         double keep = over <= 0 ? 1 : over >= 2 ? 0 : 0.5 + 0.5 * cos(M_PI * over / 2);
         if (whole) keep = r < limit + 0.5 ? 1 : 0;
-        ret_gains[i] = (float)(keep * exp(-o->bfactor / 4 * s * s) / pow(o->box, 3));
+        ret_gains[i] = (float)(keep * exp(-o->bfactor / 4 * s * s) / passed(o, r) / pow(o->box, 3));
     }
 }
 

@@ -27,6 +27,7 @@ struct local_resolution_options {
     int box;           /* px, even, LOCAL_RESOLUTION_LEAST_BOX to LOCAL_RESOLUTION_MOST_BOX */
     double pixel_size; /* Å */
     double bfactor;    /* Å²: the mean of the halves is multiplied by exp(−B/4 s²); 0: it is not sharpened */
+    const float *mtf;  /* [box/2 + 1]: as in postprocess_options: the mean is divided by it; NULL: all 1 */
 };
 
 /* Computes ret_resolution (Å) and ret_filtered from two unfiltered half maps, box³ each, in host memory. ret_filtered is

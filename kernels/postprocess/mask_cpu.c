@@ -8,8 +8,9 @@
 #include "common/multiversion.h"
 #include "kernels/postprocess/postprocess.h"
 
-enum { EXTEND = 3, EDGE = 6, BINS = 1024, LARGEST = 2048 };
+enum { BINS = 1024, LARGEST = 2048, MOST = POSTPROCESS_MASK_MOST };
 static const double LOWPASS = 15; /* Å */
+const struct postprocess_mask_shape postprocess_usual_mask = {.threshold = NAN, .extend = 3, .edge = 6};
 
 /* Applies the usual low-pass: a raised cosine over the two shells about the limit. */
 static enum status lowpass(int box, double pixel_size, const float *map, float *ret_map, struct err *err) {
@@ -136,7 +137,7 @@ static const float FAR = 1e9f;
 
 /* Processes one row with its margins. */
 static void nearest_across(const float *row, int reach, int box, float *out) {
-    float line[LARGEST + 2 * EDGE];
+    float line[LARGEST + 2 * MOST];
     for (int i = 0; i < reach; i++)
         line[i] = line[reach + box + i] = FAR;
     memcpy(line + reach, row, (size_t)box * sizeof *line);
@@ -160,16 +161,26 @@ static void distances(int box, int reach, float *map, float *spare) {
     memcpy(map, spare, n * n * n * sizeof *map);
 }
 
-enum status postprocess_make_mask(int box, double pixel_size, const float *map, float *ret_mask, struct err *err) {
-    size_t n = (size_t)box, voxels = n * n * n;
-    _cleanup_(mem_free) float *mask = NULL;
-    _cleanup_(mem_free) float *spare = NULL;
+static enum status check_shape(int box, const struct postprocess_mask_shape *shape, struct err *err) {
     FAIL_IF(box > LARGEST, err, STATUS_BAD_ARGUMENT, "a map of %d px is too large for a mask: at most %d px", box,
             LARGEST);
+    FAIL_IF(!(shape->extend >= 0 && shape->extend <= MOST && shape->edge >= 0 && shape->edge <= MOST), err,
+            STATUS_BAD_ARGUMENT, "a mask cannot be extended by %g px with an edge of %g px: 0 to %d are possible",
+            shape->extend, shape->edge, (int)MOST);
+    return STATUS_OK;
+}
+
+enum status postprocess_shape_mask(int box, double pixel_size, const struct postprocess_mask_shape *shape,
+                                   const float *map, float *ret_mask, struct err *err) {
+    size_t n = (size_t)box, voxels = n * n * n;
+    const float extend = (float)shape->extend, edge = (float)shape->edge;
+    _cleanup_(mem_free) float *mask = NULL;
+    _cleanup_(mem_free) float *spare = NULL;
+    TRY(check_shape(box, shape, err));
     TRY(mem_new_unset(voxels, sizeof *mask, "mask", &mask, err));
     TRY(mem_new_unset(voxels, sizeof *spare, "mask", &spare, err));
     TRY(lowpass(box, pixel_size, map, spare, err));
-    const float level = threshold(box, spare);
+    const float level = isnan(shape->threshold) ? threshold(box, spare) : (float)shape->threshold;
 #pragma omp parallel for schedule(static)
     for (size_t row = 0; row < n * n; row++) {
         int first, end;
@@ -177,15 +188,19 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
         for (int x = 0; x < box; x++)
             mask[row * n + (size_t)x] = x >= first && x < end && spare[row * n + (size_t)x] >= level ? 0 : FAR;
     }
-    distances(box, EXTEND, mask, spare);
+    distances(box, (int)ceilf(extend), mask, spare);
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++)
-        mask[i] = mask[i] < EXTEND * EXTEND ? 0 : FAR;
-    distances(box, EDGE, mask, spare);
+        mask[i] = mask[i] == 0 || mask[i] < extend * extend ? 0 : FAR;
+    distances(box, (int)ceilf(edge), mask, spare);
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++) {
         float r = sqrtf(mask[i]);
-        ret_mask[i] = r >= EDGE ? 0 : r > 0 ? 0.5f + 0.5f * cosf((float)M_PI * r / EDGE) : 1;
+        ret_mask[i] = r <= 0 ? 1 : r >= edge ? 0 : 0.5f + 0.5f * cosf((float)M_PI * r / edge);
     }
     return STATUS_OK;
+}
+
+enum status postprocess_make_mask(int box, double pixel_size, const float *map, float *ret_mask, struct err *err) {
+    return postprocess_shape_mask(box, pixel_size, &postprocess_usual_mask, map, ret_mask, err);
 }

@@ -121,7 +121,8 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
     } else {
         for (size_t i = 0; i < w->voxels; i++)
             w->real[i] = 0.5f * (half1[i] + half2[i]);
-        TRY(postprocess_make_mask(w->box, o->pixel_size, w->real, r->mask, err));
+        TRY(postprocess_shape_mask(w->box, o->pixel_size, o->shape != NULL ? o->shape : &postprocess_usual_mask,
+                                   w->real, r->mask, err));
     }
     size_t inside = 0;
     for (size_t i = 0; i < w->voxels; i++)
@@ -138,6 +139,12 @@ static int first_below(const float *fsc, int box, double limit) {
     while (shell <= box / 2 && (double)fsc[shell] >= limit)
         shell++;
     return shell;
+}
+
+/* Beyond the shells that halves share, what a mask finds in noise is what it carries there. */
+static void bound(const struct postprocess_options *o, struct postprocess_result *r) {
+    for (int i = o->last_shell + 1; o->last_shell > 0 && i <= o->box / 2; i++)
+        r->fsc[i] = 0;
 }
 
 static enum status correlate(struct work *w, const struct postprocess_options *o, const float *half1,
@@ -163,14 +170,11 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
         r->fsc[i] = i < first + SMEARED_SHELLS || chance >= 1 ? masked : (masked - chance) / (1 - chance);
     }
     r->unmasked_curve = first_below(r->fsc_unmasked, box, FSC_LIMIT) > first_below(r->fsc, box, FSC_LIMIT);
+    bound(o, r);
+    postprocess_doubt_mask(o, r);
+    r->unmasked_curve |= r->doubts != 0;
     if (r->unmasked_curve) memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
     return STATUS_OK;
-}
-
-/* Beyond the shells that halves share, what a mask finds in noise is what it carries there. */
-static void bound(const struct postprocess_options *o, struct postprocess_result *r) {
-    for (int i = o->last_shell + 1; o->last_shell > 0 && i <= o->box / 2; i++)
-        r->fsc[i] = 0;
 }
 
 /* A mask raises the FSC where the map holds a part of the signal alone: the rest is lacking all the same. Where that
@@ -179,6 +183,7 @@ static enum status resolve(const struct postprocess_options *o, struct postproce
     _cleanup_(mem_free) float *even = NULL;
     TRY(mem_new((size_t)o->box / 2 + 1, sizeof *even, "a curve", &even, err));
     r->resolution = fsc_resolution(r->fsc, o->box, o->pixel_size, FSC_LIMIT);
+    if (r->doubts == 0) r->claimed = r->resolution;
     if (o->held == NULL) return STATUS_OK;
     for (int i = 0; i <= o->box / 2; i++)
         even[i] = (float)fsc_even((double)r->fsc_unmasked[i], o->held[i]);
@@ -219,12 +224,33 @@ static void filter(const struct work *w, const struct postprocess_options *o, co
         ret_log[s] = sum[s] > 0 ? (float)log(sum[s] / count[s]) : POSTPROCESS_NO_AMPLITUDE;
 }
 
-/* Fits a line through the shells finer than bfactor_low by least squares: slope in Å². */
+/* Divides each coefficient by the MTF, between shells by a line. Nothing is known of it beyond Nyquist. */
+static void undo_mtf(const struct work *w, const float *mtf, float *spectrum) {
+    int box = w->box, columns = box / 2 + 1;
+#pragma omp parallel for schedule(static)
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++) {
+            int kz = frequency(z, box), ky = frequency(y, box);
+            float *row = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
+            for (int x = 0; x < columns; x++) {
+                double k = sqrt(x * x + ky * ky + kz * kz);
+                int shell = (int)k;
+                if (2 * shell >= box) continue;
+                double passed = (double)mtf[shell] + (k - shell) * ((double)mtf[shell + 1] - (double)mtf[shell]);
+                row[2 * x] /= (float)passed;
+                row[2 * x + 1] /= (float)passed;
+            }
+        }
+}
+
+/* Fits a line through the shells from bfactor_low to the resolution by least squares: slope in Å². Beyond it amplitudes
+ * are those of noise, and a fit would be a draw of lots. */
 static void fit_guinier(const struct postprocess_options *o, struct postprocess_result *r) {
     double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
     for (int i = 1; i <= o->box / 2; i++) {
         double s = i / (o->box * o->pixel_size), x = s * s, y = (double)r->guinier_weighted[i];
-        if (1 / s > o->bfactor_low || r->guinier_weighted[i] == POSTPROCESS_NO_AMPLITUDE) continue;
+        if (1 / s > o->bfactor_low || 1 / s < r->resolution * (1 - 1e-6)) continue;
+        if (r->guinier_weighted[i] == POSTPROCESS_NO_AMPLITUDE) continue;
         n += 1, sx += x, sy += y;
         sxx += x * x, sxy += x * y, syy += y * y;
     }
@@ -251,6 +277,11 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
         w->real[i] = 0.5f * (half1[i] + half2[i]) / (float)w->voxels;
     fft_run(w->forward, w->real, w->a);
     filter(w, o, NULL, NAN, w->a, r->guinier_original);
+    memcpy(r->guinier_mtf, r->guinier_original, ((size_t)box / 2 + 1) * sizeof *r->guinier_mtf);
+    if (o->mtf != NULL) {
+        undo_mtf(w, o->mtf, w->a);
+        filter(w, o, NULL, NAN, w->a, r->guinier_mtf);
+    }
     filter(w, o, weight, NAN, w->a, r->guinier_weighted);
     fit_guinier(o, r);
     r->bfactor = !isnan(o->adhoc_bfactor) ? o->adhoc_bfactor : isnan(r->guinier_slope) ? 0 : 4 * r->guinier_slope;
@@ -263,13 +294,9 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
 }
 
 static enum status allocate(const struct work *w, struct postprocess_result *r, struct err *err) {
-    float **curves[] = {&r->fsc,
-                        &r->fsc_unmasked,
-                        &r->fsc_masked,
-                        &r->fsc_randomised,
-                        &r->guinier_original,
-                        &r->guinier_weighted,
-                        &r->guinier_sharpened};
+    float **curves[] = {
+        &r->fsc,         &r->fsc_unmasked,     &r->fsc_masked,       &r->fsc_randomised, &r->guinier_original,
+        &r->guinier_mtf, &r->guinier_weighted, &r->guinier_sharpened};
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
         TRY(mem_new((size_t)w->box / 2 + 1, sizeof **curves[i], "curve", curves[i], err));
     TRY(mem_new(w->voxels, sizeof *r->map, "map", &r->map, err));
@@ -283,6 +310,9 @@ enum status postprocess_run(const struct postprocess_options *o, const float *ha
             "half maps of %d px cannot be post-processed: the box must be even and between 4 and 2048 px", o->box);
     FAIL_IF(!(o->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "post-processing needs a pixel size, not %g Å",
             o->pixel_size);
+    for (int i = 0; o->mtf != NULL && i <= o->box / 2; i++)
+        FAIL_IF(!(o->mtf[i] > 0), err, STATUS_BAD_ARGUMENT, "the MTF is %g at shell %d: values above 0 are expected",
+                (double)o->mtf[i], i);
     struct postprocess_result r = {0};
     struct work w;
     enum status status = work_create(o->box, &w, err);
@@ -311,6 +341,7 @@ void postprocess_result_destroy(struct postprocess_result *r) {
                        &r->fsc_masked,
                        &r->fsc_randomised,
                        &r->guinier_original,
+                       &r->guinier_mtf,
                        &r->guinier_weighted,
                        &r->guinier_sharpened,
                        &r->map,

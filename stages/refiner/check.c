@@ -2,6 +2,8 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/mtf.h"
+#include "kernels/postprocess/postprocess.h"
 #include "kernels/symmetry/symmetry.h"
 #include "stages/refiner/classes.h"
 #include "stages/refiner/refiner.h"
@@ -40,13 +42,36 @@ static void check_reference(const struct refiner_options *p, struct stage_checks
                          p->classes, p->reference, maps, maps);
 }
 
+/* A mask with a hard edge spreads what the halves share at low resolution over all shells. */
+static void check_mask(const char *path, struct stage_checks *checks) {
+    struct image mask = {0};
+    check_map("mask", path, checks);
+    if (mrc_read(path, &mask, NULL) == STATUS_OK && mask.nx == mask.ny && mask.nx == mask.nz && mask.nx >= MAP_LEAST) {
+        double edge = postprocess_mask_edge(mask.nx, mask.data);
+        if (edge < POSTPROCESS_LEAST_EDGE)
+            stage_checks_add(checks, STAGE_CHECK_WARNING, "mask",
+                             "the edge of the mask %s is %.1f px wide: halves that share low resolution agree in it to "
+                             "any resolution; give one that fades out over 5 px or more",
+                             path, edge);
+    }
+    image_destroy(&mask);
+}
+
+static void check_mtf(const char *path, struct stage_checks *checks) {
+    struct mtf mtf = {0};
+    struct err err = {0};
+    if (!file_exists(path)) return;
+    if (stage_checks_result(checks, "mtf", mtf_read(path, &mtf, &err), &err)) mtf_clear(&mtf);
+}
+
 void refiner_check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
-    (void)session;
     const struct refiner_options *p = params;
+    const char *mtf = p->mtf != NULL ? p->mtf : session->mtf;
     struct symmetry symmetry = {0};
     struct err err = {0};
     check_reference(p, checks);
-    if (p->mask != NULL) check_map("mask", p->mask, checks);
+    if (p->mask != NULL) check_mask(p->mask, checks);
+    if (mtf != NULL) check_mtf(mtf, checks);
     if (stage_checks_result(checks, "symmetry", symmetry_create(p->symmetry, &symmetry, &err), &err))
         symmetry_destroy(&symmetry);
     if (p->memory > 0 && p->memory < LEAST_MEMORY)

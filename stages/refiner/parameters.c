@@ -82,6 +82,33 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .default_text = "true",
      .help = "At the end, compute the local resolution of the map (locres.mrc), and a map that is filtered by it "
              "(locres_filtered.mrc)."},
+    {.name = "mtf",
+     .type = PARAM_PATH,
+     .changes = PARAM_RESTART,
+     .offset = AT(mtf),
+     .help =
+         "STAR file with the detector's MTF (rlnResolutionInversePixel, rlnMtfValue): the final map is divided by it "
+         "before it is sharpened. Without one, session.mtf counts."},
+    {.name = "mtf_pixel_size",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(mtf_pixel_size),
+     .unit = "Å",
+     .default_text = "auto",
+     .minimum = 0.01,
+     .maximum = 1000,
+     .help = "Pixel size of the detector that the MTF counts in, before any binning; by default the session's "
+             "pixel_size, or that of the map."},
+    {.name = "bfactor",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(bfactor),
+     .unit = "Å²",
+     .default_text = "auto",
+     .minimum = -10000,
+     .maximum = 10000,
+     .help = "B-factor of the final map; below 0 it sharpens, 0 only filters. By default it is fitted from 10 Å to the "
+             "resolution, and a map that is coarser than 10 Å is filtered and not sharpened."},
     {.name = "twins",
      .type = PARAM_CHOICE,
      .changes = PARAM_RESTART,

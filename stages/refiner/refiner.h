@@ -46,11 +46,14 @@ struct refiner_options {
                                    the device when the first iteration begins (kernels/alignment) */
     bool memory_trace; /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
-    bool ignore_optics;  /* aberrations that are not corrected are no error */
-    int live_order;      /* bounds the grid while particles arrive (schedule_live_max_order) */
-    int min_particles;   /* that the first map waits for */
-    int max_iterations;  /* at the end of the stream, before the final one */
-    int keep_iterations; /* whose files stay */
+    char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */
+    double mtf_pixel_size; /* Å, of the detector; NaN: the session's, or that of the map */
+    double bfactor;        /* Å², of the final map; NaN: fitted */
+    bool ignore_optics;    /* aberrations that are not corrected are no error */
+    int live_order;        /* bounds the grid while particles arrive (schedule_live_max_order) */
+    int min_particles;     /* that the first map waits for */
+    int max_iterations;    /* at the end of the stream, before the final one */
+    int keep_iterations;   /* whose files stay */
 };
 
 /* The machine and the session. */
@@ -173,9 +176,9 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * files/output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* Writes the picture of the final map anew, with its FSC inside a mask (fsc: [box/2 + 1], resolution in Å). In
- * files/output.c. */
-enum status refiner_write_masked(const struct refiner *refiner, const char *folder, const float *fsc, double resolution,
+/* Writes the picture of the final map anew, with its FSC inside a mask (files/map_picture.h). In files/output.c. */
+struct map_curve;
+enum status refiner_write_masked(const struct refiner *refiner, const char *folder, const struct map_curve *masked,
                                  struct err *err);
 /* Writes what the iteration just completed took of a CUDA device's memory, step by step, as run_itNNN_memory.csv:
  * the operation, the scope, the top of the memory after it, and what was taken. Writes nothing without

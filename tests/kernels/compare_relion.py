@@ -202,6 +202,10 @@ def compare_postprocess(rng, volume):
     write_mrc("mask.mrc", mask)
     raw("mask.f32", mask)
     os.makedirs("theirs")  # the folder for its plots
+    run(TOOL, "postprocess", str(BOX), str(PIXEL), "half1.f32", "half2.f32", "mask.f32", "fit", ".")
+    ours = tables("postprocess.star")
+    # Its own fit reaches to Nyquist by default, into noise; ours ends at the resolution.
+    options = "--auto_bfac --autob_lowres 10 --autob_highres".split() + [ours["general"]["rlnFinalResolution"][0]]
     run(
         "relion_postprocess",
         "--i",
@@ -210,14 +214,11 @@ def compare_postprocess(rng, volume):
         "theirs",
         "--mask",
         "mask.mrc",
-        "--auto_bfac",
-        "--autob_lowres",
-        "10",
+        *options,
         "--angpix",
         str(PIXEL),
     )
-    run(TOOL, "postprocess", str(BOX), str(PIXEL), "half1.f32", "half2.f32", "mask.f32", "fit", ".")
-    theirs, ours = tables("theirs.star"), tables("postprocess.star")
+    theirs = tables("theirs.star")
 
     def curve(star, name):
         return np.array([float(v) for v in star["fsc"]["rln" + name]])

@@ -106,27 +106,107 @@ static void b_factor_comes_back(void **state) {
     free(first);
 }
 
-/* A tight mask on halves of pure noise, with a common low-resolution part, makes them correlate. Randomised phases show
- * this, and the corrected curve is about 0 where the maps have nothing in common. */
+/* Beyond the resolution amplitudes are those of noise: the fit leaves them out, so that it depends little on the noise.
+ * To Nyquist, it is a draw of lots. */
+static void b_factor_is_fitted_within_what_is_resolved(void **state) {
+    (void)state;
+    enum { TRIALS = 4 };
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    double least = 0, most = -1e9;
+    for (int i = 0; i < TRIALS; i++) {
+        struct postprocess_options o = options();
+        struct postprocess_result r;
+        damped_halves(250, 0.05, a, b);
+        assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+        printf("B %.0f for -250, %.2f Å\n", r.bfactor, r.resolution);
+        assert_true(r.resolution > 2.3 * PIXEL && r.resolution < 6);
+        /* The line through the shells from 10 Å to the resolution, by hand. */
+        double n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0;
+        for (int shell = 5; shell <= (int)lround(BOX * PIXEL / r.resolution); shell++) {
+            double x = pow(shell / (BOX * PIXEL), 2), y = (double)r.guinier_weighted[shell];
+            n++, sx += x, sy += y, sxx += x * x, sxy += x * y;
+        }
+        assert_true(fabs(r.bfactor - 4 * (n * sxy - sx * sy) / (n * sxx - sx * sx)) < 1e-6);
+        least = fmin(least, r.bfactor), most = fmax(most, r.bfactor);
+        postprocess_result_destroy(&r);
+    }
+    assert_true(least > -300 && most < -200);
+}
+
+/* A map that ends before 10 Å is filtered and not sharpened, unless the user gives a B-factor. */
+static void coarse_maps_are_not_sharpened(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    damped_halves(2500, 0.01, a, b);
+    struct postprocess_options o = options();
+    struct postprocess_result r;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    printf("coarse: %.2f Å\n", r.resolution);
+    assert_true(r.resolution > 10 && r.resolution < 30);
+    assert_true(r.bfactor == 0 && isnan(r.guinier_slope));
+    assert_memory_equal(r.guinier_sharpened, r.guinier_weighted, SHELLS * sizeof *r.guinier_weighted);
+    assert_true(r.guinier_weighted[SHELLS - 1] == POSTPROCESS_NO_AMPLITUDE || r.fsc[SHELLS - 1] > 1e-4f);
+    postprocess_result_destroy(&r);
+    o.adhoc_bfactor = -100;
+    assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+    assert_true(r.bfactor == -100);
+    postprocess_result_destroy(&r);
+}
+
+static void mtf_is_undone(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    float mtf[SHELLS];
+    damped_halves(100, 0.01, a, b);
+    for (int i = 0; i < SHELLS; i++)
+        mtf[i] = 1 - 0.04f * (float)i;
+    struct postprocess_options o = options();
+    struct postprocess_result with, without;
+    struct err err = {0};
+    o.adhoc_bfactor = 0;
+    assert_int_equal(postprocess_run(&o, a, b, &without, NULL), STATUS_OK);
+    o.mtf = mtf;
+    assert_int_equal(postprocess_run(&o, a, b, &with, NULL), STATUS_OK);
+    assert_memory_equal(with.fsc, without.fsc, SHELLS * sizeof *with.fsc);
+    assert_memory_equal(without.guinier_mtf, without.guinier_original, SHELLS * sizeof *with.fsc);
+    for (int i = 1; i < SHELLS - 1; i++) {
+        assert_true(fabsf(with.guinier_mtf[i] - without.guinier_original[i] + logf(mtf[i])) < 0.03f);
+        assert_true(fabsf(with.guinier_weighted[i] - without.guinier_weighted[i] + logf(mtf[i])) < 0.03f);
+    }
+    postprocess_result_destroy(&with);
+    postprocess_result_destroy(&without);
+    mtf[3] = 0;
+    assert_int_equal(postprocess_run(&o, a, b, &with, &err), STATUS_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "shell 3"));
+}
+
+/* A mask of halves that agree at low resolution and are noise beyond. A wide one with a soft edge: the curve is corrected by that
+ * of random phases, and is about 0 where the maps have nothing in common. */
 static void mask_is_corrected_for(void **state) {
     (void)state;
     _cleanup_(mem_free) float *a = new_map();
     _cleanup_(mem_free) float *b = new_map();
     _cleanup_(mem_free) float *mask = new_map();
-    damped_halves(1500, 0.002, a, b);
-    sphere(mask, 5);
+    damped_halves(300, 0.03, a, b);
+    sphere(mask, 9);
     struct postprocess_options o = options();
     o.mask = mask;
     struct postprocess_result r, again;
     assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
     int first = (int)lround(BOX * PIXEL / r.randomise_from);
+    printf("from shell %d, claimed %.2f Å, told %.2f Å, chance %.3f\n", first, r.claimed, r.resolution, r.chance);
     assert_true(first >= 2 && first < 12);
     assert_true(r.fsc_unmasked[first] < 0.8f && r.fsc_unmasked[first - 1] >= 0.8f);
     double corrected = 0, n = 0;
     for (int i = 13; i < SHELLS; i++)
         corrected += (double)r.fsc[i], n++;
     assert_true(fabs(corrected / n) < 0.1);
+    assert_int_equal(r.doubts, 0);
     assert_false(r.unmasked_curve);
+    assert_true(r.claimed == r.resolution);
     for (int i = 0; i < SHELLS; i++) {
         float masked = r.fsc_masked[i], chance = r.fsc_randomised[i];
         float expected = i < first + 2 ? masked : (masked - chance) / (1 - chance);
@@ -147,6 +227,85 @@ static void mask_is_corrected_for(void **state) {
     assert_memory_not_equal(r.fsc_randomised, again.fsc_randomised, SHELLS * sizeof *r.fsc);
     postprocess_result_destroy(&again);
     postprocess_result_destroy(&r);
+}
+
+/* The halves of noise with a common part at low resolution: what a mask carries from there is not told. */
+static void doubted_masks_tell_nothing(void **state) {
+    (void)state;
+    static const struct {
+        double radius, edge;
+        int doubts; /* at least */
+    } masks[] = {{5, 4, POSTPROCESS_TIGHT}, {4, 2, POSTPROCESS_TIGHT | POSTPROCESS_HARD}, {7, 0, POSTPROCESS_HARD}};
+    _cleanup_(mem_free) float *a = new_map();
+    _cleanup_(mem_free) float *b = new_map();
+    _cleanup_(mem_free) float *mask = new_map();
+    damped_halves(1500, 0.002, a, b);
+    struct postprocess_options o = options();
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        struct postprocess_result bare, r;
+        o.mask = NULL;
+        assert_int_equal(postprocess_run(&o, a, b, &bare, NULL), STATUS_OK);
+        for (int at = 0; at < MAP; at++)
+            mask[at] = 1;
+        mask_sphere(3, BOX, mask, masks[i].radius, masks[i].edge, 0);
+        o.mask = mask;
+        assert_int_equal(postprocess_run(&o, a, b, &r, NULL), STATUS_OK);
+        printf("radius %g px, edge %g px (found %.2f): doubts %d, chance %.2f, claimed %.2f Å, told %.2f Å\n",
+               masks[i].radius, masks[i].edge, r.mask_edge, r.doubts, r.chance, r.claimed, r.resolution);
+        assert_int_equal(r.doubts & masks[i].doubts, masks[i].doubts);
+        assert_true(r.resolution == bare.resolution && r.unmasked_curve);
+        assert_memory_equal(r.fsc, bare.fsc_unmasked, SHELLS * sizeof *r.fsc);
+        assert_memory_equal(r.map, bare.map, MAP * sizeof *r.map); /* nor weighted by it */
+        postprocess_result_destroy(&bare);
+        postprocess_result_destroy(&r);
+    }
+}
+
+/* A curve in a mask that goes on where the unmasked maps hold nothing at all is doubted; not where they hold a little,
+ * which the mask brings out. */
+static void claims_far_beyond_are_doubted(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *mask = new_map();
+    float unmasked[SHELLS] = {0}, claimed[SHELLS] = {0}, chance[SHELLS] = {0};
+    const struct postprocess_options o = options();
+    struct postprocess_result r = {
+        .fsc = claimed, .fsc_unmasked = unmasked, .fsc_randomised = chance, .mask = mask, .randomise_from = 9};
+    sphere(mask, 11);
+    for (int i = 0; i < SHELLS; i++) {
+        unmasked[i] = i < 6 ? 1 : 0;
+        claimed[i] = i < 15 ? 0.9f : 0;
+    }
+    postprocess_doubt_mask(&o, &r);
+    assert_int_equal(r.doubts, POSTPROCESS_BEYOND);
+    assert_true(fabs(r.claimed - BOX * PIXEL / 14) < 1e-9);
+    for (int i = 6; i < SHELLS; i++)
+        unmasked[i] = 0.1f;
+    postprocess_doubt_mask(&o, &r);
+    assert_int_equal(r.doubts, 0);
+    chance[14] = 0.11f;
+    postprocess_doubt_mask(&o, &r);
+    assert_int_equal(r.doubts, POSTPROCESS_TIGHT);
+    for (int i = 6; i < SHELLS; i++)
+        unmasked[i] = i < 15 ? 0.2f : 0;
+    postprocess_doubt_mask(&o, &r);
+    assert_int_equal(r.doubts, 0); /* the unmasked maps say the same */
+}
+
+static void widths_of_edges_are_found(void **state) {
+    (void)state;
+    _cleanup_(mem_free) float *mask = new_map();
+    static const double widths[] = {0, 1, 2, 3, 5, 6};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        for (int at = 0; at < MAP; at++)
+            mask[at] = 1;
+        mask_sphere(3, BOX, mask, 7.3, widths[i], 0);
+        double found = postprocess_mask_edge(BOX, mask);
+        printf("edge of %g px: %.2f px found\n", widths[i], found);
+        assert_true(found > 0.75 * widths[i] - 0.1 && found < 1.1 * widths[i] + 0.1);
+    }
+    for (int at = 0; at < MAP; at++)
+        mask[at] = 1;
+    assert_true(isinf(postprocess_mask_edge(BOX, mask))); /* there is no edge */
 }
 
 /* Halves that share their low shells and nothing else: the mask carries these into the next ones. Bounded, nothing
@@ -170,7 +329,7 @@ static void only_what_halves_have_is_told(void **state) {
     o.mask = mask;
     o.randomise_at_fsc = 0.1;
     assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
-    assert_true(result.resolution < extent / SHARED - 0.1); /* what the bound is for */
+    assert_true(result.claimed < extent / SHARED - 0.1); /* what the bound is for */
     postprocess_result_destroy(&result);
     o.last_shell = SHARED;
     assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
@@ -273,9 +432,10 @@ static void files_can_be_read(void **state) {
     o.automatic_mask = true;
     struct postprocess_result r;
     struct err err = {0};
+    const struct postprocess_names names = {
+        .half1 = "refiner/run_half1.mrc", .half2 = "refiner/run_half2.mrc", .folder = "refiner"};
     assert_int_equal(postprocess_run(&o, a, b, &r, &err), STATUS_OK);
-    if (postprocess_write(&r, &o, folder, "refiner/run_half1.mrc", "refiner/run_half2.mrc", &err) != STATUS_OK)
-        fail_msg("%s", err.message);
+    if (postprocess_write(&r, &o, folder, &names, &err) != STATUS_OK) fail_msg("%s", err.message);
     static const char *maps[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
     const float *held[] = {r.map, r.map_masked, r.mask};
     for (int i = 0; i < 3; i++) {
@@ -315,7 +475,13 @@ int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(b_factor_comes_back),
+        cmocka_unit_test(b_factor_is_fitted_within_what_is_resolved),
+        cmocka_unit_test(coarse_maps_are_not_sharpened),
+        cmocka_unit_test(mtf_is_undone),
         cmocka_unit_test(mask_is_corrected_for),
+        cmocka_unit_test(doubted_masks_tell_nothing),
+        cmocka_unit_test(claims_far_beyond_are_doubted),
+        cmocka_unit_test(widths_of_edges_are_found),
         cmocka_unit_test(only_what_halves_have_is_told),
         cmocka_unit_test(equal_halves_are_no_error),
         cmocka_unit_test(automatic_mask_holds_the_density),

@@ -168,9 +168,10 @@ static enum status postprocess(int box, char **argv, struct err *err) {
         .bfactor_low = 10,
         .adhoc_bfactor = strcmp(argv[4], "fit") == 0 ? NAN : atof(argv[4]),
     };
+    const struct postprocess_names names = {.half1 = "run_half1.mrc", .half2 = "run_half2.mrc", .folder = ""};
     struct postprocess_result result;
     TRY(postprocess_run(&options, a, b, &result, err));
-    enum status status = postprocess_write(&result, &options, argv[5], "run_half1.mrc", "run_half2.mrc", err);
+    enum status status = postprocess_write(&result, &options, argv[5], &names, err);
     postprocess_result_destroy(&result);
     free(a), free(b), free(mask);
     return status;

@@ -15,6 +15,7 @@
 #include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/harness/stage.h"
+#include "stages/refiner/files/map_picture.h"
 #include "stages/refiner/files/snapshot.h"
 #include "stages/refiner/refiner.h"
 #include "tests/common/scratch.h"
@@ -174,7 +175,8 @@ static void links_lead_to_the_latest_map(void **state) {
     float curve[BOX / 2 + 1];
     for (int s = 0; s <= BOX / 2; s++)
         curve[s] = 1 - (float)s / (BOX / 2);
-    assert_int_equal(refiner_write_masked(refiner, folder, curve, 12, NULL), STATUS_BAD_STATE);
+    const struct map_curve inside = {"inside a mask", curve, 12, 0.143};
+    assert_int_equal(refiner_write_masked(refiner, folder, &inside, NULL), STATUS_BAD_STATE);
     bool complete = false;
     assert_int_equal(refiner_begin(refiner, &(struct refiner_iteration){.max_order = 1, .final = true}, NULL),
                      STATUS_OK);
@@ -186,7 +188,7 @@ static void links_lead_to_the_latest_map(void **state) {
     struct image plain = {0}, masked = {0};
     snprintf(path, sizeof path, "%s/latest_map.png", folder);
     assert_int_equal(image_read(path, &plain, NULL), STATUS_OK);
-    assert_int_equal(refiner_write_masked(refiner, folder, curve, 12, NULL), STATUS_OK);
+    assert_int_equal(refiner_write_masked(refiner, folder, &inside, NULL), STATUS_OK);
     assert_leads_to(folder, "latest_map.png", "run_class001.png");
     assert_int_equal(image_read(path, &masked, NULL), STATUS_OK);
     assert_true(plain.nx >= 1000);

@@ -115,9 +115,10 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
         if (!graph_check_has_value(c, described, false, section, entry)) continue;
         if (graph_find_param(described, entry->key) == NULL)
-            graph_unknown_key(c, described, false, section, entry,
-                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                              "min_free_memory, threads, transport, listen, inputs, web, notify, defocus and alarms");
+            graph_unknown_key(
+                c, described, false, section, entry,
+                "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
+                "min_free_memory, mtf, threads, transport, listen, inputs, web, notify, defocus and alarms");
         else
             graph_check_value(c, described, section, entry, text);
         /* A value out of range has been reported, and ends the check. */

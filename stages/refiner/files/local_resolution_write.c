@@ -32,21 +32,13 @@ static enum status read_cube(const char *folder, const char *name, int box, stru
 }
 
 /* Sums up the resolution where the mask, if there is one, is more than a half. */
-static enum status sum_up(const char *folder, struct local_maps *maps, struct err *err) {
+static enum status sum_up(const float *mask_or_null, struct local_maps *maps, struct err *err) {
     const size_t side = (size_t)maps->resolution.nx, voxels = side * side * side;
-    struct image mask = {0};
     _cleanup_(mem_free) float *inside = NULL;
-    char path[PATH_SIZE];
-    TRY(path_join(folder, "postprocess_mask.mrc", path, sizeof path, err));
-    enum status status = STATUS_OK;
-    bool masked = file_exists(path);
-    if (masked) status = read_cube(folder, "postprocess_mask.mrc", maps->resolution.nx, &mask, err);
-    if (status == STATUS_OK) status = mem_new_unset(voxels, sizeof *inside, "a map", &inside, err);
+    TRY(mem_new_unset(voxels, sizeof *inside, "a map", &inside, err));
     size_t count = 0;
-    for (size_t i = 0; i < voxels && status == STATUS_OK; i++)
-        if (!masked || mask.data[i] > 0.5f) inside[count++] = maps->resolution.data[i];
-    image_destroy(&mask);
-    TRY(status);
+    for (size_t i = 0; i < voxels; i++)
+        if (mask_or_null == NULL || mask_or_null[i] > 0.5f) inside[count++] = maps->resolution.data[i];
     if (count == 0) return STATUS_OK;
     maps->finest = (double)quantile_rank(inside, count, count / 20);
     maps->median = (double)quantile_rank(inside, count, count / 2);
@@ -54,35 +46,58 @@ static enum status sum_up(const char *folder, struct local_maps *maps, struct er
     return STATUS_OK;
 }
 
-static enum status make(const char *folder, struct workspace *workspace_or_null, const struct image *half1,
-                        const struct image *half2, struct local_maps *maps, struct err *err) {
-    const int box = half1->nx;
-    struct local_resolution_options options = {.box = box, .pixel_size = (double)half1->pixel_size};
+static enum status make(const struct local_resolution_options *options, const struct image *half1,
+                        const struct image *half2, struct workspace *workspace_or_null, struct local_maps *maps,
+                        struct err *err) {
+    const int box = options->box;
     struct err device = {0};
     bool fits;
-    TRY(read_bfactor(folder, &options.bfactor, err));
     TRY(image_resize(&maps->resolution, box, box, box, err));
     TRY(image_resize(&maps->filtered, box, box, box, err));
     maps->resolution.pixel_size = maps->filtered.pixel_size = half1->pixel_size;
     TRY(local_resolution_fits(workspace_or_null, box, &fits, err));
     float *resolution = maps->resolution.data, *filtered = maps->filtered.data;
     /* Files that wait for nothing else are worth a second try, without the device. */
-    if (!fits || local_resolution_run(workspace_or_null, &options, half1->data, half2->data, resolution, filtered,
+    if (!fits || local_resolution_run(workspace_or_null, options, half1->data, half2->data, resolution, filtered,
                                       &device) != STATUS_OK)
-        TRY(local_resolution_run(NULL, &options, half1->data, half2->data, resolution, filtered, err));
-    return sum_up(folder, maps, err);
+        TRY(local_resolution_run(NULL, options, half1->data, half2->data, resolution, filtered, err));
+    return STATUS_OK;
 }
 
-enum status local_maps_make(const char *folder, struct workspace *workspace_or_null, struct local_maps *ret_maps,
-                            struct err *err) {
-    struct image halves[2] = {{0}};
+enum status local_maps_from(const struct image *half1, const struct image *half2, double bfactor,
+                            const float *mtf_or_null, const float *mask_or_null, struct workspace *workspace_or_null,
+                            struct local_maps *ret_maps, struct err *err) {
+    const struct local_resolution_options options = {
+        .box = half1->nx, .pixel_size = (double)half1->pixel_size, .bfactor = bfactor, .mtf = mtf_or_null};
     *ret_maps = (struct local_maps){0};
-    enum status status = read_cube(folder, "run_half1_class001_unfil.mrc", 0, &halves[0], err);
+    enum status status = make(&options, half1, half2, workspace_or_null, ret_maps, err);
+    if (status == STATUS_OK) status = sum_up(mask_or_null, ret_maps, err);
+    if (status != STATUS_OK) local_maps_destroy(ret_maps);
+    return status;
+}
+
+/* Reads the mask of the final files; an empty image if there is none. */
+static enum status read_mask(const char *folder, int box, struct image *mask, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(path_join(folder, "postprocess_mask.mrc", path, sizeof path, err));
+    return file_exists(path) ? read_cube(folder, "postprocess_mask.mrc", box, mask, err) : STATUS_OK;
+}
+
+enum status local_maps_make(const char *folder, const float *mtf_or_null, struct workspace *workspace_or_null,
+                            struct local_maps *ret_maps, struct err *err) {
+    struct image halves[2] = {{0}}, mask = {0};
+    double bfactor;
+    *ret_maps = (struct local_maps){0};
+    enum status status = read_bfactor(folder, &bfactor, err);
+    if (status == STATUS_OK) status = read_cube(folder, "run_half1_class001_unfil.mrc", 0, &halves[0], err);
     if (status == STATUS_OK) status = read_cube(folder, "run_half2_class001_unfil.mrc", halves[0].nx, &halves[1], err);
-    if (status == STATUS_OK) status = make(folder, workspace_or_null, &halves[0], &halves[1], ret_maps, err);
+    if (status == STATUS_OK) status = read_mask(folder, halves[0].nx, &mask, err);
+    if (status == STATUS_OK)
+        status =
+            local_maps_from(&halves[0], &halves[1], bfactor, mtf_or_null, mask.data, workspace_or_null, ret_maps, err);
     for (int h = 0; h < 2; h++)
         image_destroy(&halves[h]);
-    if (status != STATUS_OK) local_maps_destroy(ret_maps);
+    image_destroy(&mask);
     return status;
 }
 

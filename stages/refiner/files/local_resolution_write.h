@@ -12,9 +12,13 @@ struct local_maps {
 };
 
 /* Computes the maps from the half maps and the B-factor that lie below folder, on the workspace's device if it has room;
- * NULL: on the CPU. */
-enum status local_maps_make(const char *folder, struct workspace *workspace_or_null, struct local_maps *ret_maps,
-                            struct err *err);
+ * NULL: on the CPU. mtf_or_null: by shell, as in postprocess_options. */
+enum status local_maps_make(const char *folder, const float *mtf_or_null, struct workspace *workspace_or_null,
+                            struct local_maps *ret_maps, struct err *err);
+/* Like local_maps_make, from half maps that are in memory. mask_or_null: box³, for the quantiles. */
+enum status local_maps_from(const struct image *half1, const struct image *half2, double bfactor,
+                            const float *mtf_or_null, const float *mask_or_null, struct workspace *workspace_or_null,
+                            struct local_maps *ret_maps, struct err *err);
 /* Writes the maps below folder. locres.mrc comes last: it means that both are there. */
 enum status local_maps_write(struct local_maps *maps, const char *folder, struct err *err);
 void local_maps_destroy(struct local_maps *maps);

@@ -181,11 +181,10 @@ static enum status output_combined_picture(const struct refiner *r, const struct
     return write_combined_picture(r, place->folder, place->stem, NULL, err);
 }
 
-enum status refiner_write_masked(const struct refiner *r, const char *folder, const float *fsc, double resolution,
+enum status refiner_write_masked(const struct refiner *r, const char *folder, const struct map_curve *masked,
                                  struct err *err) {
-    const struct map_curve masked = {"inside a mask", fsc, resolution, 0.143};
     FAIL_IF(classifies(r) || !r->schedule.final, err, STATUS_BAD_STATE, "only the final map has a curve in a mask");
-    return write_combined_picture(r, folder, "run", &masked, err);
+    return write_combined_picture(r, folder, "run", masked, err);
 }
 
 enum status output_latest(const char *folder, const char *stem, int class_index, struct err *err) {

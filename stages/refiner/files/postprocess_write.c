@@ -9,11 +9,9 @@
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
 
-/* Makes the name of a map that lies beside half 1, as the STAR file gives it. */
-static const char *beside(const char *half1_name, const char *file, char name[PATH_SIZE]) {
-    const char *slash = strrchr(half1_name, '/');
-    int length = slash == NULL ? 0 : (int)(slash - half1_name) + 1;
-    snprintf(name, PATH_SIZE, "%.*s%s", length, half1_name, file);
+/* Makes the name of a new map, as the STAR file gives it. */
+static const char *named(const struct postprocess_names *names, const char *file, char name[PATH_SIZE]) {
+    snprintf(name, PATH_SIZE, "%s%s%s", names->folder, *names->folder != 0 ? "/" : "", file);
     return name;
 }
 
@@ -28,23 +26,25 @@ static double particle_fsc(const struct postprocess_result *r, int shell) {
     return f * unmasked / (1 + (f - 1) * unmasked);
 }
 
-static enum status add_general(struct star_file *file, const struct postprocess_result *r, const char *half1_name,
-                               const char *half2_name, struct err *err) {
+static enum status add_general(struct star_file *file, const struct postprocess_result *r,
+                               const struct postprocess_names *names, struct err *err) {
     struct star_table *t = NULL;
     char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
     const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope);
     const struct star_cell cells[] = {
         {.column = "rlnFinalResolution", .value = r->resolution},
         {.column = "rlnBfactorUsedForSharpening", .value = r->bfactor},
-        {.column = "rlnUnfilteredMapHalf1", .text = half1_name},
-        {.column = "rlnUnfilteredMapHalf2", .text = half2_name},
-        {.column = "rlnPostprocessedMap", .text = beside(half1_name, "postprocess.mrc", map)},
-        {.column = "rlnMaskName", .text = beside(half1_name, "postprocess_mask.mrc", mask), .unless = no_mask},
+        {.column = "rlnUnfilteredMapHalf1", .text = names->half1},
+        {.column = "rlnUnfilteredMapHalf2", .text = names->half2},
+        {.column = "rlnPostprocessedMap", .text = named(names, "postprocess.mrc", map)},
+        {.column = "rlnMaskName", .text = named(names, "postprocess_mask.mrc", mask), .unless = no_mask},
         {.column = "rlnRandomiseFrom", .value = r->randomise_from, .unless = no_mask},
         {.column = "rlnParticleBoxFractionSolventMask", .value = box_per_particle(r), .unless = no_mask},
         {.column = "rlnPostprocessedMapMasked",
-         .text = beside(half1_name, "postprocess_masked.mrc", masked),
+         .text = named(names, "postprocess_masked.mrc", masked),
          .unless = no_mask},
+        {.column = "icestreamMaskDoubted", .value = r->doubts, .integer = true, .unless = r->doubts == 0},
+        {.column = "icestreamResolutionInMask", .value = r->claimed, .unless = r->doubts == 0},
         {.column = "rlnFittedSlopeGuinierPlot", .value = r->guinier_slope, .unless = no_fit},
         {.column = "rlnFittedInterceptGuinierPlot", .value = r->guinier_intercept, .unless = no_fit},
         {.column = "rlnCorrelationFitGuinierPlot", .value = r->guinier_correlation, .unless = no_fit},
@@ -89,6 +89,7 @@ static enum status add_guinier(struct star_file *file, const struct postprocess_
         const struct star_cell cells[] = {
             {.column = "rlnResolutionSquared", .value = s * s},
             {.column = "rlnLogAmplitudesOriginal", .value = (double)r->guinier_original[i]},
+            {.column = "rlnLogAmplitudesMTFCorrected", .value = (double)r->guinier_mtf[i], .unless = o->mtf == NULL},
             {.column = "rlnLogAmplitudesWeighted", .value = (double)r->guinier_weighted[i]},
             {.column = "rlnLogAmplitudesSharpened", .value = (double)r->guinier_sharpened[i]},
             {.column = "rlnLogAmplitudesIntercept", .value = intercept},
@@ -115,7 +116,7 @@ static enum status write_map(const struct postprocess_options *o, const float *m
 }
 
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
-                              const char *folder, const char *half1_name, const char *half2_name, struct err *err) {
+                              const char *folder, const struct postprocess_names *names, struct err *err) {
     TRY(write_map(o, r->map, folder, "postprocess.mrc", err));
     if (r->mask != NULL) {
         TRY(write_map(o, r->map_masked, folder, "postprocess_masked.mrc", err));
@@ -125,7 +126,7 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
     TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
     _cleanup_(star_destroy) struct star_file *file = NULL;
     TRY(star_create(&file, err));
-    TRY(add_general(file, r, half1_name, half2_name, err));
+    TRY(add_general(file, r, names, err));
     TRY(add_fsc(file, r, o, err));
     TRY(add_guinier(file, r, o, err));
     return star_write(file, path, err);

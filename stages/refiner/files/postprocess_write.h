@@ -5,10 +5,14 @@
 
 #include "kernels/postprocess/postprocess.h"
 
+/* The names in the STAR file: of the half maps, and of the folder of the new maps ("": none). */
+struct postprocess_names {
+    const char *half1, *half2, *folder;
+};
+
 /* Writes postprocess.mrc, postprocess.star and, if there is a mask, postprocess_masked.mrc and postprocess_mask.mrc
- * into folder. half1_name, half2_name: the names of the half maps in the STAR file, which names the new maps beside
- * half 1. */
+ * into folder. */
 enum status postprocess_write(const struct postprocess_result *result, const struct postprocess_options *options,
-                              const char *folder, const char *half1_name, const char *half2_name, struct err *err);
+                              const char *folder, const struct postprocess_names *names, struct err *err);
 
 #endif
