@@ -372,7 +372,7 @@ static enum status compare_some(struct refiner *r, struct err *err) {
         give_up(r);
         return refiner_begin(r, &again, err);
     }
-    if (!classifies(r)) TRY(accuracy_of_half(r, side, err));
+    TRY(classifies(r) ? accuracy_of_classes(r, side, err) : accuracy_of_half(r, side, err));
     timing_spent(&r->timing, REFINER_ACCURACY);
     at->side++;
     at->cursor = 0;

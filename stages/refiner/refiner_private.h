@@ -26,10 +26,11 @@ struct reference {
     float *tau2, *ssnr, *completeness, *sigma2_reconstruction; /* [shells] */
     struct projector *projector;
     struct accumulator *accumulator;
-    double share;      /* of a class: share of all particles */
-    double weight_sum; /* gathered: Σ w */
-    double resolution; /* of a class: Å, to where the particles say more than the prior */
-    int seed_end;      /* of a class in the iteration that seeds classes: index behind its last member */
+    double share;                           /* of a class: share of all particles */
+    double weight_sum;                      /* gathered: Σ w */
+    double resolution;                      /* of a class: Å, to where the particles say more than the prior */
+    double accuracy_angle, accuracy_offset; /* of a class: °, Å; 0: not known yet */
+    int seed_end; /* of a class in the iteration that seeds classes: index behind its last member */
 };
 
 /* The particles that an iteration compares with the same references, and their sums. Auto-refinement has two sides, the

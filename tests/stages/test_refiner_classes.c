@@ -129,6 +129,18 @@ static void check_model(const char *folder) {
         assert_int_equal(star_get_number(t, k, star_column_find(t, "rlnEstimatedResolution"), &resolution, NULL),
                          STATUS_OK);
         assert_true(share > 0.3 && resolution > 10 && resolution < 60);
+        static const struct {
+            const char *name;
+            double most;
+        } known[] = {{"rlnAccuracyRotations", 29},
+                     {"rlnAccuracyTranslationsAngst", 9 * PIXEL},
+                     {"rlnOverallFourierCompleteness", 1}};
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+            double value;
+            assert_int_equal(star_get_number(t, k, star_column_find(t, known[i].name), &value, NULL), STATUS_OK);
+            printf("class %zu: %s %.3f\n", k + 1, known[i].name, value);
+            assert_true(value > 0.3 && value <= known[i].most);
+        }
         sum += share;
     }
     assert_true(fabs(sum - 1) < 1e-4);

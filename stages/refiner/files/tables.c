@@ -10,6 +10,7 @@
 #include "common/formats/relion.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
+#include "stages/refiner/accuracy.h"
 #include "stages/refiner/files/particles_export.h"
 
 /* Lists the groups that have noise spectra in RELION 3.1, which numbers them as they come up in the data file. Here
@@ -59,20 +60,41 @@ static enum status general_table(const struct refiner *r, const struct side *sid
     return star_cells_put(t, 0, cells, sizeof cells / sizeof *cells, err);
 }
 
+/* Returns the mean completeness of all voxels up to the shell to which the map holds signal. */
+static double overall_completeness(const struct refiner *r, const struct reference *c) {
+    double sum = 0, count = 0;
+    for (int s = 0; s < r->shells && (s == 0 || c->ssnr[s] >= 1); s++) {
+        const double voxels = s == 0 ? 1 : 4 * M_PI * s * s;
+        sum += voxels * (double)c->completeness[s];
+        count += voxels;
+    }
+    return sum / count;
+}
+
+/* Returns an accuracy for the table: 999 where it is not known, whatever its unit. */
+static double known(double value) {
+    return value > 0 && value < ACCURACY_UNKNOWN ? value : ACCURACY_UNKNOWN;
+}
+
 static enum status class_table(const struct refiner *r, const struct side *side, const char *map,
                                struct star_file *file, struct err *err) {
     struct star_table *t;
     TRY(star_table_add(file, "model_classes", true, &t, err));
     for (int k = 0; k < r->reference_count; k++) {
         const struct reference *c = &side->references[k];
+        const double angle = classifies(r) ? c->accuracy_angle : r->schedule.accuracy_angle;
+        const double offset = classifies(r)                       ? c->accuracy_offset
+                              : r->schedule.accuracy_offset < 999 ? r->schedule.accuracy_offset * r->pixel_size
+                                                                  : ACCURACY_UNKNOWN;
         char name[PATH_SIZE + 160];
         snprintf(name, sizeof name, classifies(r) ? "%s_class%03d.mrc" : "%s", map, k + 1);
         const struct star_cell cells[] = {
             {.column = "rlnReferenceImage", .text = name},
             {.column = "rlnClassDistribution", .value = classifies(r) ? c->share : 1},
-            {.column = "rlnAccuracyRotations", .value = r->schedule.accuracy_angle},
-            {.column = "rlnAccuracyTranslationsAngst", .value = r->schedule.accuracy_offset * r->pixel_size},
+            {.column = "rlnAccuracyRotations", .value = known(angle)},
+            {.column = "rlnAccuracyTranslationsAngst", .value = known(offset)},
             {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : r->told},
+            {.column = "rlnOverallFourierCompleteness", .value = overall_completeness(r, c)},
         };
         TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
     }
@@ -219,7 +241,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         .since_changes = s->since_changes,
         .best_resolution = s->best_resolution,
         .accuracy_angle = s->accuracy_angle,
-        .accuracy_offset = s->accuracy_offset * px,
+        .accuracy_offset = fmin(s->accuracy_offset * px, ACCURACY_UNKNOWN),
         .change_angle = (r->sides[0].angle_change + r->sides[1].angle_change) / changed,
         .change_classes = classifies(r) ? r->sides[0].class_change / changed : 0,
         .change_offset = sqrt((r->sides[0].offset_change + r->sides[1].offset_change) / (2 * changed)) * px,
