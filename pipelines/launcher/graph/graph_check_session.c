@@ -107,6 +107,26 @@ static void check_alarms(struct graph_checks *c, const struct graph_entry *entry
     }
 }
 
+/* Finds the file beside the graph or in the working directory, and makes its path absolute: stages read it. */
+static enum status check_mtf(struct graph_checks *c, const struct graph_entry *entry) {
+    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
+    char beside[PATH_SIZE], here[PATH_SIZE] = "", absolute[PATH_SIZE];
+    if (*text != 0 && path_join(c->graph->folder, text, beside, sizeof beside, NULL) == STATUS_OK &&
+        file_exists(beside))
+        text = beside;
+    if (*text == 0 || !file_exists(text)) {
+        /* In a session that has begun a disk may not be mounted now: the stage says so when it needs the file. */
+        const bool away = c->graph->begun && text[0] == '/';
+        problems_add(c->problems, away ? PROBLEM_WARNING : PROBLEM_ERROR, entry->line,
+                     "%ssession.mtf: there is no file \"%s\" (tried beside the graph and in the working directory)",
+                     graph_set_by(entry), text);
+        return STATUS_OK;
+    }
+    FAIL_IF(text[0] != '/' && realpath(".", here) == NULL, c->err, STATUS_IO, "the working directory is gone");
+    TRY(path_join(here, strncmp(text, "./", 2) == 0 ? text + 2 : text, absolute, sizeof absolute, c->err));
+    return graph_put(&c->graph->session, "mtf", absolute, false, c->err);
+}
+
 static enum status check_keys(struct graph_checks *c, const json_t *described) {
     const struct graph_section *section = &c->graph->session;
     for (size_t i = 0; i < section->count; i++) {
@@ -119,6 +139,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
                 c, described, false, section, entry,
                 "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
                 "min_free_memory, mtf, threads, transport, listen, inputs, web, notify, defocus and alarms");
+        else if (strcmp(entry->key, "mtf") == 0)
+            TRY(check_mtf(c, entry));
         else
             graph_check_value(c, described, section, entry, text);
         /* A value out of range has been reported, and ends the check. */

@@ -26,11 +26,9 @@ bool told_map_doubts(const struct postprocess_result *r, const char *mask, char 
             r->claimed);
     if (r->doubts & POSTPROCESS_BEYOND)
         add(text, size, " %.2f Å inside it is far beyond the unmasked maps;", r->claimed);
-    add(text, size,
-        " the resolution is that of the unmasked maps, %.2f Å (inside the mask it would be %.2f Å); give a mask that "
-        "is "
-        "larger and fades out over 5 px or more, or none",
-        r->resolution, r->claimed);
+    add(text, size, " the resolution is that of the unmasked maps, %.2f Å", r->resolution);
+    if (r->claimed < r->resolution) add(text, size, " (inside the mask it would be %.2f Å)", r->claimed);
+    add(text, size, "; give a mask that is larger and fades out over 5 px or more, or none");
     return true;
 }
 

@@ -1,0 +1,106 @@
+"""The end of a refinement with a mask of the user: of particles of noise, in a hard mask, nothing is told but what the
+unmasked halves say, and a warning says so; a soft mask is taken, with the B-factor and the MTF of the user."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import mrcfile
+    import numpy as np
+except ImportError as e:
+    print(f"skipped: {e}")
+    sys.exit(77)
+
+PROGRAM = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-refiner")
+BOX, PIXEL, COUNT, SEED = 32, 6.0, 120, 5
+failures = []
+
+
+def check(what, ok, value=""):
+    print(f"{'ok  ' if ok else 'FAIL'} {what}: {value}")
+    if not ok:
+        failures.append(what)
+
+
+def write(path, data):
+    with mrcfile.new(path, overwrite=True) as m:
+        m.set_data(np.ascontiguousarray(data, np.float32))
+        m.voxel_size = PIXEL
+
+
+def ball(size, edge):
+    c = np.arange(BOX) - BOX // 2
+    r = np.sqrt(sum(g * g for g in np.meshgrid(c, c, c, indexing="ij"))) - size
+    return np.where(r <= 0, 1, 0) if edge == 0 else 0.5 + 0.5 * np.cos(np.pi * np.clip(r / edge, 0, 1))
+
+
+def prepare(rng):
+    write("particles.mrcs", rng.normal(size=(COUNT, BOX, BOX)))
+    with open("particles.star", "w") as f:
+        f.write("data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnVoltage\n_rlnSphericalAberration\n_rlnAmplitudeContrast\n")
+        f.write(f"_rlnImagePixelSize\n_rlnImageSize\n_rlnImageDimensionality\n1 300 2.7 0.1 {PIXEL} {BOX} 2\n\n")
+        f.write(
+            "data_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n_rlnDefocusU\n_rlnDefocusV\n_rlnDefocusAngle\n"
+        )
+        f.writelines(f"{i + 1:06d}@particles.mrcs 1 15000 15000 0\n" for i in range(COUNT))
+    write("reference.mrc", ball(5, 6) + 0.3 * np.roll(ball(3, 4), 4, axis=1))
+    write("hard.mrc", ball(7, 0))
+    write("soft.mrc", ball(9, 6))
+    with open("mtf.star", "w") as f:
+        f.write("data_\n\nloop_\n_rlnResolutionInversePixel\n_rlnMtfValue\n0 1\n0.5 0.5\n")
+
+
+def refine(folder, *more):
+    """Returns what was printed and logged, and the values of data_general of postprocess.star."""
+    words = "--i particles.star --reference reference.mrc --diameter 110 --healpix_order 1 --offset_range 2 --verbose"
+    words = words.split() + ["--o", folder, "--max_iterations", "2", "--threads", "2", *map(str, more)]
+    done = subprocess.run([PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    check(f"{folder}: it ends well", done.returncode == 0, done.returncode or "")
+    if done.returncode != 0:
+        sys.exit(done.stdout[-3000:])
+    general = {}
+    for line in open(f"{folder}/postprocess.star"):
+        words = line.split()
+        if line.startswith("data_fsc"):
+            break
+        if line.startswith("_") and len(words) == 2:
+            general[words[0]] = words[1]
+    return done.stdout, general
+
+
+def doubted():
+    told, general = refine("hard", "--mask", "hard.mrc")
+    warned = [line for line in told.splitlines() if "refine-mask-doubted" in line]
+    check("the mask is doubted", len(warned) > 0 and "hard.mrc" in told, warned[:1])
+    check("the table says so", int(general.get("_icestreamMaskDoubted", 0)) & 2 == 2, general)
+    check("before it begins, too", "the edge of the mask" in told)
+    resolution = float(general["_rlnFinalResolution"])
+    check("noise holds no more than the halves share", resolution >= BOX * PIXEL / 5 - 0.01, resolution)
+    check("the result names no masked number", "the mask is doubted" in told and " masked," not in told)
+    check("the map is not sharpened", float(general["_rlnBfactorUsedForSharpening"]) == 0 and "not sharpened" in told)
+
+
+def taken():
+    told, general = refine(
+        "soft", "--mask", "soft.mrc", "--bfactor", -50, "--mtf", "mtf.star", "--local_resolution=false"
+    )
+    check("a soft edge is no fault", "the edge of the mask" not in told)
+    check("B is the user's", float(general["_rlnBfactorUsedForSharpening"]) == -50 and "as given" in told)
+    check("the MTF is used", "_rlnLogAmplitudesMTFCorrected" in open("soft/postprocess.star").read())
+
+
+def main():
+    print(f"seed {SEED}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        prepare(np.random.default_rng(SEED))
+        doubted()
+        taken()
+        os.chdir("/")
+    print(f"{len(failures)} failures: {failures}" if failures else "all right")
+    return 1 if failures else 0
+
+
+sys.exit(main())
