@@ -7,6 +7,7 @@
 #include "common/memory.h"
 #include "kernels/quantile/quantile.h"
 #include "stages/lowpass-picker/contaminated.h"
+#include "stages/lowpass-picker/faint.h"
 #include "stages/lowpass-picker/geometry.h"
 #include "stages/lowpass-picker/threshold.h"
 
@@ -19,6 +20,10 @@ static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
 /* If no pick is sure, a particle is assumed to be so many standard deviations of noise, and at least the threshold that
  * no peak reached. */
 static const double FAINT = 8;
+/* Where the quarter of the opposite peaks lies higher than that of noise by this factor, the background is no noise. */
+static const double BACKGROUND_MOST = 1.5;
+/* Fewer peaks tell nothing of their heights. */
+enum { PEAKS_MIN = 16 };
 
 void pick_list_destroy(struct pick_list *list) {
     free(list->items);
@@ -92,25 +97,98 @@ static void robust(const struct choice *c, const float *map, float *ret_median, 
     quantile_robust(c->scratch->values, count, ret_median, ret_deviation);
 }
 
-/* Finds the automatic threshold from the scores of all peaks, noise and particles alike. Suppresses peaks nearer than
- * particles can be, whatever distance the user sets for picks. */
-static enum status automatic_threshold(struct choice *c, struct err *err) {
-    struct pick_scratch *scratch = c->scratch;
-    struct peak_search area = search_area(c, -INFINITY);
+/* Returns the standard deviation of the scores of noise. */
+static float noise_of(const struct choice *c) {
     float sigma = 1, spread, noise = c->maps->noise;
     if (!c->g->whiten) robust(c, c->maps->sigma, &sigma, &spread);
-    if (sigma > 0) noise /= sigma;
-    c->noise = noise;
-    scratch->peaks.count = 0;
+    return sigma > 0 ? noise / sigma : noise;
+}
+
+/* Finds the peaks of a map of scores, noise and particles alike; best first. Suppresses peaks nearer than particles can
+ * be, whatever distance the user sets for picks. */
+static enum status all_peaks(const struct choice *c, const float *map, struct err *err) {
+    struct peak_list *peaks = &c->scratch->peaks;
+    struct peak_search area = search_area(c, -INFINITY);
+    peaks->count = 0;
     area.fractional = true;
     area.all_neighbours = false;
-    TRY(peaks_find(&area, c->maps->score, c->maps->best_rotation, 0, &scratch->peaks, err));
-    TRY(peaks_prune_greedy(&scratch->peaks, MIN_DISTANCE * c->g->diameter / c->g->pixel_size * c->scale, err));
-    size_t pixels = (size_t)c->g->work * c->g->work, count = scratch->peaks.count;
-    if (count > pixels) count = pixels;
-    for (size_t i = 0; i < count; i++)
-        scratch->values[i] = scratch->peaks.items[i].merit;
-    c->automatic = threshold_over_noise(scratch->values, count, noise);
+    TRY(peaks_find(&area, map, NULL, 0, peaks, err));
+    TRY(peaks_prune_greedy(peaks, MIN_DISTANCE * c->g->diameter / c->g->pixel_size * c->scale, err));
+    size_t pixels = (size_t)c->g->work * c->g->work;
+    if (peaks->count > pixels) peaks->count = pixels;
+    return STATUS_OK;
+}
+
+/* Finds the peaks of what is as unlike particles as particles are unlike noise: the least score of all templates,
+ * negated. Noise has as many and as high ones as it has peaks. */
+static enum status opposite_peaks(const struct choice *c, struct err *err) {
+    const struct search_maps *m = c->maps;
+    size_t pixels = (size_t)c->g->work * c->g->work;
+    float *opposite = c->scratch->values;
+    for (size_t i = 0; i < pixels; i++)
+        opposite[i] = -m->scores[i];
+    for (int t = 1; t < m->count; t++)
+        for (size_t i = 0; i < pixels; i++)
+            opposite[i] = fmaxf(opposite[i], -m->scores[t * pixels + i]);
+    return all_peaks(c, opposite, err);
+}
+
+/* Returns the scores of the peaks, in memory of the scratch. */
+static const float *heights(const struct choice *c) {
+    for (size_t i = 0; i < c->scratch->peaks.count; i++)
+        c->scratch->values[i] = c->scratch->peaks.items[i].merit;
+    return c->scratch->values;
+}
+
+/* Finds whether the micrograph's background is noise, which the model of its peaks describes, and the factor on their
+ * heights. Fringes of particles raise it a little. */
+static enum status check_background(const struct choice *c, bool *ret_noise, double *ret_scale, struct err *err) {
+    const struct noise_peaks *model = &c->g->peaks;
+    const struct peak_list *peaks = &c->scratch->peaks;
+    *ret_noise = false;
+    if (!noise_peaks_known(model) || c->maps->scores == NULL || !(c->noise > 0)) return STATUS_OK;
+    TRY(opposite_peaks(c, err));
+    if (peaks->count < PEAKS_MIN) return STATUS_OK;
+    float *values = c->scratch->values;
+    for (size_t i = 0; i < peaks->count; i++)
+        values[i] = peaks->items[i].merit / c->noise;
+    *ret_noise = noise_peaks_share(model, 0, values[peaks->count / 4] / BACKGROUND_MOST) > 0.25;
+    *ret_scale = noise_peaks_scale(model, values, peaks->count);
+    return STATUS_OK;
+}
+
+/* Finds the automatic threshold from the scores of all peaks. */
+static enum status automatic_threshold(struct choice *c, struct err *err) {
+    bool noise = false;
+    double scale = 1;
+    c->noise = noise_of(c);
+    TRY(check_background(c, &noise, &scale, err));
+    TRY(all_peaks(c, c->maps->score, err));
+    size_t count = c->scratch->peaks.count;
+    c->automatic = noise && count >= PEAKS_MIN ? faint_threshold(heights(c), count, c->noise, scale, &c->g->peaks)
+                                               : threshold_over_noise(heights(c), count, c->noise);
+    return STATUS_OK;
+}
+
+enum status pick_heights_of_noise(const struct pick_maps *maps, struct pick_scratch *scratch, float *ret_heights,
+                                  size_t most, size_t *ret_count, struct err *err) {
+    const struct pick_geometry *g = &maps->geometry;
+    static const struct pick_rules rules = {.prune = PICK_PRUNE_GREEDY};
+    struct choice c = {.g = g,
+                       .maps = &maps->maps,
+                       .rules = &rules,
+                       .scratch = scratch,
+                       .scale = (double)g->work / g->size,
+                       .threshold = NAN};
+    size_t pixels = (size_t)g->work * g->work;
+    TRY(fit(scratch, pixels, err));
+    memset(scratch->bad, 0, pixels);
+    float noise = noise_of(&c);
+    for (int side = 0; side < 2; side++) {
+        TRY(side == 0 ? all_peaks(&c, maps->maps.score, err) : opposite_peaks(&c, err));
+        for (size_t i = 0; i < scratch->peaks.count && *ret_count < most; i++)
+            ret_heights[(*ret_count)++] = scratch->peaks.items[i].merit / noise;
+    }
     return STATUS_OK;
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/contamination/contamination.h"
 #include "kernels/search/search.h"
+#include "stages/lowpass-picker/noise_peaks.h"
 
 /* Templates from a stack, or round ones (Laplacians of Gaussians and high-passed spheres). */
 enum picker_method { PICKER_TEMPLATE, PICKER_LOG };
@@ -32,6 +33,7 @@ struct pick_geometry {
     int rotations;                  /* of a full turn */
     bool whiten;                    /* scores are not in units of the local background */
     bool bright;                    /* particles are brighter than the ice */
+    struct noise_peaks peaks;       /* of the search in noise */
 };
 
 struct pick_maps {

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/memory.h"
+#include "stages/lowpass-picker/noise_search.h"
 #include "stages/lowpass-picker/round_templates.h"
 
 /* Rotated templates are kept up to this size; beyond it they are rotated as they are used, which costs a fifth of the
@@ -10,6 +11,8 @@
 static const size_t ROTATED_LIMIT = (size_t)512 << 20, ROTATED_LIMIT_CUDA = (size_t)1200 << 20;
 /* RELION's reduction of the mask radius, px. */
 enum { SHRINK_MASK = 2 };
+/* Micrographs of noise have particles of so many px, or more, and a side of so many diameters. */
+static const double NOISE_DIAMETER = 64, NOISE_FIELD = 24;
 /* z-scores beyond this are dead pixels and gold. */
 static const double OUTLIERS = 8;
 
@@ -17,6 +20,11 @@ struct lowpass_picker {
     struct pick_geometry geometry;
     struct search *search;
 };
+
+/* Without templates the choice of picks looks at all shapes. */
+static bool per_template(const struct lowpass_picker_task *task) {
+    return task->per_template || task->method == PICKER_LOG;
+}
 
 /* Creates the search of `templates`. diameter: Å, NaN to measure it in the templates. Sets the geometry's diameter,
  * radius and border. */
@@ -50,7 +58,7 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
         .rotations = g->rotations,
         .invert = task->options->invert,
         .whiten = g->whiten,
-        .per_template = task->per_template,
+        .per_template = per_template(task),
         .clip = OUTLIERS,
         .memory_limit = task->device.kind == DEVICE_CPU ? ROTATED_LIMIT : ROTATED_LIMIT_CUDA,
         .threads = task->threads > 0 ? task->threads : 1,
@@ -72,6 +80,23 @@ static enum status create_round(struct lowpass_picker *p, const struct lowpass_p
     TRY(create_search(p, task, &templates, high, err));
     p->geometry.diameter = isnan(o->diameter) ? (low + high) / 2 : o->diameter;
     return STATUS_OK;
+}
+
+static struct pick_geometry geometry_of(const struct lowpass_picker_task *task);
+
+/* Finds the heights of the peaks of noise by a search of small micrographs of noise with the same shapes. Always on the
+ * CPU, so that all devices go by the same heights. */
+static enum status find_noise_peaks(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
+    struct lowpass_picker_task small = *task;
+    double coarse = fmax(task->pixel_size, task->options->lowpass / 2);
+    small.pixel_size = fmin(fmax(task->pixel_size, p->geometry.diameter / NOISE_DIAMETER), coarse);
+    small.nx = small.ny = (int)ceil(NOISE_FIELD * p->geometry.diameter / small.pixel_size);
+    small.device = (struct device){.kind = DEVICE_CPU};
+    struct lowpass_picker noise = {.geometry = geometry_of(&small)};
+    enum status status = create_round(&noise, &small, err);
+    if (status == STATUS_OK) status = noise_search(noise.search, &noise.geometry, &p->geometry.peaks, err);
+    search_destroy(&noise.search);
+    return status;
 }
 
 static enum status check_sides(int nx, int ny, struct err *err) {
@@ -117,7 +142,7 @@ struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_
     size_t square = mem_bytes((size_t)g.size, (size_t)g.size), map = mem_bytes((size_t)g.work, (size_t)g.work);
     size_t count = (size_t)(templates > 0 ? templates : ROUND_MOST);
     struct lowpass_picker_bytes bytes = {
-        .maps = mem_bytes(map, MAP_BYTES + (task->per_template ? TEMPLATE_BYTES * count : 0))};
+        .maps = mem_bytes(map, MAP_BYTES + (per_template(task) ? TEMPLATE_BYTES * count : 0))};
     /* On a GPU the search lies in the device's memory. */
     if (task->device.kind != DEVICE_CPU) return bytes;
     size_t threads = (size_t)(task->threads > 0 ? task->threads : 1);
@@ -134,7 +159,10 @@ static enum status build(struct lowpass_picker *p, const struct lowpass_picker_t
             task->pixel_size);
     TRY(check_sides(task->nx, task->ny, err));
     p->geometry = geometry_of(task);
-    if (task->method == PICKER_LOG) return create_round(p, task, err);
+    if (task->method == PICKER_LOG) {
+        TRY(create_round(p, task, err));
+        return find_noise_peaks(p, task, err);
+    }
     return create_search(p, task, templates, o->diameter, err);
 }
 

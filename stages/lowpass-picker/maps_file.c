@@ -32,13 +32,13 @@ static json_t *describe(const char *micrograph, const struct pick_maps *maps) {
             terms, json_pack("{s:f, s:f}", "mean", maps->maps.terms[t].mean, "power", maps->maps.terms[t].power));
     return json_pack(
         "{s:i, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:i, s:b, s:b, s:f, s:f, s:o, "
-        "s:[iiii]}",
+        "s:[iiii], s:[fff]}",
         "v", VERSION, "micrograph", micrograph, "method", g->method == PICKER_LOG ? "log" : "template", "size_rule",
         g->size_rule == PICK_SIZES_RELION ? "relion" : "smooth", "nx", g->nx, "ny", g->ny, "size", g->size, "work",
         g->work, "border", g->border, "pixel_size", g->pixel_size, "radius", g->radius, "diameter", g->diameter,
         "lowpass", g->lowpass, "angle_step", g->angle_step, "rotations", g->rotations, "whiten", g->whiten, "bright",
         g->bright, "deviation", (double)maps->maps.deviation, "noise", (double)maps->maps.noise, "terms", terms, "data",
-        g->data.x0, g->data.y0, g->data.x1, g->data.y1);
+        g->data.x0, g->data.y0, g->data.x1, g->data.y1, "noise_peaks", g->peaks.mode, g->peaks.below, g->peaks.above);
 }
 
 static void fill(const struct search_maps *m, struct image *stack) {
@@ -91,14 +91,15 @@ static enum status read_description(const char *path, json_t *json, struct pick_
     int version = 0, whiten = 0, bright = 0;
     double deviation = 0, noise = 0;
     json_error_t error;
-    int failed = json_unpack_ex(
-        json, &error, 0,
-        "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, "
-        "s:b, s:F, s:F, s:[iiii]}",
-        "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny, "size", &g.size, "work",
-        &g.work, "border", &g.border, "pixel_size", &g.pixel_size, "radius", &g.radius, "diameter", &g.diameter,
-        "lowpass", &g.lowpass, "angle_step", &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "bright",
-        &bright, "deviation", &deviation, "noise", &noise, "data", &g.data.x0, &g.data.y0, &g.data.x1, &g.data.y1);
+    int failed = json_unpack_ex(json, &error, 0,
+                                "{s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:F, s:F, s:F, s:F, s:F, s:i, s:b, "
+                                "s:b, s:F, s:F, s:[iiii], s?[FFF]}",
+                                "v", &version, "method", &method, "size_rule", &size_rule, "nx", &g.nx, "ny", &g.ny,
+                                "size", &g.size, "work", &g.work, "border", &g.border, "pixel_size", &g.pixel_size,
+                                "radius", &g.radius, "diameter", &g.diameter, "lowpass", &g.lowpass, "angle_step",
+                                &g.angle_step, "rotations", &g.rotations, "whiten", &whiten, "bright", &bright,
+                                "deviation", &deviation, "noise", &noise, "data", &g.data.x0, &g.data.y0, &g.data.x1,
+                                &g.data.y1, "noise_peaks", &g.peaks.mode, &g.peaks.below, &g.peaks.above);
     FAIL_IF(failed, err, STATUS_BAD_FORMAT, "%s: %s: not a description of maps that this program kept", path,
             error.text);
     FAIL_IF(version != VERSION, err, STATUS_UNSUPPORTED, "%s: version %d; %d is known: search the micrograph again",

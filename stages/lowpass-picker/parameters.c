@@ -65,7 +65,7 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .offset = AT(threshold),
      .default_text = "auto",
      .help = "Least figure of merit of a pick. 1: as likely as expected of a particle; in whitened micrographs, as a "
-             "typical pick of auto. LoG: the least score, 0.1 to 0.3. Auto: from each micrograph's peaks, on any "
+             "typical pick of auto. LoG: the least score, 0.05 to 0.3. Auto: from each micrograph's peaks, on any "
              "grey scale."},
     {.name = "min_distance",
      .type = PARAM_FLOAT,

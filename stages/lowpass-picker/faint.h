@@ -1,0 +1,17 @@
+/* Threshold for particles that stand out little from the noise. The heights of a micrograph's peaks are a mixture of
+ * the known heights of noise (noise_peaks.h) and of particles' heights. All mixtures are weighted by how well they
+ * explain the heights, and the threshold has the greatest expected F1: the harmonic mean of the share of particles
+ * that are picked and the share of picks that are particles. */
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_FAINT_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_FAINT_H
+
+#include <stddef.h>
+
+#include "stages/lowpass-picker/noise_peaks.h"
+
+/* Returns the threshold. If the heights are those of noise, it is one that a twentieth of a peak of such noise exceeds.
+ * scores: count values, sorted falling. noise: the standard deviation of scores of noise alone; it may be wrong by up to
+ * the factor `scale`. */
+float faint_threshold(const float *scores, size_t count, float noise, double scale, const struct noise_peaks *peaks);
+
+#endif

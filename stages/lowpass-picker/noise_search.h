@@ -1,0 +1,13 @@
+/* Searches micrographs of white noise for the heights of their peaks. */
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_NOISE_SEARCH_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_NOISE_SEARCH_H
+
+#include "common/status.h"
+#include "kernels/search/search.h"
+#include "stages/lowpass-picker/geometry.h"
+
+/* Finds the heights. The search keeps the maps of each template. The same search finds the same heights. */
+enum status noise_search(struct search *search, const struct pick_geometry *geometry, struct noise_peaks *ret_peaks,
+                         struct err *err);
+
+#endif
