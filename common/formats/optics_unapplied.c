@@ -40,26 +40,3 @@ bool optics_find_unapplied(const struct star_table *table, size_t row, char *tex
     }
     return false;
 }
-
-static bool has_any(const struct star_table *table) {
-    for (int i = 0; i < COLUMN_COUNT; i++)
-        if (star_column_find(table, COLUMNS[i].name) >= 0) return true;
-    return false;
-}
-
-static enum status check_table(const struct star_table *table, const char *path, struct err *err) {
-    char text[160];
-    if (table == NULL || !has_any(table)) return STATUS_OK;
-    for (size_t row = 0; row < star_row_count(table); row++)
-        FAIL_IF(optics_find_unapplied(table, row, text, sizeof text), err, STATUS_UNSUPPORTED,
-                "%s: data_%s, row %zu: the optics have %s, which icestream reads and does not correct for: set "
-                "ignore_optics to go on without",
-                path, star_table_name(table), row + 1, text);
-    return STATUS_OK;
-}
-
-enum status optics_need_applied(struct star_file *file, const struct star_table *table, const char *path,
-                                struct err *err) {
-    TRY(check_table(star_table_find(file, "optics"), path, err));
-    return check_table(table, path, err);
-}

@@ -1,4 +1,4 @@
-/* Finds aberrations that tables of RELION state and icestream does not correct: beam tilt (rlnBeamTiltX, rlnBeamTiltY,
+/* Finds aberrations that tables of RELION state and that the extractor does not pass on: beam tilt (rlnBeamTiltX, rlnBeamTiltY,
  * mrad), anisotropic magnification (rlnMagMat00 to rlnMagMat11), odd and even aberrations (rlnOddZernike, rlnEvenZernike:
  * coefficients in brackets). A column that is 0, or the identity, needs no correction. An MTF (rlnMtfFileName) only
  * scales the spectrum, so it is none of these. */
@@ -12,9 +12,5 @@
 
 /* Finds the first of them in one row: "rlnBeamTiltX 0.31". */
 bool optics_find_unapplied(const struct star_table *table, size_t row, char *text, size_t size);
-/* Fails with STATUS_UNSUPPORTED if a file has one, in its optics table or in the rows of `table` (NULL: no rows); the
- * message names `path`, and `ignore_optics` as the way to go on. */
-enum status optics_need_applied(struct star_file *file, const struct star_table *table, const char *path,
-                                struct err *err);
 
 #endif

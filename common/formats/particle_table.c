@@ -21,6 +21,7 @@ static const char *const SHARED_NAMES[SHARED] = {
 struct group {
     long number;
     double values[SHARED]; /* NaN: the optics table has no such column */
+    struct optics_aberrations aberrations;
 };
 
 /* Columns of the rows; -1: absent. */
@@ -39,7 +40,9 @@ struct particle_table {
     int group_count, last_group;
     int group_name;                               /* column of the optics table */
     double session_pixel_size, header_pixel_size; /* Å; NaN: unknown */
-    double pixel_size;                            /* of the particles so far; 0: there are none */
+    bool ignore_aberrations;
+    bool rows_have_aberrations;            /* in columns of theirs, and the groups have none */
+    struct optics_aberrations aberrations; /* of the last row, if rows have them; else none */
 };
 
 struct star_table *particle_table_find(struct star_file *file) {
@@ -96,12 +99,14 @@ static enum status read_groups(struct particle_table *t, struct err *err) {
             g->values[i] = NAN;
             if (columns[i] >= 0) TRY(read_shared(t, t->optics, row, columns[i], &g->values[i], err));
         }
+        g->aberrations = optics_aberrations_none();
+        if (!t->ignore_aberrations) TRY(optics_aberrations_read(t->optics, row, t->path, &g->aberrations, err));
     }
     return STATUS_OK;
 }
 
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
-                                double expected_pixel_size, struct particle_table **ret_table, struct err *err) {
+                                bool ignore_aberrations, struct particle_table **ret_table, struct err *err) {
     _cleanup_(particle_table_close) struct particle_table *t = NULL;
     TRY(mem_new(1, sizeof *t, "a table of particles", &t, err));
     *t = (struct particle_table){
@@ -110,12 +115,15 @@ enum status particle_table_open(struct star_file *file, const char *path, double
         .optics = star_table_find(file, "optics"),
         .session_pixel_size = session_pixel_size,
         .header_pixel_size = NAN,
-        .pixel_size = expected_pixel_size,
+        .ignore_aberrations = ignore_aberrations,
+        .aberrations = optics_aberrations_none(),
     };
     FAIL_IF(t->rows == NULL, err, STATUS_BAD_FORMAT, "%s: no table of particles (column rlnImageName) in it", path);
     if (t->optics != NULL && star_row_count(t->optics) == 0) t->optics = NULL;
     TRY(find_columns(t, err));
     if (t->optics != NULL) TRY(read_groups(t, err));
+    t->rows_have_aberrations = !ignore_aberrations && optics_aberrations_stated(t->rows) &&
+                               (t->optics == NULL || !optics_aberrations_stated(t->optics));
     *ret_table = t;
     t = NULL;
     return STATUS_OK;
@@ -138,7 +146,7 @@ int particle_table_group_count(const struct particle_table *table) {
 bool particle_table_rows_have_optics(const struct particle_table *t) {
     for (int i = 0; i < PREMULTIPLIED; i++)
         if (t->columns.shared[i] >= 0) return true;
-    return false;
+    return t->rows_have_aberrations;
 }
 
 static struct optics optics_of(const double values[SHARED]) {
@@ -153,6 +161,10 @@ static struct optics optics_of(const double values[SHARED]) {
 struct optics particle_table_group_optics(const struct particle_table *t, int group) {
     const struct optics own = optics_of(t->groups[group].values);
     return optics_of_particle(&own, NAN, t->session_pixel_size, t->header_pixel_size);
+}
+
+const struct optics_aberrations *particle_table_group_aberrations(const struct particle_table *t, int group) {
+    return &t->groups[group].aberrations;
 }
 
 const char *particle_table_group_name(const struct particle_table *t, int group, char own[32]) {
@@ -241,7 +253,7 @@ static enum status detector_pixel_size(const struct particle_table *t, size_t ro
     return STATUS_OK;
 }
 
-static enum status need_pixel_size(double pixel_size, const char *path, struct err *err) {
+enum status particle_check_pixel_size(double pixel_size, const char *path, struct err *err) {
     FAIL_IF(
         !(pixel_size > 0) || !isfinite(pixel_size), err, STATUS_BAD_FORMAT,
         "%s: the pixel size is not known: rlnImagePixelSize in the optics table, or session.pixel_size, was expected",
@@ -249,13 +261,12 @@ static enum status need_pixel_size(double pixel_size, const char *path, struct e
     return STATUS_OK;
 }
 
-static enum status check_pixel_size(struct particle_table *t, size_t row, double pixel_size, struct err *err) {
-    TRY(need_pixel_size(pixel_size, t->path, err));
-    if (t->pixel_size == 0) t->pixel_size = pixel_size;
-    FAIL_IF(!optics_same_pixel_size(pixel_size, t->pixel_size), err, STATUS_BAD_FORMAT,
-            "%s, row %zu: particles of %.5g Å/px among others of %.5g Å/px: extract all particles at one pixel size",
-            t->path, row + 1, pixel_size, t->pixel_size);
-    return STATUS_OK;
+/* Aberrations of the group, unless the rows have columns of theirs. */
+static enum status read_aberrations(struct particle_table *t, size_t row, struct particle_row *r, struct err *err) {
+    r->aberrations = r->group >= 0 ? &t->groups[r->group].aberrations : &t->aberrations;
+    if (!t->rows_have_aberrations) return STATUS_OK;
+    r->aberrations = &t->aberrations;
+    return optics_aberrations_read(t->rows, row, t->path, &t->aberrations, err);
 }
 
 static enum status read_optics(struct particle_table *t, size_t row, struct particle_row *r, struct err *err) {
@@ -271,7 +282,8 @@ static enum status read_optics(struct particle_table *t, size_t row, struct part
     double detector = NAN;
     if (isnan(own.pixel_size)) TRY(detector_pixel_size(t, row, &detector, err));
     r->optics = optics_of_particle(&own, detector, t->session_pixel_size, t->header_pixel_size);
-    return check_pixel_size(t, row, r->optics.pixel_size, err);
+    TRY(particle_check_pixel_size(r->optics.pixel_size, t->path, err));
+    return read_aberrations(t, row, r, err);
 }
 
 enum status particle_table_row(struct particle_table *t, size_t row, struct particle_row *r, struct err *err) {
@@ -302,22 +314,9 @@ enum status particle_table_bad_ctf(const struct particle_table *t, size_t row, c
          r->optics.amplitude_contrast, r->b_factor);
 }
 
-enum status particle_join_box(int *common, int box, const char *path, struct err *err) {
+enum status particle_check_box(int box, const char *path, struct err *err) {
     FAIL_IF(box % 2 != 0 || box < PARTICLE_BOX_LEAST || box > PARTICLE_BOX_MOST, err, STATUS_UNSUPPORTED,
             "%s: particles of %d px cannot be compared: the box must be even, at least %d px and at most %d px", path,
             box, PARTICLE_BOX_LEAST, PARTICLE_BOX_MOST);
-    FAIL_IF(*common != 0 && box != *common, err, STATUS_UNSUPPORTED,
-            "%s has images of %d × %d px, %d × %d px were expected: extract all particles with one box", path, box, box,
-            *common, *common);
-    *common = box;
-    return STATUS_OK;
-}
-
-enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err) {
-    TRY(need_pixel_size(pixel_size, path, err));
-    FAIL_IF(*common != 0 && !optics_same_pixel_size(pixel_size, *common), err, STATUS_UNSUPPORTED,
-            "%s has particles of %.5g Å/px, those before had %.5g Å/px: extract all particles at one pixel size", path,
-            pixel_size, *common);
-    if (*common == 0) *common = pixel_size;
     return STATUS_OK;
 }

@@ -3,7 +3,8 @@
  *  - The particles are in the table "particles", else in the first table that has a column rlnImageName.
  *  - Pixel size and optics come from the optics group, else from columns of the row, else as optics.h says for
  *    particles. The header is that of the first stack.
- *  - Pixel sizes must be the same (optics_same_pixel_size).
+ *  - Pixel sizes and boxes of rows may differ: the stage brings images to one grid (kernels/regrid).
+ *  - Aberrations come from the optics group, else from columns of the row.
  *  - A defocus of 0, and "nan" in any column of the CTF, stand for an unknown CTF: tables that were joined hold "nan",
  *    or 0 of older versions, where one of them had no such column. "inf" and other texts are refused.
  *  - Boxes are even, and from 16 to 2048 px.
@@ -17,6 +18,7 @@
 
 #include "common/files.h"
 #include "common/formats/optics.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star.h"
 #include "common/status.h"
 
@@ -28,10 +30,9 @@ struct particle_table;
 struct star_table *particle_table_find(struct star_file *file);
 
 /* Reads columns and optics groups. The file and the path (for messages) must outlive the table.
- * session_pixel_size: Å, NaN: not set. expected_pixel_size: Å, that of particles read before; 0: the first row
- * decides. */
+ * session_pixel_size: Å, NaN: not set. ignore_aberrations: rows have none, whatever the table states. */
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
-                                double expected_pixel_size, struct particle_table **ret_table, struct err *err);
+                                bool ignore_aberrations, struct particle_table **ret_table, struct err *err);
 void particle_table_close(struct particle_table **table);
 
 /* Returns the table of the rows. */
@@ -43,6 +44,8 @@ int particle_table_group_count(const struct particle_table *table);
 bool particle_table_rows_have_optics(const struct particle_table *table);
 /* Returns the optics of a group. All values are known, but the pixel size may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
+/* Returns the aberrations of a group, without those in columns of the rows. */
+const struct optics_aberrations *particle_table_group_aberrations(const struct particle_table *table, int group);
 /* Returns the name of a group: a text of the optics table, or "opticsGroupN", which is written into `own`. */
 const char *particle_table_group_name(const struct particle_table *table, int group, char own[32]);
 
@@ -75,22 +78,23 @@ enum status particle_table_check_image(const struct particle_table *table, size_
 
 /* The values of a row. */
 struct particle_row {
-    int group;            /* row of the optics table; -1: there are no optics groups */
-    struct optics optics; /* all known */
+    int group;                                    /* row of the optics table; -1: there are no optics groups */
+    struct optics optics;                         /* all known */
+    const struct optics_aberrations *aberrations; /* the table's; valid until the next row is read */
     bool has_ctf;
     double defocus_u, defocus_v;       /* Å */
     double defocus_angle, phase_shift; /* ° */
     double b_factor, scale;            /* Å², 1 */
 };
-/* Reads the values, and refuses a pixel size other than that of the rows before. */
+/* Reads the values. Refuses a row whose pixel size is not known. */
 enum status particle_table_row(struct particle_table *table, size_t row, struct particle_row *ret_row, struct err *err);
 /* Fails with a message that the CTF of a row is impossible. */
 enum status particle_table_bad_ctf(const struct particle_table *table, size_t row, const struct particle_row *values,
                                    struct err *err);
 
-/* Fails if particles of this box or pixel size cannot join the others. *common: that of the others; 0: there are none,
- * and it is set. path: of the file that the particles come from, for the message. */
-enum status particle_join_box(int *common, int box, const char *path, struct err *err);
-enum status particle_join_pixel_size(double *common, double pixel_size, const char *path, struct err *err);
+/* Fail if particles of this box (px) or pixel size (Å) cannot be compared. path: of the file that they come from, for
+ * the message. */
+enum status particle_check_box(int box, const char *path, struct err *err);
+enum status particle_check_pixel_size(double pixel_size, const char *path, struct err *err);
 
 #endif

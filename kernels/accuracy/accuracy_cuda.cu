@@ -31,12 +31,12 @@ __global__ void compare_moved(comparison a, double *ret_differences) {
     int move = (int)blockIdx.x, offset = move - a.angles;
     const float *sigma2 = a.sigma2 + (size_t)p->optics * a.shells;
     float pose[6], turned[6];
-    double terms[7], sum = 0;
+    double terms[CTF_TERMS_PLAIN], sum = 0;
     for (int i = 0; i < 6; i++) {
         pose[i] = p->pose[i];
         turned[i] = offset < 0 ? p->turned[move][i] : 0;
     }
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < CTF_TERMS_PLAIN; i++)
         terms[i] = p->ctf[i];
     for (int i = (int)threadIdx.x; i < a.pixels.count; i += THREADS) {
         int kx = a.pixels.kx[i], ky = a.pixels.ky[i];
@@ -45,7 +45,7 @@ __global__ void compare_moved(comparison a, double *ret_differences) {
             g = grid_sample(a.grid, turned, kx, ky);
         else
             g = shifted_by(f, p->shifts[offset][0], p->shifts[offset][1], kx, ky, a.pixels.box);
-        double c = p->has_ctf ? (double)contrast(terms, kx, ky, a.step) : 1;
+        double c = p->has_ctf ? (double)contrast(terms, p->ctf + CTF_TERMS_PLAIN, kx, ky, a.step) : 1;
         double re = (double)(f.x - g.x), im = (double)(f.y - g.y);
         sum += c * c * (re * re + im * im) / (2 * (double)sigma2[a.shell[i]]);
     }

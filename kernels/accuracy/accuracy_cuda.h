@@ -4,6 +4,7 @@
 #define ICESTREAM_KERNELS_ACCURACY_ACCURACY_CUDA_H
 
 #include "common/status.h"
+#include "kernels/ctf/ctf.h"
 #include "kernels/expectation/expectation_cuda.h"
 
 #ifdef __cplusplus
@@ -16,8 +17,8 @@ enum { ACCURACY_ANGLES = 48, ACCURACY_OFFSETS = 32 }; /* most steps of an angle 
  * turned: the same for each step of the angle. shifts: x, y of each step, px. */
 struct accuracy_moves_cuda {
     float pose[6], turned[ACCURACY_ANGLES][6], shifts[ACCURACY_OFFSETS][2];
-    int has_ctf, optics; /* optics: row of sigma2 */
-    double ctf[7];       /* the members of struct ctf_terms in order, if has_ctf */
+    int has_ctf, optics;   /* optics: row of sigma2 */
+    double ctf[CTF_TERMS]; /* the members of struct ctf_terms in order, if has_ctf */
 };
 
 /* Computes Σ c² |P − P'|²/(2σ²) of each particle: ret_differences[count][angles + offsets], first for `angles` steps of

@@ -1,22 +1,27 @@
 /* Contrast transfer function. Source: reference mathematics of RELION's CTF model; Rohou & Grigorieff 2015 for terms.
  *   CTF = sin(π λ D(a) u² − (π/2) Cs λ³ u⁴ + φ + asin Q0) · exp(−B u²/4) · scale,
- *   D(a) = (U+V)/2 + (U−V)/2 cos 2(a − angle);  positive just after the origin for underfocus. */
+ *   D(a) = (U+V)/2 + (U−V)/2 cos 2(a − angle);  positive just after the origin for underfocus.
+ * Even aberrations (aberration.h) are taken off the phase inside the sine. */
 #ifndef ICESTREAM_KERNELS_CTF_CTF_H
 #define ICESTREAM_KERNELS_CTF_CTF_H
+
+#include "kernels/ctf/aberration.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct ctf {
-    double defocus_u, defocus_v; /* Å, underfocus positive */
-    double defocus_angle;        /* °, of the U axis, from +x towards +y */
-    double voltage;              /* kV */
-    double spherical_aberration; /* mm */
-    double amplitude_contrast;   /* fraction */
-    double phase_shift;          /* ° */
-    double b_factor;             /* Å² */
-    double scale;                /* 1 */
+    double defocus_u, defocus_v;   /* Å, underfocus positive */
+    double defocus_angle;          /* °, of the U axis, from +x towards +y */
+    double voltage;                /* kV */
+    double spherical_aberration;   /* mm */
+    double amplitude_contrast;     /* fraction */
+    double phase_shift;            /* ° */
+    double b_factor;               /* Å² */
+    double scale;                  /* 1 */
+    double limit;                  /* 1/Å: images hold nothing beyond this frequency, and the CTF is 0; 0: no limit */
+    const struct aberration *even; /* added to −phase; up to the 8th power. NULL: none. The caller's */
 };
 
 /* Returns the electron wavelength in Å for a voltage in kV. */
@@ -28,11 +33,15 @@ int ctf_is_plausible(const struct ctf *ctf);
 
 /* Terms for evaluation, computed once per CTF. Frequencies x, y are in 1/Å. */
 struct ctf_terms {
-    double xx, xy, yy;   /* quadratic form of π λ D u² */
-    double quartic;      /* (π/2) Cs λ³ */
-    double offset;       /* φ + asin Q0 */
-    double decay, scale; /* B/4, scale */
+    double xx, xy, yy;                     /* quadratic form of π λ D u² */
+    double quartic;                        /* (π/2) Cs λ³ */
+    double offset;                         /* φ + asin Q0 */
+    double decay, scale;                   /* B/4, scale */
+    double limit2;                         /* 1/Å²: the square of the limit; infinite: none */
+    double higher;                         /* 1: the terms below count; 0: they are all 0 */
+    double fourth[5], sixth[7], eighth[9]; /* of even aberrations: [i] of x^(d−i) y^i */
 };
+enum { CTF_TERMS = 30, CTF_TERMS_PLAIN = 9 }; /* doubles of the struct, and of those before fourth[] */
 /* Returns the terms of a CTF. */
 struct ctf_terms ctf_prepare(const struct ctf *ctf);
 /* Returns the CTF at the frequency (x, y). */

@@ -27,11 +27,28 @@ int ctf_is_plausible(const struct ctf *ctf) {
     return 1;
 }
 
+_Static_assert(sizeof(struct ctf_terms) == CTF_TERMS * sizeof(double), "terms of a CTF");
+
+/* Even aberrations count as a part of −phase. */
+static void add_even(struct ctf_terms *terms, const struct aberration *even) {
+    terms->offset -= even->terms[0][0];
+    terms->xx -= even->terms[2][0];
+    terms->xy -= even->terms[2][1] / 2;
+    terms->yy -= even->terms[2][2];
+    terms->higher = even->degree > 2;
+    for (int i = 0; i <= 4; i++)
+        terms->fourth[i] = -even->terms[4][i];
+    for (int i = 0; i <= 6; i++)
+        terms->sixth[i] = -even->terms[6][i];
+    for (int i = 0; i <= 8; i++)
+        terms->eighth[i] = -even->terms[8][i];
+}
+
 struct ctf_terms ctf_prepare(const struct ctf *ctf) {
     double lambda = ctf_wavelength(ctf->voltage);
     double c = cos(ctf->defocus_angle * DEGREES), s = sin(ctf->defocus_angle * DEGREES);
     double u = ctf->defocus_u, v = ctf->defocus_v;
-    return (struct ctf_terms){
+    struct ctf_terms terms = {
         .xx = M_PI * lambda * (u * c * c + v * s * s),
         .xy = M_PI * lambda * (u - v) * c * s,
         .yy = M_PI * lambda * (u * s * s + v * c * c),
@@ -39,13 +56,31 @@ struct ctf_terms ctf_prepare(const struct ctf *ctf) {
         .offset = ctf->phase_shift * DEGREES + asin(ctf->amplitude_contrast),
         .decay = ctf->b_factor / 4,
         .scale = ctf->scale,
+        .limit2 = ctf->limit > 0 ? ctf->limit * ctf->limit : INFINITY,
     };
+    if (ctf->even != NULL) add_even(&terms, ctf->even);
+    return terms;
+}
+
+/* Returns Σ c[i] x^(d−i) y^i. */
+static inline double form(const double *c, int d, double x, double y) {
+    double sum = c[0], power = 1;
+    for (int i = 1; i <= d; i++) {
+        power *= y;
+        sum = sum * x + c[i] * power;
+    }
+    return sum;
+}
+
+static double higher_phase(const struct ctf_terms *t, double x, double y) {
+    return form(t->fourth, 4, x, y) + form(t->sixth, 6, x, y) + form(t->eighth, 8, x, y);
 }
 
 float ctf_value(const struct ctf_terms *terms, double x, double y) {
     double u2 = x * x + y * y;
     double phase = terms->xx * x * x + 2 * terms->xy * x * y + terms->yy * y * y - terms->quartic * u2 * u2;
-    double value = terms->scale * sin(phase + terms->offset) * exp(-terms->decay * u2);
+    if (terms->higher != 0) phase += higher_phase(terms, x, y);
+    double value = u2 > terms->limit2 ? 0 : terms->scale * sin(phase + terms->offset) * exp(-terms->decay * u2);
     /* The CTF is never zero, so that a division by it stays finite. */
     if (fabs(value) < 1e-8) value = value < 0 ? -1e-8 : 1e-8;
     return (float)value;

@@ -30,7 +30,7 @@ struct classifier_options {
     int image_memory;         /* MiB */
     double memory;            /* GiB for comparing, of the device or of the host; 0: as kernels/alignment finds */
     int seed;
-    bool ignore_optics; /* aberrations that are not corrected are no error */
+    bool ignore_optics; /* aberrations are not corrected */
     /* Values that the stage adds. */
     struct quality_rule rule; /* which classes are kept */
     struct device device;     /* of the E-step */

@@ -26,7 +26,10 @@ struct dataset {
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
-    double strongest;          /* greatest strength of a usable image (particle_image.h); 0: unknown */
+    double strongest; /* greatest strength of a usable image (particle_image.h); 0: unknown */
+    struct ways ways;
+    float *given; /* an image as its file has it, and what kernels/regrid needs */
+    size_t given_floats;
     struct mrc_reader *reader; /* the stack that was read last */
     int reader_batch, reader_stack;
 };
@@ -50,6 +53,7 @@ void dataset_batch_destroy(struct dataset_batch **batch) {
     for (int i = 0; i < b->stack_count; i++)
         free(b->stacks[i].path);
     free(b->stacks);
+    ways_destroy(&b->ways);
     free(b->particles);
     free(b->source);
     free(b->id);
@@ -71,7 +75,8 @@ static enum status add_stack(struct dataset_batch *batch, const char *path, cons
     struct dataset_stack *stacks = realloc(batch->stacks, ((size_t)batch->stack_count + 1) * sizeof *stacks);
     FAIL_IF(stacks == NULL, err, STATUS_NO_MEMORY, "no memory for the names of stacks");
     batch->stacks = stacks;
-    stacks[batch->stack_count] = (struct dataset_stack){.path = strdup(path), .slices = header->images};
+    stacks[batch->stack_count] =
+        (struct dataset_stack){.path = strdup(path), .box = header->box, .slices = header->images};
     FAIL_IF(stacks[batch->stack_count].path == NULL, err, STATUS_NO_MEMORY, "no memory for the names of stacks");
     batch->stack_count++;
     return STATUS_OK;
@@ -97,7 +102,7 @@ static enum status find_stack(struct reading *r, const char *name, int *ret_stac
         }
     struct particle_stack_header header;
     TRY(particle_stack_read(path, &header, err));
-    TRY(particle_join_box(&batch->box, header.box, path, err));
+    TRY(particle_check_box(header.box, path, err));
     particle_table_note_stack(r->table, &header);
     TRY(add_stack(batch, path, &header, err));
     *ret_stack = batch->stack_count - 1;
@@ -107,10 +112,17 @@ static enum status find_stack(struct reading *r, const char *name, int *ret_stac
 static enum status read_values(struct reading *r, size_t row, struct dataset_particle *p, struct err *err) {
     struct particle_row values;
     TRY(particle_table_row(r->table, row, &values, err));
-    if (row == 0) r->batch->pixel_size = values.optics.pixel_size;
     p->optics = values.group;
-    p->pixel_size = values.optics.pixel_size;
-    p->has_ctf = values.has_ctf;
+    p->image_box = r->batch->stacks[p->stack].box;
+    p->image_pixel_size = p->pixel_size = values.optics.pixel_size;
+    p->has_ctf = p->uses_ctf = values.has_ctf;
+    const struct way way = {.box = p->image_box,
+                            .pixel_size = values.optics.pixel_size,
+                            .voltage = values.optics.voltage,
+                            .spherical_aberration = values.optics.spherical_aberration,
+                            .aberrations = *values.aberrations,
+                            .particles = 1};
+    TRY(ways_find(&r->batch->ways, &way, &p->way, err));
     p->ctf = (struct ctf){
         .defocus_u = values.defocus_u,
         .defocus_v = values.defocus_v,
@@ -145,12 +157,12 @@ static enum status read_rows(struct reading *r, struct err *err) {
 }
 
 enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
-                               struct dataset_batch **ret_batch, struct err *err) {
+                               bool ignore_optics, struct dataset_batch **ret_batch, struct err *err) {
     _cleanup_(particle_table_close) struct particle_table *table = NULL;
     _cleanup_(dataset_batch_destroy) struct dataset_batch *batch = calloc(1, sizeof *batch);
     FAIL_IF(batch == NULL, err, STATUS_NO_MEMORY, "no memory for a table of particles");
     TRY(star_read(star_path, &batch->file, err));
-    TRY(particle_table_open(batch->file, star_path, fallback, 0, &table, err));
+    TRY(particle_table_open(batch->file, star_path, fallback, ignore_optics, &table, err));
     batch->table = particle_table_rows(table);
     batch->optics = star_table_find(batch->file, "optics");
     batch->count = star_row_count(batch->table);
@@ -186,6 +198,8 @@ void dataset_destroy(struct dataset **dataset) {
     for (size_t i = 0; i < d->count; i++)
         free(d->particles[i].image);
     mrc_close(&d->reader);
+    ways_destroy(&d->ways);
+    free(d->given);
     pthread_mutex_destroy(&d->lock);
     free(d->pending);
     free(d->batches);
@@ -196,14 +210,8 @@ void dataset_destroy(struct dataset **dataset) {
 
 static enum status submit_locked(struct dataset *d, struct dataset_batch **batch, struct err *err) {
     struct dataset_batch *b = *batch;
-    const char *path = b->stacks[0].path;
-    int box = d->submitted_box;
-    double pixel_size = d->submitted_pixel_size;
-    TRY(particle_join_box(&box, b->box, path, err));
-    TRY(particle_join_pixel_size(&pixel_size, b->pixel_size, path, err));
     TRY(grow((void **)&d->pending, &d->pending_capacity, d->pending_count + 1, sizeof *d->pending, err));
-    d->submitted_box = box;
-    d->submitted_pixel_size = pixel_size;
+    if (d->submitted_box == 0) ways_most(&b->ways, &d->submitted_box, &d->submitted_pixel_size);
     d->pending[d->pending_count++] = b;
     d->pending_particles += b->count;
     *batch = NULL;
@@ -221,6 +229,21 @@ enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch
     return status;
 }
 
+/* Takes the ways of a batch over for its particles, which lie from `first` on. */
+static enum status merge_ways(struct dataset *d, const struct dataset_batch *b, size_t first, struct err *err) {
+    _cleanup_(mem_free) int *to = NULL;
+    TRY(mem_new((size_t)b->ways.count, sizeof *to, "the optics of particles", &to, err));
+    for (int i = 0; i < b->ways.count; i++)
+        TRY(ways_find(&d->ways, b->ways.list[i], &to[i], err));
+    for (size_t i = first; i < first + b->count; i++) {
+        struct dataset_particle *p = &d->particles[i];
+        p->way = to[p->way];
+        p->pixel_size = d->submitted_pixel_size;
+        p->uses_ctf = way_complete_ctf(d->ways.list[p->way], d->submitted_box, p->pixel_size, p->has_ctf, &p->ctf);
+    }
+    return STATUS_OK;
+}
+
 static enum status merge_locked(struct dataset *d, struct err *err) {
     TRY(grow((void **)&d->batches, &d->batch_capacity, d->batch_count + d->pending_count, sizeof *d->batches, err));
     TRY(grow((void **)&d->particles, &d->capacity, d->count + d->pending_particles, sizeof *d->particles, err));
@@ -229,6 +252,7 @@ static enum status merge_locked(struct dataset *d, struct err *err) {
         memcpy(d->particles + d->count, b->particles, b->count * sizeof *b->particles);
         for (size_t p = 0; p < b->count; p++)
             d->particles[d->count + p].batch = (int)d->batch_count;
+        TRY(merge_ways(d, b, d->count, err));
         d->count += b->count;
         free(b->particles);
         b->particles = NULL;
@@ -273,6 +297,55 @@ static void check_values(const struct dataset *d, struct dataset_particle *p, fl
     if (p->unusable) memset(image, 0, pixels * sizeof *image);
 }
 
+/* Makes room for an image as its file has it, and for the scratch of its way to the grid. */
+static enum status reserve_given(struct dataset *d, size_t floats, struct err *err) {
+    if (floats <= d->given_floats) return STATUS_OK;
+    mem_free(&d->given);
+    d->given_floats = 0;
+    TRY(mem_new_unset(floats, sizeof *d->given, "a particle", &d->given, err));
+    d->given_floats = floats;
+    return STATUS_OK;
+}
+
+/* Reads the image of a particle, and brings it to the grid. */
+static enum status read_image(struct dataset *d, struct dataset_particle *p, float *to, struct err *err) {
+    struct way *way = d->ways.list[p->way];
+    TRY(way_make(way, d->box, d->pixel_size, err));
+    if (way->regrid == NULL) return mrc_read_slices(d->reader, p->slice, 1, to, err);
+    size_t given = (size_t)way->box * (size_t)way->box, before_scratch = (given + 15) / 16 * 16;
+    TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
+    TRY(mrc_read_slices(d->reader, p->slice, 1, d->given, err));
+    p->unusable = p->unusable || !image_values_fit(d->given, given);
+    if (p->unusable)
+        memset(to, 0, (size_t)d->box * (size_t)d->box * sizeof *to);
+    else
+        regrid_run(way->regrid, d->given, d->given + before_scratch, to);
+    return STATUS_OK;
+}
+
+size_t dataset_resampled(const struct dataset *d, int *ret_box, double *ret_pixel_size) {
+    size_t count = 0;
+    for (int i = 0; i < d->ways.count; i++) {
+        const struct way *way = d->ways.list[i];
+        if (way->box == d->box && optics_same_pixel_size(way->pixel_size, d->pixel_size)) continue;
+        count += way->particles;
+        *ret_box = way->box;
+        *ret_pixel_size = way->pixel_size;
+    }
+    return count;
+}
+
+size_t dataset_corrected(const struct dataset *d, const struct optics_aberrations **ret_aberrations) {
+    size_t count = 0;
+    for (int i = 0; i < d->ways.count; i++) {
+        const struct way *way = d->ways.list[i];
+        if (optics_aberrations_are_none(&way->aberrations)) continue;
+        count += way->particles;
+        *ret_aberrations = &way->aberrations;
+    }
+    return count;
+}
+
 enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
     struct dataset_particle *p = &d->particles[index];
     if (p->image != NULL) {
@@ -286,9 +359,9 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
         d->reader_stack = p->stack;
     }
     const struct mrc_header *header = mrc_reader_header(d->reader);
-    FAIL_IF(header->nx != d->box || header->ny != d->box, err, STATUS_BAD_FORMAT,
+    FAIL_IF(header->nx != p->image_box || header->ny != p->image_box, err, STATUS_BAD_FORMAT,
             "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
-            d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, d->box);
+            d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, p->image_box);
     /* A micrograph that is made again has other particles; the item that says so comes a moment later. */
     FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT,
             "%s has %d images, image %d was asked for: another file has taken its place",
@@ -297,7 +370,7 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);
     float *to = image != NULL ? image : scratch;
-    enum status status = mrc_read_slices(d->reader, p->slice, 1, to, err);
+    enum status status = read_image(d, p, to, err);
     if (status != STATUS_OK) {
         free(image);
         return status;

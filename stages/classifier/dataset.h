@@ -12,15 +12,20 @@
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
+#include "stages/classifier/ways.h"
 
 struct dataset_particle {
     int batch, row;   /* batch, and row in its table */
     int stack, slice; /* slice from 0 */
     int optics;       /* row of the batch's optics table, -1: none */
+    int way;          /* index of its batch's ways; once it is merged, of the dataset's */
     bool has_ctf;
+    bool uses_ctf; /* `ctf` is to be applied: it has one, or its image ends before the last shell */
     struct ctf ctf;
-    double pixel_size; /* Å/px of its image */
-    float *image;      /* box², NULL: not in memory */
+    int image_box;           /* px, of its image */
+    double image_pixel_size; /* Å */
+    double pixel_size;       /* Å, of the classification, once it is merged */
+    float *image;            /* box² of the classification, NULL: not in memory */
 
     int class_index;      /* -1: not classified yet */
     float psi;            /* ° */
@@ -36,7 +41,7 @@ struct dataset_particle {
 
 struct dataset_stack {
     char *path; /* absolute */
-    int slices;
+    int box, slices;
 };
 
 /* A table as it was submitted: the particles of one micrograph, or a whole particles.star. */
@@ -47,8 +52,7 @@ struct dataset_batch {
     struct dataset_stack *stacks;
     int stack_count;
     size_t count;
-    int box;
-    double pixel_size;
+    struct ways ways;
     char *source, *id; /* of the item that it came with; NULL: not known */
 };
 
@@ -56,9 +60,9 @@ struct dataset_batch {
 typedef enum status dataset_resolve(void *context, const char *star_path, const char *name, char *absolute,
                                     struct err *err);
 /* Reads a table and the headers of its stacks. fallback: Å/px for a table without pixel size; NaN: that in the header
- * of the first stack. */
+ * of the first stack. ignore_optics: aberrations are not corrected. */
 enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
-                               struct dataset_batch **ret_batch, struct err *err);
+                               bool ignore_optics, struct dataset_batch **ret_batch, struct err *err);
 /* Notes source and id of the item that the table came with. */
 enum status dataset_batch_name(struct dataset_batch *batch, const char *source, const char *id, struct err *err);
 void dataset_batch_destroy(struct dataset_batch **batch);
@@ -68,11 +72,15 @@ struct dataset;
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
 
-/* Takes the batch over and nulls it. Refuses a batch whose box or pixel size are not those of the others. Any thread.
- */
+/* Takes the batch over and nulls it. Box and pixel size of most particles of the first batch become those of all. Any
+ * thread. */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);
 /* Adds all submitted batches. ret_added may be NULL. */
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
+/* Returns how many particles are brought from another box or pixel size, and such an image's; 0: none. */
+size_t dataset_resampled(const struct dataset *dataset, int *ret_box, double *ret_pixel_size);
+/* Returns how many particles have aberrations that are corrected, and one of these; 0: none. */
+size_t dataset_corrected(const struct dataset *dataset, const struct optics_aberrations **ret_aberrations);
 /* Returns the number of particles. */
 size_t dataset_count(const struct dataset *dataset);
 /* Returns the box in px; 0 before the first merged batch. */

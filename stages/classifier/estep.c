@@ -214,7 +214,7 @@ static void describe(const struct estep *e, const struct model *m, const struct 
                      struct alignment_particle *p) {
     *p = (struct alignment_particle){.image = p->image,
                                      .number = p->number,
-                                     .ctf = in->has_ctf ? &in->ctf : NULL,
+                                     .ctf = in->uses_ctf ? &in->ctf : NULL,
                                      .shift = {(int)lrintf(in->x), (int)lrintf(in->y)},
                                      .scale = norm_scale(m, in),
                                      .residual = -1,

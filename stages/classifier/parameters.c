@@ -146,7 +146,6 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .changes = PARAM_RESTART,
      .offset = AT(ignore_optics),
      .default_text = "false",
-     .help = "Read particles whose optics have a beam tilt, a magnification matrix or Zernike coefficients, and do not "
-             "correct for them; otherwise they fail."},
+     .help = "Do not correct a beam tilt, a magnification matrix or Zernike polynomials of the particles' optics."},
 };
 #undef AT

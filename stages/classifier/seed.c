@@ -52,7 +52,7 @@ static void sample_weigh(struct sample *s, const struct model *m, const struct d
     int n = s->pixels.count;
     for (int i = 0; i < n; i++)
         s->ctf[i] = 1;
-    if (p->has_ctf) ctf_at(&p->ctf, m->options.box, p->pixel_size, n, s->pixels.kx, s->pixels.ky, s->ctf);
+    if (p->uses_ctf) ctf_at(&p->ctf, m->options.box, p->pixel_size, n, s->pixels.kx, s->pixels.ky, s->ctf);
     for (int i = 0; i < n; i++) {
         float factor = s->ctf[i] / m->sigma2[s->pixels.shell[i]];
         s->unmasked[2 * i] *= factor;

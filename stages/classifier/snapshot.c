@@ -41,7 +41,7 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
         {.column = "rlnVoltage", .value = p->ctf.voltage},
         {.column = "rlnSphericalAberration", .value = p->ctf.spherical_aberration},
         {.column = "rlnAmplitudeContrast", .value = p->ctf.amplitude_contrast},
-        {.column = "rlnImagePixelSize", .value = p->pixel_size},
+        {.column = "rlnImagePixelSize", .value = p->image_pixel_size},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (star_column_find(from, known[i].column) < 0) TRY(star_cells_put(joined, added, &known[i], 1, err));
@@ -108,9 +108,9 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
 }
 
 /* Makes a group from the values of a row: before RELION 3.1 there was no optics table. */
-static enum status own_group(const struct classifier *c, const struct dataset_particle *p, struct columns *map,
-                             struct star_table *joined, struct err *err) {
-    const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->pixel_size};
+static enum status own_group(const struct dataset_particle *p, struct columns *map, struct star_table *joined,
+                             struct err *err) {
+    const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->image_pixel_size};
     if (map->own_group == 0 || memcmp(own, map->own, sizeof own) != 0) {
         _cleanup_(star_destroy) struct star_file *file = NULL;
         struct star_table *t;
@@ -123,7 +123,7 @@ static enum status own_group(const struct classifier *c, const struct dataset_pa
             {.column = "rlnSphericalAberration", .value = own[1]},
             {.column = "rlnAmplitudeContrast", .value = own[2]},
             {.column = "rlnImagePixelSize", .value = own[3]},
-            {.column = "rlnImageSize", .value = c->model->options.box, .integer = true},
+            {.column = "rlnImageSize", .value = p->image_box, .integer = true},
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
         };
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
@@ -144,7 +144,7 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
     const struct dataset_particle *p = dataset_at(c->dataset, index);
     if (from != map->table) TRY(map_columns(map, from, table, err));
-    if (own_optics == NULL) TRY(own_group(c, p, map, optics, err));
+    if (own_optics == NULL) TRY(own_group(p, map, optics, err));
     if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
         TRY(optics_group(optics, own_optics, optics_row, p, &map->group, err));
         map->optics = own_optics;

@@ -7,7 +7,6 @@
 
 #include "common/clock.h"
 #include "common/files.h"
-#include "common/formats/optics_unapplied.h"
 #include "common/formats/particle_table.h"
 #include "common/harness/item_optics.h"
 #include "common/harness/stage.h"
@@ -27,11 +26,12 @@ struct state {
     struct classifier_options options;
     char relative[PATH_MAX];
     int iteration;
-    bool resumed;            /* items were already done when this run began */
-    bool restored;           /* the state of the last run is restored, or there was none */
-    bool warned_of_averages; /* that they are made on the host */
-    bool warned_of_ctf;      /* that particles have none */
-    size_t unusable;         /* images that the log has counted */
+    bool resumed;                       /* items were already done when this run began */
+    bool restored;                      /* the state of the last run is restored, or there was none */
+    bool warned_of_averages;            /* that they are made on the host */
+    bool warned_of_ctf;                 /* that particles have none */
+    bool told_of_grids, told_of_optics; /* particles are resampled, or corrected */
+    size_t unusable;                    /* images that the log has counted */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
     struct choices *choices; /* by hand; NULL on files */
     bool warned_of_choices;  /* that they cannot be read */
@@ -121,10 +121,9 @@ static enum status read_item(struct stage *stage, const struct item *item, struc
     TRY(item_need_string(item, "particles.star", &star, err));
     TRY(stage_resolve(stage, star, path, err));
     struct dataset_batch *batch = NULL;
-    TRY(dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, &batch, err));
     const struct classifier_options *o = stage_params(stage);
+    TRY(dataset_batch_read(path, resolve, stage, stage_session(stage)->pixel_size, o->ignore_optics, &batch, err));
     enum status status = dataset_batch_name(batch, item_source(item), item_id(item), err);
-    if (status == STATUS_OK && !o->ignore_optics) status = optics_need_applied(batch->file, batch->table, path, err);
     if (status == STATUS_OK)
         *ret_batch = batch;
     else
@@ -277,6 +276,27 @@ static void warn_if_poor(struct stage *stage, const struct model *m, int iterati
                   iteration, best, POOR_QUALITY);
 }
 
+/* Logs once which particles are resampled, and whose optics are corrected. */
+static void tell_of_optics(struct stage *stage, struct state *s) {
+    const struct optics_aberrations *aberrations = NULL;
+    char name[256];
+    int box = 0;
+    double pixel_size = 0;
+    size_t resampled = dataset_resampled(s->dataset, &box, &pixel_size);
+    size_t corrected = dataset_corrected(s->dataset, &aberrations);
+    if (resampled > 0 && !s->told_of_grids)
+        stage_log(stage, LOG_WARN, "resampled",
+                  "%zu of %zu particles have another box or pixel size (such as %d px of %.4g Å), and are resampled to "
+                  "the %d px of %.4g Å of the classification",
+                  resampled, dataset_count(s->dataset), box, pixel_size, dataset_box(s->dataset),
+                  dataset_pixel_size(s->dataset));
+    if (corrected > 0 && !s->told_of_optics)
+        stage_log(stage, LOG_INFO, "optics", "the optics of %zu of %zu particles are corrected: %s", corrected,
+                  dataset_count(s->dataset), optics_aberrations_name(aberrations, name, sizeof name));
+    s->told_of_grids = resampled > 0;
+    s->told_of_optics = corrected > 0;
+}
+
 /* Logs defects of particles that make averages worse without being visible in them. */
 static void warn_of_particles(struct stage *stage, struct state *s) {
     size_t count = dataset_count(s->dataset), unusable = 0, without_ctf = 0;
@@ -296,6 +316,7 @@ static void warn_of_particles(struct stage *stage, struct state *s) {
                   without_ctf, count);
     s->unusable = unusable;
     s->warned_of_ctf = without_ctf > 0;
+    tell_of_optics(stage, s);
 }
 
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {

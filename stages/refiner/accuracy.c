@@ -19,10 +19,8 @@ static double mean(const double *values, int count) {
 
 static void describe(const struct refiner *r, const struct particle *p, struct accuracy_particle *to) {
     uint64_t random = particle_hash(p->name, (unsigned)r->options.seed + 1);
-    *to = (struct accuracy_particle){.ctf = p->has_ctf ? &p->ctf : NULL,
-                                     .optics = p->optics,
-                                     .turned = (int)(random % 3),
-                                     .along_x = random / 3 % 2 == 0};
+    *to = (struct accuracy_particle){
+        .ctf = particle_ctf(p), .optics = p->optics, .turned = (int)(random % 3), .along_x = random / 3 % 2 == 0};
     matrix_to_euler(p->pose, &to->angles[0], &to->angles[1], &to->angles[2]);
 }
 

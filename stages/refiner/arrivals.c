@@ -6,7 +6,6 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
-#include "common/formats/optics_unapplied.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 
@@ -79,15 +78,11 @@ enum status arrival_read(struct stage *stage, const struct refiner *refiner, con
     arrival->path = strdup(path);
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     TRY(star_read(path, &arrival->file, err));
-    const struct refiner_options *options = stage_params(stage);
-    if (!options->ignore_optics) TRY(optics_need_applied(arrival->file, particle_table_find(arrival->file), path, err));
     TRY(check_stacks(stage, path, arrival->file, err));
-    return refiner_try(refiner, &arrival->file, path, &arrival->grid, err);
+    return refiner_try(refiner, &arrival->file, path, err);
 }
 
 static enum status keep_locked(struct arrivals *a, struct arrival *arrival, struct err *err) {
-    struct refiner_grid grid = a->grid;
-    TRY(refiner_join(&grid, &arrival->grid, arrival->path, err));
     if (a->count == a->capacity) {
         int capacity = a->capacity > 0 ? 2 * a->capacity : 16;
         struct arrival *larger = realloc(a->list, (size_t)capacity * sizeof *larger);
@@ -95,7 +90,6 @@ static enum status keep_locked(struct arrivals *a, struct arrival *arrival, stru
         a->list = larger;
         a->capacity = capacity;
     }
-    a->grid = grid;
     a->last = clock_monotonic();
     for (int i = 0; arrival->replace && i < a->count; i++)
         arrival_clear(&a->list[i]);

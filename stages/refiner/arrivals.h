@@ -12,7 +12,6 @@
 struct arrival {
     struct star_file *file; /* NULL: no particles */
     char *path;
-    struct refiner_grid grid;
     bool replace; /* a selection: particles that are not in it leave the set */
 };
 
@@ -21,8 +20,7 @@ struct arrivals {
     bool lock_made;
     struct arrival *list;
     int count, capacity;
-    struct refiner_grid grid; /* of the first accepted particles; at the start the refiner's grid */
-    double last;              /* s, monotonic: when the last file arrived */
+    double last; /* s, monotonic: when the last file arrived */
 };
 
 /* Begins an empty list. */

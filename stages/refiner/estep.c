@@ -270,7 +270,7 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
         /* A particle that has just joined has no norm yet: take the average. */
         if (!p->aligned) p->norm = side->average_norm;
         *b = (struct alignment_particle){.image = images[r->batch.taken[i]],
-                                         .ctf = p->has_ctf ? &p->ctf : NULL,
+                                         .ctf = particle_ctf(p),
                                          .optics = p->optics,
                                          .shift = {(int)lround(p->origin[0]), (int)lround(p->origin[1])},
                                          .scale = side->average_norm / p->norm,

@@ -8,10 +8,14 @@
 #include "common/formats/particle_image.h"
 #include "common/memory.h"
 #include "common/worker.h"
+#include "stages/refiner/grids.h"
+
+enum { THREADS_MOST = 16 };
 
 /* An image to read. */
 struct job {
     int particle, stack, slice, at; /* at: index in the batch */
+    const struct regrid *regrid;    /* NULL: the image stays as it is */
     float *to;
     bool kept;    /* `to` belongs to the particle from then on */
     bool spoiled; /* the image is unusable and was set to 0 */
@@ -29,8 +33,18 @@ struct batch {
     bool begun; /* by loader_begin */
 };
 
+/* How images of one optics group and one box come to the grid of the refinement. */
+struct way {
+    int optics, box;
+    struct regrid *regrid; /* NULL: they stay as they are */
+};
+
 struct loader {
     struct particle_set *set;
+    struct way *ways;
+    int way_count;
+    float *scratch[THREADS_MOST]; /* of each thread: an image as its file has it, and what kernels/regrid needs */
+    size_t scratch_floats;
     int threads;
     struct worker *worker;
     struct batch batches[2]; /* one is being read while the other is in use */
@@ -60,6 +74,11 @@ void loader_destroy(struct loader **loader) {
         for (size_t j = 0; j < sizeof owned / sizeof *owned; j++)
             free(owned[j]);
     }
+    for (int i = 0; i < l->way_count; i++)
+        regrid_destroy(&l->ways[i].regrid);
+    free(l->ways);
+    for (int t = 0; t < THREADS_MOST; t++)
+        free(l->scratch[t]);
     mem_free(loader);
 }
 
@@ -85,6 +104,49 @@ static int by_place(const void *a, const void *b) {
                                 : (x->slice > y->slice) - (x->slice < y->slice);
 }
 
+/* Finds the way of a particle's image to the grid, or makes it. */
+static enum status find_way(struct loader *l, const struct particle *p, const struct regrid **ret_regrid,
+                            struct err *err) {
+    const int box = l->set->stacks[p->stack].box;
+    int i = 0;
+    while (i < l->way_count && !(l->ways[i].optics == p->optics && l->ways[i].box == box))
+        i++;
+    if (i == l->way_count) {
+        struct regrid *regrid;
+        TRY(grids_regrid(l->set, &l->set->optics[p->optics], box, &regrid, err));
+        struct way *larger = realloc(l->ways, ((size_t)i + 1) * sizeof *larger);
+        if (larger == NULL) regrid_destroy(&regrid);
+        FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for the grids of particles");
+        l->ways = larger;
+        larger[l->way_count++] = (struct way){p->optics, box, regrid};
+    }
+    *ret_regrid = l->ways[i].regrid;
+    return STATUS_OK;
+}
+
+/* Returns the floats of an image with room behind it that keep what follows aligned. */
+static size_t aligned_image(int box) {
+    return ((size_t)box * (size_t)box + 15) / 16 * 16;
+}
+
+/* Makes the scratch of all threads large enough for the ways there are. */
+static enum status reserve_scratch(struct loader *l, struct err *err) {
+    size_t most = 0;
+    for (int i = 0; i < l->way_count; i++) {
+        if (l->ways[i].regrid == NULL) continue;
+        size_t need = aligned_image(l->ways[i].box) + regrid_scratch(l->ways[i].regrid);
+        if (need > most) most = need;
+    }
+    if (most <= l->scratch_floats) return STATUS_OK;
+    l->scratch_floats = 0;
+    for (int t = 0; t < l->threads && t < THREADS_MOST; t++) {
+        mem_free(&l->scratch[t]);
+        TRY(mem_new_unset(most, sizeof *l->scratch[t], "particle images", &l->scratch[t], err));
+    }
+    l->scratch_floats = most;
+    return STATUS_OK;
+}
+
 /* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
 static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
     struct particle_set *set = l->set;
@@ -94,8 +156,10 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
         struct particle *p = &set->particles[b->indices[i]];
         b->images[i] = p->image;
         if (p->image != NULL || b->elsewhere[i]) continue;
-        struct job *job = &b->jobs[jobs++];
+        struct job *job = &b->jobs[jobs];
         *job = (struct job){.particle = b->indices[i], .stack = p->stack, .slice = p->slice, .at = i};
+        *ret_jobs = ++jobs;
+        TRY(find_way(l, p, &job->regrid, err));
         if (set->cached_bytes + (kept + 1) * bytes <= set->cache_limit &&
             mem_new_unset(pixels, sizeof(float), "a particle", &job->to, NULL) == STATUS_OK) {
             job->kept = true;
@@ -103,7 +167,6 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
         } else
             unkept++;
     }
-    *ret_jobs = jobs;
     if (unkept * pixels > b->space_floats) {
         mem_free(&b->space);
         b->space_floats = 0;
@@ -122,8 +185,10 @@ static bool is_constant(const float *values, size_t count) {
 }
 
 static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
-                            struct err *err) {
+                            float *scratch, struct err *err) {
     const char *path = set->stacks[job->stack].path;
+    const int box = set->stacks[job->stack].box;
+    float *image = job->regrid != NULL ? scratch : job->to; /* as the file has it */
     if (*stack != job->stack) {
         mrc_close(reader);
         *stack = -1;
@@ -131,39 +196,40 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
         *stack = job->stack;
     }
     const struct mrc_header *header = mrc_reader_header(*reader);
-    FAIL_IF(header->nx != set->box || header->ny != set->box, err, STATUS_BAD_FORMAT,
+    FAIL_IF(header->nx != box || header->ny != box, err, STATUS_BAD_FORMAT,
             "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place", path,
-            header->nx, header->ny, set->box);
+            header->nx, header->ny, box);
     FAIL_IF(job->slice >= header->nz, err, STATUS_BAD_FORMAT,
             "%s has %d images, image %d was asked for: another file has taken its place", path, header->nz,
             job->slice + 1);
-    size_t pixels = (size_t)set->box * (size_t)set->box;
-    TRY(mrc_read_slices(*reader, job->slice, 1, job->to, err));
+    size_t given = (size_t)box * (size_t)box, pixels = (size_t)set->box * (size_t)set->box;
+    TRY(mrc_read_slices(*reader, job->slice, 1, image, err));
     /* One NaN or huge value would spread over the whole map. */
-    job->spoiled = !image_values_fit(job->to, pixels) || is_constant(job->to, pixels) ||
-                   (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
+    job->spoiled = !image_values_fit(image, given) || is_constant(image, given);
+    if (!job->spoiled && job->regrid != NULL) regrid_run(job->regrid, image, scratch + aligned_image(box), job->to);
+    job->spoiled = job->spoiled || (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
     if (job->spoiled)
         memset(job->to, 0, pixels * sizeof *job->to);
     else if (particle_has_digest(&set->particles[job->particle]))
         job->digest = set->particles[job->particle].digest;
     else if (!set->keep_twins)
-        job->digest = digest_memory(job->to, pixels * sizeof *job->to);
+        job->digest = digest_memory(image, given * sizeof *image);
     return STATUS_OK;
 }
 
-static enum status read_some(const struct particle_set *set, struct job *jobs, int count, struct err *err) {
+static enum status read_some(const struct particle_set *set, struct job *jobs, int count, float *scratch,
+                             struct err *err) {
     struct mrc_reader *reader = NULL;
     enum status status = STATUS_OK;
     int stack = -1;
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = read_one(set, &jobs[i], &reader, &stack, err);
+        status = read_one(set, &jobs[i], &reader, &stack, scratch, err);
     mrc_close(&reader);
     return status;
 }
 
 /* If several reads fail the error is that of the first in order, not that of the fastest thread. */
 static enum status read_jobs(const struct loader *l, const struct batch *b, int jobs, struct err *err) {
-    enum { THREADS_MOST = 16 };
     int threads = l->threads < THREADS_MOST ? l->threads : THREADS_MOST;
     if (threads > jobs / 8) threads = jobs < 8 ? 1 : jobs / 8;
     enum status statuses[THREADS_MOST] = {STATUS_OK};
@@ -171,7 +237,7 @@ static enum status read_jobs(const struct loader *l, const struct batch *b, int 
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
         int first = (int)((long)jobs * t / threads), end = (int)((long)jobs * (t + 1) / threads);
-        statuses[t] = read_some(l->set, b->jobs + first, end - first, &errs[t]);
+        statuses[t] = read_some(l->set, b->jobs + first, end - first, l->scratch[t], &errs[t]);
     }
     for (int t = 0; t < threads; t++)
         if (statuses[t] != STATUS_OK) {
@@ -185,6 +251,7 @@ static enum status read_batch(struct loader *l, struct batch *b, struct err *err
     struct particle_set *set = l->set;
     int jobs = 0;
     enum status status = list_jobs(l, b, &jobs, err);
+    if (status == STATUS_OK) status = reserve_scratch(l, err);
     if (status == STATUS_OK && jobs > 0) status = read_jobs(l, b, jobs, err);
     for (int i = 0; i < jobs; i++) {
         struct job *job = &b->jobs[i];

@@ -16,8 +16,10 @@ void particle_set_destroy(struct particle_set *set) {
         free(set->particles[i].name);
         free(set->particles[i].image);
     }
-    for (int i = 0; i < set->optics_count; i++)
+    for (int i = 0; i < set->optics_count; i++) {
         free(set->optics[i].name);
+        free(set->optics[i].even);
+    }
     for (int i = 0; i < set->source_count; i++) {
         star_destroy(&set->sources[i].file);
         free(set->sources[i].path);

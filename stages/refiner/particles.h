@@ -49,7 +49,11 @@ struct particle_optics {
     char *name;
     int source;
     size_t row;
-    double pixel_size, voltage, spherical_aberration, amplitude_contrast;
+    int box;           /* px, of its images; 0: none was seen */
+    double pixel_size; /* Å, of its images */
+    double voltage, spherical_aberration, amplitude_contrast;
+    struct optics_aberrations aberrations;
+    struct aberration *even; /* of CTFs; NULL: none */
 };
 
 struct particle_source {
@@ -61,7 +65,7 @@ struct particle_stack {
     char *path, *name; /* absolute or from the working directory; as in particle.name */
     char *given;       /* as the last file named the stack */
     int source;        /* index of that file */
-    int images;
+    int box, images;
     double pixel_size; /* Å, of its header; 0: unknown */
 };
 
@@ -79,8 +83,11 @@ struct particle_set {
     int stack_count, last_stack;
     int *table; /* open addressing by name: index + 1, 0 empty */
     size_t table_size;
-    int box;           /* px; 0 until the first particle */
-    double pixel_size; /* Å */
+    int box;                     /* px, of the refinement, to which images are brought (grids.h); 0: no particles yet */
+    double pixel_size;           /* Å */
+    int preferred_box;           /* px, of the reference; 0: not known */
+    double preferred_pixel_size; /* Å */
+    bool ignore_optics;          /* aberrations are not corrected */
     size_t cached_bytes, cache_limit;
     double strongest; /* greatest strength of an image (particle_image.h); 0: unknown */
     unsigned seed;
@@ -110,6 +117,11 @@ static inline bool particle_counts(const struct particle *p) {
     return p->source >= 0 && p->twin == 0;
 }
 
+/* Returns the CTF of a particle; NULL: it is 1 everywhere. */
+static inline const struct ctf *particle_ctf(const struct particle *p) {
+    return p->has_ctf || p->ctf.limit > 0 ? &p->ctf : NULL;
+}
+
 /* Begins an empty set. cache_limit: bytes for images that are kept in memory. */
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
 void particle_set_destroy(struct particle_set *set);
@@ -120,10 +132,10 @@ void particle_set_destroy(struct particle_set *set);
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
                                size_t *ret_new, struct err *err);
 
-/* Checks whether an empty set with the settings of this one would accept the file, which the caller keeps. Returns box
- * and pixel size of its particles (0: it has none). Reads settings only, so that several threads may call it. */
-enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
-                             double *ret_pixel_size, struct err *err);
+/* Checks whether an empty set with the settings of this one would accept the file, which the caller keeps. Reads
+ * settings only, so that several threads may call it. */
+enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
+                             struct err *err);
 /* Returns the particle of this name (rlnImageName), or NULL. */
 struct particle *particle_find(const struct particle_set *set, const char *name);
 

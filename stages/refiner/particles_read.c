@@ -10,6 +10,7 @@
 #include "common/files.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
+#include "stages/refiner/grids.h"
 
 struct reading {
     struct particle_set *set;
@@ -21,9 +22,11 @@ struct reading {
     int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
 };
 
-static bool same_optics(const struct particle_optics *o, const struct optics *values) {
-    return o->voltage == values->voltage && o->spherical_aberration == values->spherical_aberration &&
-           o->amplitude_contrast == values->amplitude_contrast;
+static bool same_optics(const struct particle_optics *o, const struct optics *values,
+                        const struct optics_aberrations *aberrations) {
+    return optics_same_pixel_size(o->pixel_size, values->pixel_size) && o->voltage == values->voltage &&
+           o->spherical_aberration == values->spherical_aberration &&
+           o->amplitude_contrast == values->amplitude_contrast && optics_aberrations_same(&o->aberrations, aberrations);
 }
 
 /* Notes that row `group` of this file's optics table describes the optics. The newest file with particles of a group
@@ -36,18 +39,22 @@ static void describe_optics(const struct reading *r, int group, int index) {
 /* Finds the optics of that name and values in the set, or adds them. group: row of the file's optics table; −1: none.
  */
 static enum status add_optics(struct reading *r, int group, const char *name, const struct optics *values,
-                              int *ret_index, struct err *err) {
+                              const struct optics_aberrations *aberrations, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
     int found = 0;
     while (found < set->optics_count &&
-           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values)))
+           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations)))
         found++;
     if (found == set->optics_count) {
         char *copy = NULL;
+        struct aberration *even = NULL;
         TRY(particle_text(name, &copy, err));
-        enum status status = particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err);
+        enum status status = grids_even(aberrations, &even, err);
+        if (status == STATUS_OK)
+            status = particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err);
         if (status != STATUS_OK) {
             free(copy);
+            free(even);
             return status;
         }
         set->optics[found] = (struct particle_optics){
@@ -57,6 +64,8 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
             .voltage = values->voltage,
             .spherical_aberration = values->spherical_aberration,
             .amplitude_contrast = values->amplitude_contrast,
+            .aberrations = *aberrations,
+            .even = even,
         };
         if (group >= 0) describe_optics(r, group, found);
     }
@@ -64,14 +73,14 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
     return STATUS_OK;
 }
 
-static enum status add_group(struct reading *r, int group, const struct optics *values, struct err *err) {
+static enum status add_group(struct reading *r, int group, const struct optics *values,
+                             const struct optics_aberrations *aberrations, struct err *err) {
     char own[32];
     const char *name = particle_table_group_name(r->table, group, own);
-    return add_optics(r, group, name, values, &r->optics_map[group], err);
+    return add_optics(r, group, name, values, aberrations, &r->optics_map[group], err);
 }
 
-/* All groups join the set in the order of their table, those without particles too: RELION numbers them so. A group of
- * another pixel size has no particles, since no row of it is accepted. */
+/* All groups join the set in the order of their table, those without particles too: RELION numbers them so. */
 static enum status add_groups(struct reading *r, struct err *err) {
     int count = particle_table_group_count(r->table);
     if (count == 0) return STATUS_OK;
@@ -80,19 +89,19 @@ static enum status add_groups(struct reading *r, struct err *err) {
         r->optics_map[i] = -1;
     for (int i = 0; i < count && !particle_table_rows_have_optics(r->table); i++) {
         const struct optics optics = particle_table_group_optics(r->table, i);
-        double pixel_size = r->set->pixel_size;
-        if (particle_join_pixel_size(&pixel_size, optics.pixel_size, r->path, NULL) == STATUS_OK)
-            TRY(add_group(r, i, &optics, err));
+        if (particle_check_pixel_size(optics.pixel_size, r->path, NULL) == STATUS_OK)
+            TRY(add_group(r, i, &optics, particle_table_group_aberrations(r->table, i), err));
     }
     return STATUS_OK;
 }
 
 static enum status optics_of_row(struct reading *r, const struct particle_row *values, int *ret_index,
                                  struct err *err) {
-    if (values->group < 0) return add_optics(r, -1, "opticsGroup1", &values->optics, ret_index, err);
+    if (values->group < 0)
+        return add_optics(r, -1, "opticsGroup1", &values->optics, values->aberrations, ret_index, err);
     int *known = &r->optics_map[values->group];
-    if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics))
-        TRY(add_group(r, values->group, &values->optics, err));
+    if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics, values->aberrations))
+        TRY(add_group(r, values->group, &values->optics, values->aberrations, err));
     describe_optics(r, values->group, *known);
     *ret_index = *known;
     return STATUS_OK;
@@ -110,10 +119,11 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     struct particle_set *set = r->set;
     struct particle_stack_header header;
     TRY(particle_stack_read(path, &header, err));
-    TRY(particle_join_box(&set->box, header.box, path, err));
+    TRY(particle_check_box(header.box, path, err));
     TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
     stack->source = r->source;
+    stack->box = header.box;
     stack->images = header.images;
     stack->pixel_size = header.pixel_size;
     TRY(particle_text(path, &stack->path, err));
@@ -180,7 +190,8 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     struct particle_row values;
     TRY(particle_table_row(r->table, row, &values, err));
     TRY(optics_of_row(r, &values, &p->optics, err));
-    const struct particle_optics *o = &r->set->optics[p->optics];
+    struct particle_optics *o = &r->set->optics[p->optics];
+    if (o->box == 0) o->box = r->set->stacks[p->stack].box;
     p->has_ctf = values.has_ctf;
     p->place = particle_places_row(&r->places, row, values.group, values.optics.pixel_size);
     p->ctf = (struct ctf){
@@ -193,6 +204,7 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
         .phase_shift = values.phase_shift,
         .b_factor = values.b_factor,
         .scale = values.scale,
+        .even = o->even,
     };
     return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
@@ -243,13 +255,12 @@ static enum status read_first(struct reading *r, struct err *err) {
     const struct particle_stack_header header = {.images = s->images, .pixel_size = s->pixel_size};
     particle_table_note_stack(r->table, &header);
     TRY(particle_table_row(r->table, 0, &values, err));
-    if (r->set->pixel_size == 0) r->set->pixel_size = values.optics.pixel_size;
     return add_groups(r, err);
 }
 
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
     struct particle_set *set = r->set;
-    TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->pixel_size, &r->table, err));
+    TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
     r->subset = star_column_find(rows, "rlnRandomSubset");
@@ -270,7 +281,7 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
             set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
         }
     if (replace) particle_set_release_sources(set);
-    return STATUS_OK;
+    return grids_settle(set, err);
 }
 
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
@@ -293,19 +304,16 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
     return status;
 }
 
-enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path, int *ret_box,
-                             double *ret_pixel_size, struct err *err) {
+enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
+                             struct err *err) {
     struct particle_set scratch;
     particle_set_init(&scratch, set->seed, 0, set->fallback_pixel_size);
+    scratch.ignore_optics = set->ignore_optics;
     enum status status = set->root != NULL ? particle_text(set->root, &scratch.root, err) : STATUS_OK;
     if (status == STATUS_OK) status = particle_set_merge(&scratch, file, path, false, NULL, err);
     if (scratch.source_count > 0) {
         *file = scratch.sources[0].file;
         scratch.sources[0].file = NULL;
-    }
-    if (status == STATUS_OK) {
-        *ret_box = scratch.box;
-        *ret_pixel_size = scratch.pixel_size;
     }
     particle_set_destroy(&scratch);
     return status;

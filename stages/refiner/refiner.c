@@ -11,6 +11,7 @@
 #include "stages/refiner/classes.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/files/kept_state.h"
+#include "stages/refiner/grids.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"
@@ -39,6 +40,8 @@ static enum status initialise(struct refiner *r, struct err *err) {
     r->side_count = r->reference_count > 1 ? 1 : 2;
     if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
     particle_set_init(&r->set, (unsigned)o->seed, (size_t)(host_memory(o) / 2), r->context.fallback_pixel_size);
+    grids_prefer_map(&r->set, r->map_paths[0]);
+    r->set.ignore_optics = o->ignore_optics;
     r->set.keep_twins = o->twins != 0;
     r->set.twin_distance = TWIN_DISTANCE * o->diameter;
     return keep_text(r->context.root, &r->set.root, err);
@@ -94,22 +97,12 @@ enum status refiner_merge(struct refiner *r, struct star_file **file, const char
     return replace ? twins_settle(&r->set, err) : STATUS_OK;
 }
 
-enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path,
-                        struct refiner_grid *ret_grid, struct err *err) {
-    return particle_set_try(&r->set, file, path, &ret_grid->box, &ret_grid->pixel_size, err);
+enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path, struct err *err) {
+    return particle_set_try(&r->set, file, path, err);
 }
 
 struct refiner_grid refiner_grid(const struct refiner *r) {
     return (struct refiner_grid){.box = r->set.box, .pixel_size = r->set.pixel_size};
-}
-
-enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
-                         struct err *err) {
-    struct refiner_grid joined = *common;
-    if (grid->box != 0) TRY(particle_join_box(&joined.box, grid->box, path, err));
-    if (grid->pixel_size != 0) TRY(particle_join_pixel_size(&joined.pixel_size, grid->pixel_size, path, err));
-    *common = joined;
-    return STATUS_OK;
 }
 
 enum status refiner_set_threads(struct refiner *r, int threads, struct err *err) {
@@ -135,6 +128,15 @@ struct refiner_doubts refiner_doubts(const struct refiner *r) {
         doubts.spoiled += !twin && p->spoiled;
         doubts.without_ctf += !twin && !p->has_ctf;
         doubts.twins += (size_t)twin + (size_t)p->repeated;
+        if (grids_resample(&r->set, p)) {
+            doubts.resampled++;
+            doubts.resampled_box = r->set.stacks[p->stack].box;
+            doubts.resampled_pixel_size = r->set.optics[p->optics].pixel_size;
+        }
+        if (grids_correct(&r->set, p)) {
+            doubts.corrected++;
+            doubts.aberrations = &r->set.optics[p->optics].aberrations;
+        }
         if (example) doubts.twin = p->name;
         if (example) doubts.twin_of = twin ? r->set.particles[p->twin - 1].name : p->name;
     }

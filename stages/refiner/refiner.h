@@ -15,6 +15,7 @@
 #include <stddef.h>
 
 #include "common/device.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/alignment/alignment.h"
@@ -49,7 +50,7 @@ struct refiner_options {
     char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */
     double mtf_pixel_size; /* Å, of the detector; NaN: the session's, or that of the map */
     double bfactor;        /* Å², of the final map; NaN: fitted */
-    bool ignore_optics;    /* aberrations that are not corrected are no error */
+    bool ignore_optics;    /* aberrations are not corrected */
     int live_order;        /* bounds the grid while particles arrive (schedule_live_max_order) */
     int min_particles;     /* that the first map waits for */
     int max_iterations;    /* at the end of the stream, before the final one */
@@ -85,7 +86,12 @@ struct refiner_doubts {
     size_t spoiled;     /* the image holds NaN or infinite values, or is far stronger than others: it counts as empty */
     size_t without_ctf; /* the particle has no CTF */
     size_t twins;       /* left out: particles that are there twice (twins.h), and rows that name an image again */
-    const char *twin, *twin_of; /* an example: names, the refiner's own; NULL: there are none */
+    const char *twin, *twin_of;  /* an example: names, the refiner's own; NULL: there are none */
+    size_t resampled;            /* the image has another box or pixel size, and is brought to the refinement's */
+    int resampled_box;           /* px: an example */
+    double resampled_pixel_size; /* Å */
+    size_t corrected;            /* aberrations of the optics are corrected */
+    const struct optics_aberrations *aberrations; /* an example, the refiner's own; NULL: there are none */
 };
 struct refiner_doubts refiner_doubts(const struct refiner *refiner);
 struct refiner_grid {
@@ -94,14 +100,10 @@ struct refiner_grid {
 };
 /* Checks that the file could join if there were no other particles. May be called at any time, from any thread. The
  * file stays the caller's. */
-enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path,
-                        struct refiner_grid *ret_grid, struct err *err);
+enum status refiner_try(const struct refiner *refiner, struct star_file **file, const char *path, struct err *err);
 /* Returns box and pixel size of the particles; while there are none, of the maps being continued. Call it between
  * iterations only. */
 struct refiner_grid refiner_grid(const struct refiner *refiner);
-/* Checks that particles of that grid can join those of `common`, which the first particles decide. */
-enum status refiner_join(struct refiner_grid *common, const struct refiner_grid *grid, const char *path,
-                         struct err *err);
 
 /* Changes the number of threads. Call it between iterations only. */
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);

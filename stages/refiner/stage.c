@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/directions.h"
 #include "common/files.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "kernels/postprocess/postprocess.h"
@@ -39,6 +40,8 @@ struct state {
     bool logged_host_sums; /* sums come to the host */
     size_t spoiled;        /* number of images that count as empty */
     size_t twins;          /* number of particles that are left out as twins */
+    bool told_of_grids;    /* particles are resampled */
+    bool told_of_optics;   /* the optics of particles are corrected */
     bool warned_of_ctf;    /* particles have no CTF */
     bool warned_of_mask;   /* the mask was compared with the box */
 };
@@ -80,7 +83,6 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
-    state->arrivals.grid = refiner_grid(state->refiner);
     return STATUS_OK;
 }
 
@@ -154,6 +156,24 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     return status;
 }
 
+/* Says once which particles are resampled, and whose optics are corrected. */
+static void tell_of_optics(struct stage *stage, struct state *state, const struct refiner_doubts *doubts) {
+    const struct refiner_grid grid = refiner_grid(state->refiner);
+    char name[256];
+    if (doubts->resampled > 0 && !state->told_of_grids)
+        stage_log(stage, LOG_WARN, "refine-resampled",
+                  "%zu of %zu particles have another box or pixel size (such as %d px of %.4g Å), and are resampled to "
+                  "the %d px of %.4g Å of the refinement",
+                  doubts->resampled, refiner_particles(state->refiner), doubts->resampled_box,
+                  doubts->resampled_pixel_size, grid.box, grid.pixel_size);
+    if (doubts->corrected > 0 && !state->told_of_optics)
+        stage_log(stage, LOG_INFO, "refine-optics", "the optics of %zu of %zu particles are corrected: %s",
+                  doubts->corrected, refiner_particles(state->refiner),
+                  optics_aberrations_name(doubts->aberrations, name, sizeof name));
+    state->told_of_grids = doubts->resampled > 0;
+    state->told_of_optics = doubts->corrected > 0;
+}
+
 /* Warns about particles that make a map worse than it could be, which the map itself would not show. */
 static void warn_of_doubts(struct stage *stage, struct state *state) {
     const struct refiner_doubts doubts = refiner_doubts(state->refiner);
@@ -174,6 +194,7 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
         stage_log(stage, LOG_WARN, "refine-ctf",
                   "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
                   doubts.without_ctf, particles);
+    tell_of_optics(stage, state, &doubts);
     const struct refiner_grid grid = refiner_grid(state->refiner);
     double diameter = ((const struct refiner_options *)stage_params(stage))->diameter,
            side = grid.box * grid.pixel_size;

@@ -25,7 +25,7 @@ static enum status resolve(void *context, const char *star_path, const char *nam
 
 static enum status load(const char *star, struct dataset *dataset, struct err *err) {
     struct dataset_batch *batch = NULL;
-    TRY(dataset_batch_read(star, resolve, NULL, NAN, &batch, err));
+    TRY(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, err));
     enum status status = dataset_submit(dataset, &batch, err);
     dataset_batch_destroy(&batch);
     return status;

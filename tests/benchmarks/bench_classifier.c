@@ -91,7 +91,7 @@ static enum status arrive(struct dataset *dataset, char *folder, int micrograph,
     struct dataset_batch *batch = NULL;
     snprintf(path, sizeof path, "%s/micrograph.star", folder);
     TRY(write_rows(path, micrograph, err));
-    TRY(dataset_batch_read(path, resolve, folder, NAN, &batch, err));
+    TRY(dataset_batch_read(path, resolve, folder, NAN, false, &batch, err));
     enum status status = dataset_submit(dataset, &batch, err);
     dataset_batch_destroy(&batch);
     return status;

@@ -193,7 +193,7 @@ static int tell(char *const *paths, int count, const char *group) {
     die(symmetry_create(group, &symmetry, &err), &err);
     die(star_read(paths[0], &file, &err), &err);
     die(mrc_read(paths[1], &map, &err), &err);
-    die(particle_table_open(file, paths[0], (double)map.pixel_size, 0, &table, &err), &err);
+    die(particle_table_open(file, paths[0], (double)map.pixel_size, true, &table, &err), &err);
     die(fourier_pixels_create(map.nx, map.nx, &pixels, &err), &err);
     die(true_poses_create(&pixels, (double)map.pixel_size, &known, &err), &err);
     die(mem_new((size_t)map.nx * (size_t)map.nx, sizeof *image, "an image", &image, &err), &err);

@@ -21,6 +21,7 @@
 static struct star_file *file;
 static struct particle_table *table;
 static struct err err;
+static bool ignored; /* aberrations */
 
 static int close_table(void **state) {
     (void)state;
@@ -33,7 +34,7 @@ static int close_table(void **state) {
 static enum status open_text(const char *text, double session) {
     close_table(NULL);
     assert_int_equal(star_parse("p.star", text, strlen(text), &file, NULL), STATUS_OK);
-    return particle_table_open(file, "p.star", session, 0, &table, &err);
+    return particle_table_open(file, "p.star", session, ignored, &table, &err);
 }
 
 /* Opens a table whose rows are images of a stack with 4 Å/px in its header. */
@@ -108,18 +109,53 @@ static void a_missing_pixel_size_comes_from_magnification_session_or_header(void
     expect_row_refused(0, "the pixel size is not known");
 }
 
-static void pixel_sizes_may_differ_by_a_thousandth(void **state) {
+static void rows_may_have_pixel_sizes_of_their_own(void **state) {
     (void)state;
-    assert_int_equal(open_rows("", "_rlnImagePixelSize\n", "1@a 1\n2@a 1.0009\n3@a 0.9991\n4@a 1.0011"), STATUS_OK);
-    for (size_t row = 0; row < 3; row++)
-        read_row(row);
-    expect_row_refused(3, "row 4: particles of 1.0011 Å/px among others of 1 Å/px");
-    double common = 0;
-    assert_int_equal(particle_join_pixel_size(&common, 2, "a", &err), STATUS_OK);
-    assert_int_equal(particle_join_pixel_size(&common, 2.001, "b", &err), STATUS_OK);
-    assert_true(common == 2);
-    expect_refusal(particle_join_pixel_size(&common, 2.01, "c", &err),
-                   "c has particles of 2.01 Å/px, those before had 2 Å/px");
+    assert_int_equal(open_rows("", "_rlnImagePixelSize\n", "1@a 1\n2@a 2.5"), STATUS_OK);
+    assert_true(read_row(0).optics.pixel_size == 1 && read_row(1).optics.pixel_size == 2.5);
+    expect_refusal(particle_check_pixel_size(0, "c", &err), "c: the pixel size is not known");
+}
+
+/* The group's values come before those of the row; "nan", "None" and an empty list state nothing. */
+static void aberrations_come_from_the_group_then_the_row(void **state) {
+    (void)state;
+    char text[128];
+    assert_int_equal(open_rows(OPTICS("_rlnBeamTiltX\n_rlnBeamTiltY\n_rlnMagMat01\n_rlnEvenZernike\n_rlnOddZernike\n",
+                                      "1 6 -4 0.01 [0.5,0,-2] []\n2 nan None 0 None nan"),
+                               "_rlnOpticsGroup\n_rlnBeamTiltX\n", "1@a 1 9\n2@a 2 9"),
+                     STATUS_OK);
+    const struct optics_aberrations first = *read_row(0).aberrations, second = *read_row(1).aberrations;
+    assert_true(first.tilt[0] == 6 && first.tilt[1] == -4 && first.magnification[1] == 0.01);
+    assert_true(first.magnification[0] == 1 && first.magnification[2] == 0 && first.magnification[3] == 1);
+    assert_true(first.even_count == 3 && first.even[2] == -2 && first.odd_count == 0);
+    assert_false(optics_aberrations_are_none(&first));
+    assert_true(optics_aberrations_are_none(&second));
+    assert_string_equal(optics_aberrations_name(&first, text, sizeof text),
+                        "beam tilt 6, -4 mrad; magnification 1, 0.01; 0, 1; even Zernike");
+    assert_int_equal(open_rows("", "_rlnBeamTiltY\n", "1@a 2\n2@a 3"), STATUS_OK);
+    assert_true(read_row(0).aberrations->tilt[1] == 2);
+    assert_true(read_row(1).aberrations->tilt[1] == 3);
+    assert_true(particle_table_rows_have_optics(table));
+    ignored = true;
+    assert_int_equal(open_rows("", "_rlnBeamTiltY\n", "1@a 2\n"), STATUS_OK);
+    assert_true(optics_aberrations_are_none(read_row(0).aberrations));
+    ignored = false;
+}
+
+static void impossible_aberrations_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *column, *value, *expected;
+    } BAD[] = {{"_rlnBeamTiltX\n", "much", "rlnBeamTiltX is \"much\"; a number is expected"},
+               {"_rlnOddZernike\n", "[0,0,x]", "rlnOddZernike is \"[0,0,x]\"; coefficients in brackets"},
+               {"_rlnMagMat00\n", "-1", "is impossible for a microscope"},
+               {"_rlnEvenZernike\n", "[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,1]", "more than 25"}};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        char optics[256];
+        snprintf(optics, sizeof optics, "data_optics\n\nloop_\n_rlnOpticsGroup\n%s1 %s\n\n", BAD[i].column,
+                 BAD[i].value);
+        expect_refusal(open_rows(optics, "", "1@a"), BAD[i].expected);
+    }
 }
 
 static void what_is_no_number_is_refused(void **state) {
@@ -199,16 +235,11 @@ static void a_scale_of_zero_is_none(void **state) {
 
 static void boxes_are_even_and_from_16_to_2048_px(void **state) {
     (void)state;
-    int common = 0;
     static const int BAD[] = {14, 17, 2050};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
-        expect_refusal(particle_join_box(&common, BAD[i], "a", &err), "the box must be even, at least 16 px");
-    assert_int_equal(particle_join_box(&common, 16, "a", &err), STATUS_OK);
-    assert_int_equal(common, 16);
-    expect_refusal(particle_join_box(&common, 2048, "b", &err),
-                   "b has images of 2048 × 2048 px, 16 × 16 px were expected");
-    common = 0;
-    assert_int_equal(particle_join_box(&common, 2048, "b", &err), STATUS_OK);
+        expect_refusal(particle_check_box(BAD[i], "a", &err), "the box must be even, at least 16 px");
+    assert_int_equal(particle_check_box(16, "a", &err), STATUS_OK);
+    assert_int_equal(particle_check_box(2048, "b", &err), STATUS_OK);
 }
 
 static void particle_images_are_square(void **state) {
@@ -272,7 +303,9 @@ int main(void) {
         TEST(a_table_of_any_name_with_images_is_found),
         TEST(optics_come_from_the_group_then_the_row_then_the_defaults),
         TEST(a_missing_pixel_size_comes_from_magnification_session_or_header),
-        TEST(pixel_sizes_may_differ_by_a_thousandth),
+        TEST(rows_may_have_pixel_sizes_of_their_own),
+        TEST(aberrations_come_from_the_group_then_the_row),
+        TEST(impossible_aberrations_are_refused),
         TEST(what_is_no_number_is_refused),
         TEST(a_group_must_be_in_the_optics_table),
         TEST(premultiplied_particles_are_refused),

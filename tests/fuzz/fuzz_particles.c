@@ -103,16 +103,10 @@ static void check_export(struct particle_set *set) {
 static bool take_file(struct particle_set *set, const char *path, bool replace) {
     struct star_file *file = NULL;
     struct err err = {0};
-    int box = 0;
-    double pixel_size = 0;
     if (star_read(path, &file, &err) != STATUS_OK) return false;
-    bool whole = particle_set_try(set, &file, path, &box, &pixel_size, &err) == STATUS_OK;
+    bool whole = particle_set_try(set, &file, path, &err) == STATUS_OK;
     FUZZ_CHECK(file != NULL && (whole || err.message[0] != '\0'));
     /* Like keep_arrival of the stage: a file that it accepts can be merged. */
-    int common_box = set->box;
-    double common_size = set->pixel_size;
-    whole = whole && (box == 0 || particle_join_box(&common_box, box, path, &err) == STATUS_OK) &&
-            (pixel_size == 0 || particle_join_pixel_size(&common_size, pixel_size, path, &err) == STATUS_OK);
     if (!whole) {
         FUZZ_CHECK(err.message[0] != '\0');
         star_destroy(&file);
@@ -146,7 +140,7 @@ static enum status resolve(void *context, const char *star_path, const char *nam
 static void submit(struct dataset *dataset, const char *path) {
     struct dataset_batch *batch = NULL;
     struct err err = {0};
-    if (dataset_batch_read(path, resolve, NULL, NAN, &batch, &err) == STATUS_OK)
+    if (dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err) == STATUS_OK)
         (void)dataset_submit(dataset, &batch, &err);
     FUZZ_CHECK(batch == NULL || err.message[0] != '\0');
     dataset_batch_destroy(&batch);

@@ -114,7 +114,7 @@ static enum status resolve(void *context, const char *star_path, const char *nam
 static void try_particles(const char *path) {
     struct dataset_batch *batch = NULL;
     struct err err = {0};
-    if (dataset_batch_read(path, resolve, NULL, NAN, &batch, &err) == STATUS_OK)
+    if (dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err) == STATUS_OK)
         for (size_t i = 0; i < batch->count; i++)
             FUZZ_CHECK(batch->particles[i].slice >= 0 && batch->particles[i].slice < 5 &&
                        batch->particles[i].stack >= 0 && batch->particles[i].stack < batch->stack_count);

@@ -125,7 +125,7 @@ static inline void submit(struct dataset *dataset, int part) {
     char star[PATH_MAX];
     struct dataset_batch *batch = NULL;
     snprintf(star, sizeof star, "%.200s/part%d.star", folder, part);
-    OK(dataset_batch_read(star, resolve, NULL, NAN, &batch, &err));
+    OK(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, &err));
     OK(dataset_submit(dataset, &batch, &err));
     assert_null(batch);
 }

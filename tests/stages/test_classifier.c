@@ -321,7 +321,7 @@ static void broken_images_spoil_nothing(void **state) {
     struct classifier c;
     double pure, dropped;
     OK(dataset_create(BOX * BOX * 4 * 100, &dataset, &err));
-    OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
+    OK(dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err));
     OK(dataset_submit(dataset, &batch, &err));
     for (int part = 0; part < PARTS; part++)
         submit(dataset, part);
@@ -368,7 +368,7 @@ static void another_stack_is_no_wrong_value(void **state) {
     write_stack(stack, 3);
     OK(file_write_whole(path, text, strlen(text), &err));
     OK(dataset_create(1, &dataset, &err));
-    OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
+    OK(dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err));
     OK(dataset_submit(dataset, &batch, &err));
     OK(dataset_merge(dataset, NULL, &err));
     write_stack(stack, 1);
@@ -392,7 +392,7 @@ static void few_particles_are_enough(void **state) {
         struct dataset_batch *batch = NULL;
         struct classifier c;
         OK(dataset_create(1 << 24, &dataset, &err));
-        OK(dataset_batch_read(path, resolve, NULL, NAN, &batch, &err));
+        OK(dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err));
         OK(dataset_submit(dataset, &batch, &err));
         struct classifier_options o = options_of(8);
         classifier_init(&c, &o, dataset);
@@ -522,7 +522,7 @@ static void bad_tables_are_refused(void **state) {
         {"1@part0.mrcs 7\n", "row 1 is of optics group 7", "1 4 300", NULL},
         {"1@part0.mrcs 1\n", "rlnImagePixelSize is \"small\"; a number", "1 small 300", NULL},
         {"1@part0.mrcs 1 0\n2@part0.mrcs 1 1\n", "multiplied by their CTF", NULL, "rlnCtfDataAreCtfPremultiplied"},
-        {"1@part0.mrcs 1\n2@part0.mrcs 2\n", "row 2: particles of 5 Å/px among", "1 4 300\n2 5 300", NULL},
+        {"1@part0.mrcs 1 much\n", "rlnBeamTiltX is \"much\"; a number", NULL, "rlnBeamTiltX"},
     };
     char path[PATH_MAX];
     struct image odd = {0};
@@ -543,7 +543,7 @@ static void bad_tables_are_refused(void **state) {
         snprintf(star, sizeof star, "%.200s/bad.star", folder);
         OK(file_write_whole(star, text, strlen(text), &err));
         struct err err = {0};
-        assert_int_not_equal(dataset_batch_read(star, resolve, NULL, NAN, &batch, &err), STATUS_OK);
+        assert_int_not_equal(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, &err), STATUS_OK);
         if (strstr(err.message, cases[i].expected) == NULL) fail_msg("'%s', not '%s'", err.message, cases[i].expected);
         assert_null(batch);
     }
@@ -569,7 +569,7 @@ static void pixel_sizes_are_found(void **state) {
                  cases[i].values);
         snprintf(star, sizeof star, "%.200s/sizes.star", folder);
         OK(file_write_whole(star, text, strlen(text), &err));
-        OK(dataset_batch_read(star, resolve, NULL, cases[i].session, &batch, &err));
+        OK(dataset_batch_read(star, resolve, NULL, cases[i].session, false, &batch, &err));
         assert_true(fabs(batch->particles[0].pixel_size - cases[i].expected) < 1e-9);
         dataset_batch_destroy(&batch);
     }

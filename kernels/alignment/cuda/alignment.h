@@ -287,7 +287,7 @@ struct prepare_particle_cuda { /* in device memory */
     const float *image;        /* [box²], in device memory; NULL: at its place in `images` */
     int shift_x, shift_y, optics, has_ctf;
     float scale;
-    double ctf[7]; /* as struct ctf_terms */
+    double ctf[CTF_TERMS]; /* as struct ctf_terms */
 };
 /* Computes the transform of a mask that is even about its centre: [box][box] with the phase origin at the centre, norm
  * 1/box², real. Mask and result are in host memory. */

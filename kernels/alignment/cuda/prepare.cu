@@ -89,8 +89,8 @@ __global__ void gather(spectra s) {
     const float2 *z = s.pairs + image * (size_t)n * n;
     const prepare_particle_cuda *p = s.which + image;
     float weight = 1 / s.sigma2[(size_t)p->optics * s.shells + shell];
-    double terms[7], sum = 0;
-    for (int i = 0; i < 7; i++)
+    double terms[CTF_TERMS_PLAIN], sum = 0;
+    for (int i = 0; i < CTF_TERMS_PLAIN; i++)
         terms[i] = p->ctf[i];
     for (int m = s.shell_begin[shell] + lane; m < s.shell_begin[shell + 1]; m += 32) {
         int kx = s.kx[m], ky = s.ky[m], row = ky < 0 ? ky + n : ky;
@@ -101,7 +101,7 @@ __global__ void gather(spectra s) {
             added = s.cut[image * (size_t)n * n + (size_t)row * n + kx];
             added = make_float2(factor * added.x, factor * added.y);
         }
-        sum += put_pixel(s, image, m, kx, ky, a, b, added, p->has_ctf != 0, terms, weight);
+        sum += put_pixel(s, image, m, kx, ky, a, b, added, p->has_ctf != 0, terms, p->ctf + CTF_TERMS_PLAIN, weight);
     }
     sum = shell == 0 ? origin_power(s, z[0]) : warp_sum(sum);
     if (lane == 0) s.sums[image * s.shells + shell] = sum;

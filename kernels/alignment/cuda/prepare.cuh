@@ -83,17 +83,30 @@ static __device__ inline float shifted(const spectra &s, const float *image, con
     return p.scale * image[(size_t)from_y * box + from_x];
 }
 
-/* Returns the CTF at a pixel, like ctf_value. Phases reach hundreds of radians, for which single precision is not
+/* Returns Σ c[i] x^(d−i) y^i. */
+static __device__ inline double form(const double *c, int d, double x, double y) {
+    double sum = c[0], power = 1;
+    for (int i = 1; i <= d; i++) {
+        power *= y;
+        sum = sum * x + c[i] * power;
+    }
+    return sum;
+}
+
+/* Returns the CTF at a pixel, like ctf_value. terms: those of struct ctf_terms before fourth[], higher: all from there
+ * on. Phases reach hundreds of radians, for which single precision is not
  * accurate enough; the rest after whole half turns is small, and single precision suffices for it. */
-static __device__ inline float contrast(const double *terms, int kx, int ky, double step) {
+static __device__ inline float contrast(const double *terms, const double *higher, int kx, int ky, double step) {
     double x = kx * step, y = ky * step, u2 = x * x + y * y;
     double phase = terms[0] * x * x + 2 * terms[1] * x * y + terms[2] * y * y - terms[3] * u2 * u2 + terms[4];
+    if (terms[8] != 0) phase += form(higher, 4, x, y) + form(higher + 5, 6, x, y) + form(higher + 12, 8, x, y);
     /* In a sum with this number, the last bits are the nearest integer. */
     const double ROUND = 6755399441055744.0;
     double turns = phase * 0.31830988618379067154, whole = turns + ROUND;
     float value = sinpif((float)(turns - (whole - ROUND))) * (float)terms[6];
     if (__double2loint(whole) & 1) value = -value;
     value *= expf((float)(-terms[5] * u2));
+    if (u2 > terms[7]) value = 0;
     return fabsf(value) < 1e-8f ? (value < 0 ? -1e-8f : 1e-8f) : value;
 }
 
@@ -149,7 +162,8 @@ static __device__ inline float2 masked_low(const spectra &s, size_t image, int k
  * (Z(k) − conj Z(−k))/2i, phase origin at the centre. With two bands, X is the masked transform of the lower band up to
  * the shared shell, and the rest of X beyond it; added: what masking adds to the lower band. Returns |X|². */
 static __device__ inline float put_pixel(const spectra &s, size_t image, int index, int kx, int ky, float2 a, float2 b,
-                                         float2 added, bool has_ctf, const double *terms, float weight) {
+                                         float2 added, bool has_ctf, const double *terms, const double *higher,
+                                         float weight) {
     float norm = 0.5f / ((float)s.box * (float)s.box), factor = (kx + ky) & 1 ? -norm : norm;
     float re = factor * (a.x + b.x), im = factor * (a.y - b.y);
     if (s.shared_shell > 0) {
@@ -161,7 +175,7 @@ static __device__ inline float put_pixel(const spectra &s, size_t image, int ind
         size_t to = image * s.stride + index;
         ((float2 *)s.masked)[to] = make_float2(re, im);
         ((float2 *)s.unmasked)[to] = make_float2(factor * (a.y + b.y), factor * (b.x - a.x));
-        s.ctf[to] = has_ctf ? contrast(terms, kx, ky, s.step) : 1;
+        s.ctf[to] = has_ctf ? contrast(terms, higher, kx, ky, s.step) : 1;
         s.weight[to] = weight;
     }
     return re * re + im * im;

@@ -99,14 +99,14 @@ template <class At> __device__ inline void gather_image(const spectra &s, size_t
     const float *sigma2 = s.sigma2 + (size_t)p->optics * s.shells;
     int lane = (int)threadIdx.x % 32;
     bool has_ctf = p->has_ctf != 0;
-    double terms[7];
-    for (int i = 0; i < 7; i++)
+    double terms[CTF_TERMS_PLAIN];
+    for (int i = 0; i < CTF_TERMS_PLAIN; i++)
         terms[i] = p->ctf[i];
     for (int m = (int)threadIdx.x; m < starts[s.shells]; m += (int)blockDim.x) {
         int kx = s.kx[m], ky = s.ky[m];
         float2 added = s.shared_shell > 0 ? masked_low(s, image, kx, ky) : make_float2(0, 0);
-        powers[m] =
-            put_pixel(s, image, m, kx, ky, at(kx, ky), at(-kx, -ky), added, has_ctf, terms, 1 / sigma2[s.shell[m]]);
+        powers[m] = put_pixel(s, image, m, kx, ky, at(kx, ky), at(-kx, -ky), added, has_ctf, terms,
+                              p->ctf + CTF_TERMS_PLAIN, 1 / sigma2[s.shell[m]]);
     }
     __syncthreads();
     for (int shell = (int)threadIdx.x / 32; shell < s.shells; shell += (int)blockDim.x / 32) {

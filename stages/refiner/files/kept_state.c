@@ -12,6 +12,7 @@
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
+#include "stages/refiner/grids.h"
 #include "stages/refiner/twins.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000 };
@@ -273,8 +274,7 @@ static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *s
         plausible = plausible && fabs(v[i]) <= 1e4;
     if (!plausible) return;
     euler_to_matrix(v[ROT], v[TILT], v[PSI], p->pose);
-    p->origin[0] = v[X] / set->pixel_size;
-    p->origin[1] = v[Y] / set->pixel_size;
+    grids_shift_from_table(set, p, &v[X]);
     p->norm = v[NORM] > 1e-6 ? v[NORM] : 1;
     p->half = (int)v[SUBSET] - 1;
     p->class_index = classes > 1 ? (int)v[CLASS] - 1 : 0;

@@ -5,6 +5,7 @@
 #include "common/formats/particle_table.h"
 #include "common/formats/star_cells.h"
 #include "kernels/sampling/sampling.h"
+#include "stages/refiner/grids.h"
 
 static enum status export_optics(const struct particle_set *set, struct star_file *file, struct err *err) {
     struct star_table *t;
@@ -21,7 +22,7 @@ static enum status export_optics(const struct particle_set *set, struct star_fil
             {.column = "rlnSphericalAberration", .value = o->spherical_aberration},
             {.column = "rlnAmplitudeContrast", .value = o->amplitude_contrast},
             {.column = "rlnImagePixelSize", .value = o->pixel_size},
-            {.column = "rlnImageSize", .value = set->box, .integer = true},
+            {.column = "rlnImageSize", .value = o->box > 0 ? o->box : set->box, .integer = true},
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
             /* The set takes no others, whatever the row says that described the group first. */
             {.column = "rlnCtfDataAreCtfPremultiplied",
@@ -43,17 +44,18 @@ bool particle_is_exported(const struct particle *p) {
 static enum status export_particle(const struct particle_set *set, const struct particle *p, struct star_table *t,
                                    struct err *err) {
     size_t row;
-    double rot, tilt, psi;
+    double rot, tilt, psi, shift[2];
     TRY(star_row_begin(t, "rlnImageName", &row, err));
     TRY(star_row_copy(particle_table_find(set->sources[p->source].file), p->row, t, row, err));
     matrix_to_euler(p->pose, &rot, &tilt, &psi);
+    grids_shift_to_table(set, p, shift);
     const struct star_cell cells[] = {
         {.column = "rlnOpticsGroup", .value = p->optics + 1, .integer = true},
         {.column = "rlnAngleRot", .value = rot},
         {.column = "rlnAngleTilt", .value = tilt},
         {.column = "rlnAnglePsi", .value = psi},
-        {.column = "rlnOriginXAngst", .value = p->origin[0] * set->pixel_size},
-        {.column = "rlnOriginYAngst", .value = p->origin[1] * set->pixel_size},
+        {.column = "rlnOriginXAngst", .value = shift[0]},
+        {.column = "rlnOriginYAngst", .value = shift[1]},
         {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
         {.column = "rlnNormCorrection", .value = p->norm},
         {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},

@@ -1,0 +1,141 @@
+#include "common/formats/optics_aberrations.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const double LEAST = 1e-6;
+
+/* Names of one column; older versions wrote the second one. */
+static const struct {
+    const char *name, *older;
+} TILT[2] = {{"rlnBeamTiltX", NULL}, {"rlnBeamTiltY", NULL}}, MATRIX[4] = {{"rlnMagMat00", "rlnMagMatrix_00"},
+                                                                           {"rlnMagMat01", "rlnMagMatrix_01"},
+                                                                           {"rlnMagMat10", "rlnMagMatrix_10"},
+                                                                           {"rlnMagMat11", "rlnMagMatrix_11"}};
+static const char EVEN[] = "rlnEvenZernike", ODD[] = "rlnOddZernike";
+
+struct optics_aberrations optics_aberrations_none(void) {
+    return (struct optics_aberrations){.magnification = {1, 0, 0, 1}};
+}
+
+static int find(const struct star_table *table, const char *name, const char *older) {
+    int column = star_column_find(table, name);
+    return column >= 0 || older == NULL ? column : star_column_find(table, older);
+}
+
+bool optics_aberrations_stated(const struct star_table *table) {
+    bool stated = star_column_find(table, EVEN) >= 0 || star_column_find(table, ODD) >= 0;
+    for (int i = 0; i < 2; i++)
+        stated = stated || find(table, TILT[i].name, TILT[i].older) >= 0;
+    for (int i = 0; i < 4; i++)
+        stated = stated || find(table, MATRIX[i].name, MATRIX[i].older) >= 0;
+    return stated;
+}
+
+static bool is_empty(const char *text) {
+    return *text == '\0' || strcasecmp(text, "nan") == 0 || strcasecmp(text, "none") == 0;
+}
+
+static enum status bad(const struct star_table *table, size_t row, int column, const char *path, const char *expected,
+                       struct err *err) {
+    FAIL(err, STATUS_BAD_FORMAT, "%s: data_%s, row %zu: %s is \"%.100s\"; %s expected", path, star_table_name(table),
+         row + 1, star_column_name(table, (size_t)column), star_get(table, row, column), expected);
+}
+
+static enum status read_number(const struct star_table *table, size_t row, int column, const char *path, double *value,
+                               struct err *err) {
+    if (column < 0 || is_empty(star_get(table, row, column))) return STATUS_OK;
+    char *end;
+    double number = strtod(star_get(table, row, column), &end);
+    if (*end != '\0' || !isfinite(number)) return bad(table, row, column, path, "a number is", err);
+    *value = number;
+    return STATUS_OK;
+}
+
+/* Reads "[1,2,3]"; brackets may be missing. */
+static enum status read_list(const struct star_table *table, size_t row, const char *name, const char *path, int most,
+                             double *values, int *ret_count, struct err *err) {
+    int column = star_column_find(table, name), count = 0;
+    *ret_count = 0;
+    if (column < 0 || is_empty(star_get(table, row, column))) return STATUS_OK;
+    for (const char *at = star_get(table, row, column); *at != '\0';) {
+        if (strchr("[],;", *at) != NULL || isspace((unsigned char)*at)) {
+            at++;
+            continue;
+        }
+        char *end;
+        double value = strtod(at, &end);
+        if (end == at || !isfinite(value))
+            return bad(table, row, column, path, "coefficients in brackets, as [0,0,0.1], are", err);
+        FAIL_IF(count == most && fabs(value) > LEAST, err, STATUS_UNSUPPORTED,
+                "%s: data_%s, row %zu: %s has more than %d coefficients: shorten it to these, or set ignore_optics to "
+                "go on without",
+                path, star_table_name(table), row + 1, name, most);
+        if (count < most) values[count++] = value;
+        at = end;
+    }
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+enum status optics_aberrations_read(const struct star_table *table, size_t row, const char *path,
+                                    struct optics_aberrations *ret, struct err *err) {
+    struct optics_aberrations a = optics_aberrations_none();
+    for (int i = 0; i < 2; i++)
+        TRY(read_number(table, row, find(table, TILT[i].name, TILT[i].older), path, &a.tilt[i], err));
+    for (int i = 0; i < 4; i++)
+        TRY(read_number(table, row, find(table, MATRIX[i].name, MATRIX[i].older), path, &a.magnification[i], err));
+    TRY(read_list(table, row, EVEN, path, OPTICS_EVEN_MOST, a.even, &a.even_count, err));
+    TRY(read_list(table, row, ODD, path, OPTICS_ODD_MOST, a.odd, &a.odd_count, err));
+    const double *m = a.magnification;
+    double determinant = m[0] * m[3] - m[1] * m[2];
+    FAIL_IF(!(determinant > 0.25 && determinant < 4 && m[0] > 0.5 && m[3] > 0.5), err, STATUS_BAD_FORMAT,
+            "%s: data_%s, row %zu: the magnification matrix %g, %g; %g, %g (rlnMagMat00 to rlnMagMat11) is impossible "
+            "for a microscope: one near 1, 0; 0, 1 is expected",
+            path, star_table_name(table), row + 1, m[0], m[1], m[2], m[3]);
+    *ret = a;
+    return STATUS_OK;
+}
+
+static bool all_zero(const double *values, int count) {
+    for (int i = 0; i < count; i++)
+        if (fabs(values[i]) > LEAST) return false;
+    return true;
+}
+
+static bool magnifies(const struct optics_aberrations *a) {
+    const double *m = a->magnification;
+    return fabs(m[0] - 1) > LEAST || fabs(m[1]) > LEAST || fabs(m[2]) > LEAST || fabs(m[3] - 1) > LEAST;
+}
+
+bool optics_aberrations_are_none(const struct optics_aberrations *a) {
+    return all_zero(a->tilt, 2) && !magnifies(a) && all_zero(a->even, a->even_count) && all_zero(a->odd, a->odd_count);
+}
+
+static bool same(const double *a, const double *b, int count) {
+    for (int i = 0; i < count; i++)
+        if (fabs(a[i] - b[i]) > 0) return false;
+    return true;
+}
+
+/* Coefficients beyond the counts are 0. */
+bool optics_aberrations_same(const struct optics_aberrations *a, const struct optics_aberrations *b) {
+    return same(a->tilt, b->tilt, 2) && same(a->magnification, b->magnification, 4) &&
+           same(a->even, b->even, OPTICS_EVEN_MOST) && same(a->odd, b->odd, OPTICS_ODD_MOST);
+}
+
+const char *optics_aberrations_name(const struct optics_aberrations *a, char *text, size_t size) {
+    const double *m = a->magnification;
+    char tilt[64] = "", matrix[96] = "";
+    if (!all_zero(a->tilt, 2)) snprintf(tilt, sizeof tilt, "; beam tilt %g, %g mrad", a->tilt[0], a->tilt[1]);
+    if (magnifies(a)) snprintf(matrix, sizeof matrix, "; magnification %g, %g; %g, %g", m[0], m[1], m[2], m[3]);
+    char all[256];
+    snprintf(all, sizeof all, "%s%s%s%s", tilt, matrix, all_zero(a->odd, a->odd_count) ? "" : "; odd Zernike",
+             all_zero(a->even, a->even_count) ? "" : "; even Zernike");
+    snprintf(text, size, "%s", strlen(all) > 2 ? all + 2 : "none");
+    return text;
+}

@@ -1,0 +1,36 @@
+/* Reads the aberrations that tables of RELION state: beam tilt (rlnBeamTiltX, rlnBeamTiltY, mrad), anisotropic
+ * magnification (rlnMagMat00 to rlnMagMat11), odd and even Zernike polynomials (rlnOddZernike, rlnEvenZernike:
+ * coefficients in brackets, rad). kernels/ctf/aberration.h says what they mean. */
+#ifndef ICESTREAM_COMMON_FORMATS_OPTICS_ABERRATIONS_H
+#define ICESTREAM_COMMON_FORMATS_OPTICS_ABERRATIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/formats/star.h"
+
+enum { OPTICS_EVEN_MOST = 25, OPTICS_ODD_MOST = 30 }; /* coefficients: Zernike polynomials up to the order 8 and 9 */
+
+struct optics_aberrations {
+    double tilt[2];          /* x, y: mrad */
+    double magnification[4]; /* a matrix, row by row */
+    int even_count, odd_count;
+    double even[OPTICS_EVEN_MOST], odd[OPTICS_ODD_MOST];
+};
+
+/* Returns no aberrations: tilt 0, matrix 1. */
+struct optics_aberrations optics_aberrations_none(void);
+/* Returns whether a table has a column of theirs. */
+bool optics_aberrations_stated(const struct star_table *table);
+/* Reads a row. An empty cell, "nan" and "None" state nothing. STATUS_BAD_FORMAT: a text, a magnification of less than
+ * half or more than double; STATUS_UNSUPPORTED: too many coefficients. The message names `path`. */
+enum status optics_aberrations_read(const struct star_table *table, size_t row, const char *path,
+                                    struct optics_aberrations *ret_aberrations, struct err *err);
+/* Returns whether there is nothing to correct. Smaller values than 1e-6 move nothing by a measurable part of a pixel. */
+bool optics_aberrations_are_none(const struct optics_aberrations *aberrations);
+/* Returns whether two are equal. */
+bool optics_aberrations_same(const struct optics_aberrations *a, const struct optics_aberrations *b);
+/* Names what is to be corrected: "beam tilt 6, -4 mrad; odd Zernike". */
+const char *optics_aberrations_name(const struct optics_aberrations *aberrations, char *text, size_t size);
+
+#endif

@@ -1,0 +1,41 @@
+/* Brings images of particles to one grid (box and pixel size), and takes off what belongs to the image rather than to
+ * its CTF: antisymmetric phases, anisotropic magnification, the factor between two detectors.
+ *
+ * The transform of the image is read where the frequencies of the new grid lie: Y(q) = g(|q|) e^(−iφ(q)) X(M⁻¹ q), q in
+ * 1/Å. With the magnification matrix M, as RELION 3.1 has it, an image is X(k) = e^(iφ(Mk)) CTF(Mk) P(Mk), so that Y is
+ * an ordinary image: CTF and projection are those at q. If both grids have the same extent and M = 1, frequencies
+ * coincide, and coefficients are copied; otherwise X is interpolated with a Kaiser-Bessel window on a grid of twice the
+ * size, to 1e-5 of its greatest value. In real space the larger image is cut to the extent of the smaller one, and the
+ * smaller one is extended with zeros. White noise keeps its deviation: Y is scaled by pixel sizes, from/to. */
+#ifndef ICESTREAM_KERNELS_REGRID_REGRID_H
+#define ICESTREAM_KERNELS_REGRID_REGRID_H
+
+#include <stddef.h>
+
+#include "common/status.h"
+#include "kernels/ctf/aberration.h"
+
+struct regrid_options {
+    int from_box, box;                                       /* px, even */
+    double from_pixel, pixel_size;                           /* Å */
+    double magnification[4];                                 /* M: rows follow each other */
+    const struct aberration *odd;                            /* φ; NULL: 0 */
+    double (*factor)(const void *context, double frequency); /* g, frequency in 1/Å; NULL: 1 */
+    const void *context;
+};
+
+/* Returns whether the result would be the image as it is. */
+int regrid_changes_nothing(const struct regrid_options *options);
+/* Returns the frequency (1/Å) up to which the result holds the image in every direction, 0 if that is all of the new
+ * grid's shells. */
+double regrid_limit(const struct regrid_options *options);
+
+struct regrid; /* plans and tables, shared by threads */
+enum status regrid_create(const struct regrid_options *options, struct regrid **ret_regrid, struct err *err);
+void regrid_destroy(struct regrid **regrid);
+/* Returns the floats that regrid_run needs as scratch, aligned to 64 bytes. */
+size_t regrid_scratch(const struct regrid *regrid);
+/* image: from_box² floats; out: box² floats, may be `image`. */
+void regrid_run(const struct regrid *regrid, const float *image, float *scratch, float *out);
+
+#endif

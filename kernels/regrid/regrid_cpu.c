@@ -1,0 +1,261 @@
+#include "kernels/regrid/regrid.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "common/fft.h"
+#include "common/memory.h"
+
+enum { TAPS = 6, PER_STEP = 4096, PAD = 2 };
+static const double BETA = 13.86;    /* of the window: best for TAPS and PAD */
+static const double SAME = 1e-4;     /* parts by which extents may differ and count as the same */
+static const double IDENTITY = 1e-6; /* by which a matrix may differ from 1 */
+
+struct regrid {
+    struct regrid_options options;
+    double inverse[4]; /* M⁻¹ */
+    bool copies;       /* frequencies coincide */
+    int grid;          /* px: of the transform that is read */
+    struct fft_plan *forward, *backward;
+    float *factors;    /* [box][box/2 + 1] complex, by which the values that were read are multiplied */
+    float *correction; /* [from_box]: 1 / the window's transform; 0: beyond the extent of the result */
+    float *window;     /* [TAPS/2 · PER_STEP + 2] */
+};
+
+static bool is_identity(const double m[4]) {
+    return fabs(m[0] - 1) < IDENTITY && fabs(m[1]) < IDENTITY && fabs(m[2]) < IDENTITY && fabs(m[3] - 1) < IDENTITY;
+}
+
+static bool same_extent(const struct regrid_options *o) {
+    return fabs(o->from_box * o->from_pixel / (o->box * o->pixel_size) - 1) < SAME;
+}
+
+int regrid_changes_nothing(const struct regrid_options *o) {
+    return o->from_box == o->box && same_extent(o) && is_identity(o->magnification) && o->factor == NULL &&
+           (o->odd == NULL || o->odd->degree < 0);
+}
+
+static void invert(const double m[4], double inverse[4]) {
+    double determinant = m[0] * m[3] - m[1] * m[2];
+    inverse[0] = m[3] / determinant, inverse[1] = -m[1] / determinant;
+    inverse[2] = -m[2] / determinant, inverse[3] = m[0] / determinant;
+}
+
+double regrid_limit(const struct regrid_options *o) {
+    double inverse[4];
+    invert(o->magnification, inverse);
+    double stretch = fmax(hypot(inverse[0], inverse[1]), hypot(inverse[2], inverse[3]));
+    double limit = 0.5 / (o->from_pixel * stretch), last = 0.5 / o->pixel_size;
+    return limit < last * (1 - 1e-3) ? limit : 0;
+}
+
+/* Modified Bessel function of order 0. */
+static double bessel(double x) {
+    double sum = 1, term = 1;
+    for (int k = 1; k < 60; k++) {
+        term *= (x / (2 * k)) * (x / (2 * k));
+        sum += term;
+    }
+    return sum;
+}
+
+static void fill_window(struct regrid *r) {
+    for (int i = 0; i < TAPS / 2 * PER_STEP + 2; i++) {
+        double t = 2.0 * i / PER_STEP / TAPS;
+        r->window[i] = (float)(t <= 1 ? bessel(BETA * sqrt(1 - t * t)) / bessel(BETA) : 0);
+    }
+}
+
+/* Returns the window's transform at a pixel. */
+static double window_transform(int pixel, int grid) {
+    double a = M_PI * TAPS * pixel / grid, root = sqrt(BETA * BETA - a * a);
+    return TAPS * sinh(root) / root / bessel(BETA);
+}
+
+static void fill_correction(struct regrid *r) {
+    const struct regrid_options *o = &r->options;
+    int n = o->from_box;
+    double reach = 0.5 * o->box * o->pixel_size / o->from_pixel;
+    for (int i = 0; i < n; i++) {
+        int pixel = i - n / 2;
+        if (r->copies)
+            r->correction[i] = 1;
+        else if (fabs((double)pixel) <= reach + 1e-9)
+            r->correction[i] = (float)(1 / window_transform(pixel, r->grid));
+    }
+}
+
+/* A column or row in the middle of the transform stands for both signs of its frequency and has no phase. */
+static void fill_factors(struct regrid *r) {
+    const struct regrid_options *o = &r->options;
+    int n = o->box, columns = n / 2 + 1;
+    double step = 1 / (n * o->pixel_size), nyquist = 0.5 / o->from_pixel * (1 - 1e-9);
+    double scale = o->from_pixel / o->pixel_size / ((double)n * n);
+    bool same_box = r->copies && o->from_box == n;
+    for (int row = 0; row < n; row++)
+        for (int kx = 0; kx < columns; kx++) {
+            int ky = row <= n / 2 ? row : row - n;
+            bool middle = kx == n / 2 || ky == n / 2;
+            double x = kx * step, y = ky * step;
+            double from_x = r->inverse[0] * x + r->inverse[1] * y, from_y = r->inverse[2] * x + r->inverse[3] * y;
+            bool held = middle ? same_box : fabs(from_x) < nyquist && fabs(from_y) < nyquist;
+            if (!held) continue;
+            double factor = scale * (o->factor != NULL ? o->factor(o->context, hypot(x, y)) : 1);
+            double phase = o->odd != NULL && !middle ? -aberration_phase(o->odd, x, y) : 0;
+            float *value = r->factors + 2 * ((size_t)row * (size_t)columns + (size_t)kx);
+            value[0] = (float)(factor * cos(phase));
+            value[1] = (float)(factor * sin(phase));
+        }
+}
+
+static enum status allocate(struct regrid *r, struct err *err) {
+    size_t n = (size_t)r->options.box;
+    const struct fft_options forward = {.rank = 2, .shape = {r->grid, r->grid}, .direction = FFT_FORWARD};
+    const struct fft_options backward = {.rank = 2, .shape = {(int)n, (int)n}, .direction = FFT_INVERSE};
+    TRY(fft_create(&forward, &r->forward, err));
+    TRY(fft_create(&backward, &r->backward, err));
+    TRY(mem_new(n * (n / 2 + 1), 2 * sizeof *r->factors, "factors of a particle's transform", &r->factors, err));
+    TRY(mem_new((size_t)r->options.from_box, sizeof *r->correction, "a window", &r->correction, err));
+    return mem_new((size_t)TAPS / 2 * PER_STEP + 2, sizeof *r->window, "a window", &r->window, err);
+}
+
+enum status regrid_create(const struct regrid_options *o, struct regrid **ret_regrid, struct err *err) {
+    double determinant = o->magnification[0] * o->magnification[3] - o->magnification[1] * o->magnification[2];
+    FAIL_IF(o->box < 4 || o->box % 2 != 0 || o->from_box < 4 || o->from_box % 2 != 0 || !(o->from_pixel > 0) ||
+                !(o->pixel_size > 0) || !(determinant > 0),
+            err, STATUS_BAD_ARGUMENT,
+            "images of %d px of %g Å cannot be brought to %d px of %g Å with a magnification of determinant %g",
+            o->from_box, o->from_pixel, o->box, o->pixel_size, determinant);
+    struct regrid *r = NULL;
+    TRY(mem_new(1, sizeof *r, "another grid for particles", &r, err));
+    r->options = *o;
+    invert(o->magnification, r->inverse);
+    r->copies = same_extent(o) && is_identity(o->magnification);
+    r->grid = r->copies ? o->from_box : fft_good_size(PAD * o->from_box);
+    enum status status = allocate(r, err);
+    if (status != STATUS_OK) {
+        regrid_destroy(&r);
+        return status;
+    }
+    fill_window(r);
+    fill_correction(r);
+    fill_factors(r);
+    r->options.odd = NULL; /* they need not outlive this call */
+    r->options.context = NULL;
+    *ret_regrid = r;
+    return STATUS_OK;
+}
+
+void regrid_destroy(struct regrid **regrid) {
+    struct regrid *r = *regrid;
+    if (r == NULL) return;
+    fft_destroy(&r->forward);
+    fft_destroy(&r->backward);
+    mem_free(&r->factors);
+    mem_free(&r->correction);
+    mem_free(&r->window);
+    mem_free(regrid);
+}
+
+/* Keeps each part of the scratch aligned. */
+static size_t aligned(size_t floats) {
+    return (floats + 15) / 16 * 16;
+}
+
+static size_t largest(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+size_t regrid_scratch(const struct regrid *r) {
+    return aligned(largest(fft_real_count(r->forward), fft_real_count(r->backward))) +
+           aligned(fft_complex_floats(r->forward)) + aligned(fft_complex_floats(r->backward));
+}
+
+static inline int around(int i, int n) {
+    return i < 0 ? i + n : i;
+}
+
+/* Puts the image's centre at the origin of the grid. */
+static void spread(const struct regrid *r, const float *image, float *grid) {
+    int n = r->options.from_box, m = r->grid;
+    memset(grid, 0, (size_t)m * (size_t)m * sizeof *grid);
+    for (int y = 0; y < n; y++) {
+        float *row = grid + (size_t)around(y - n / 2, m) * (size_t)m;
+        for (int x = 0; x < n; x++)
+            row[around(x - n / 2, m)] = image[(size_t)y * (size_t)n + (size_t)x] * r->correction[y] * r->correction[x];
+    }
+}
+
+/* Returns the weights of TAPS points from `first` on, about `at`. */
+static int weigh(const struct regrid *r, double at, float weights[TAPS]) {
+    int first = (int)floor(at) - TAPS / 2 + 1;
+    for (int i = 0; i < TAPS; i++) {
+        double t = fabs(at - (first + i)) * PER_STEP;
+        int entry = (int)t;
+        float part = (float)(t - entry);
+        weights[i] = r->window[entry] + part * (r->window[entry + 1] - r->window[entry]);
+    }
+    return first;
+}
+
+/* Reads the transform between its points. */
+static void interpolate(const struct regrid *r, const float *half, double x, double y, float value[2]) {
+    int m = r->grid, columns = m / 2 + 1;
+    float weights_x[TAPS], weights_y[TAPS];
+    int first_x = weigh(r, x, weights_x), first_y = weigh(r, y, weights_y);
+    value[0] = value[1] = 0;
+    for (int j = 0; j < TAPS; j++)
+        for (int i = 0; i < TAPS; i++) {
+            int kx = first_x + i, ky = first_y + j;
+            bool mirrored = kx < 0 || kx > m / 2;
+            if (kx > m / 2) kx -= m;
+            if (mirrored) kx = -kx, ky = -ky;
+            ky = ky < 0 ? ky + m : ky >= m ? ky - m : ky;
+            const float *at = half + 2 * ((size_t)ky * (size_t)columns + (size_t)kx);
+            float weight = weights_x[i] * weights_y[j];
+            value[0] += weight * at[0];
+            value[1] += mirrored ? -weight * at[1] : weight * at[1];
+        }
+}
+
+static void read_value(const struct regrid *r, const float *half, int kx, int ky, float value[2]) {
+    const struct regrid_options *o = &r->options;
+    if (r->copies) {
+        const float *at = half + 2 * ((size_t)around(ky, r->grid) * (size_t)(r->grid / 2 + 1) + (size_t)kx);
+        value[0] = at[0], value[1] = at[1];
+        return;
+    }
+    double step = r->grid * o->from_pixel / (o->box * o->pixel_size);
+    interpolate(r, half, step * (r->inverse[0] * kx + r->inverse[1] * ky),
+                step * (r->inverse[2] * kx + r->inverse[3] * ky), value);
+}
+
+/* Fills the transform of the result, whose image has its centre at the origin. */
+static void gather(const struct regrid *r, const float *half, float *result) {
+    int n = r->options.box, columns = n / 2 + 1;
+    for (int row = 0; row < n; row++)
+        for (int kx = 0; kx < columns; kx++) {
+            size_t at = 2 * ((size_t)row * (size_t)columns + (size_t)kx);
+            const float *factor = r->factors + at;
+            float value[2] = {0, 0};
+            if (factor[0] != 0 || factor[1] != 0) read_value(r, half, kx, row <= n / 2 ? row : row - n, value);
+            result[at] = value[0] * factor[0] - value[1] * factor[1];
+            result[at + 1] = value[0] * factor[1] + value[1] * factor[0];
+        }
+}
+
+void regrid_run(const struct regrid *r, const float *image, float *scratch, float *out) {
+    float *real = scratch;
+    float *half = real + aligned(largest(fft_real_count(r->forward), fft_real_count(r->backward)));
+    float *result = half + aligned(fft_complex_floats(r->forward));
+    int n = r->options.box;
+    spread(r, image, real);
+    fft_run(r->forward, real, half);
+    gather(r, half, result);
+    fft_run(r->backward, result, real);
+    for (int y = 0; y < n; y++)
+        for (int x = 0; x < n; x++)
+            out[(size_t)y * (size_t)n + (size_t)x] =
+                real[(size_t)around(y - n / 2, n) * (size_t)n + (size_t)around(x - n / 2, n)];
+}
