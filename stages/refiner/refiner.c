@@ -15,6 +15,7 @@
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"
+#include "stages/refiner/signal.h"
 #include "stages/refiner/told.h"
 #include "stages/refiner/trace.h"
 
@@ -278,6 +279,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;
+    TRY(signal_test(r, err));
     TRY(twins_begin(&r->met, (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count, err));
     r->running = *iteration;
     r->crossed = false;
@@ -414,6 +416,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .accuracy_offset = s->accuracy_offset,
                                   .average_pmax = s->average_pmax,
                                   .efficiency = NAN,
+                                  .signal = r->signal.particles > 0 ? r->signal.deviations : NAN,
+                                  .noise = signal_is_noise(&r->signal),
                                   .classes = classifies(r) ? r->reference_count : 1,
                                   .seconds = r->timing.seconds,
                                   .device_seconds = r->timing.device,

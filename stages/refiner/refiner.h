@@ -153,7 +153,9 @@ struct refiner_state {
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
     double efficiency; /* of the directions of view (orientations.h), in copies of the writer; NaN: not known */
-    double seconds;    /* of the last iteration, and of its steps: */
+    double signal;  /* deviations by which images favour the reference over its negative (signal.h); NaN: not known */
+    bool noise;     /* they do not: nothing shows that the images hold the particle */
+    double seconds; /* of the last iteration, and of its steps: */
     double steps[REFINER_STEPS];
     double device_seconds; /* part of the seconds in which the device was at work; 0: there is none */
     double between;        /* s, from the end of the iteration before to the beginning of this one */

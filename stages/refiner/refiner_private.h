@@ -14,6 +14,7 @@
 #include "stages/refiner/particles.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
+#include "stages/refiner/signal.h"
 #include "stages/refiner/timing.h"
 #include "stages/refiner/twins.h"
 
@@ -94,6 +95,7 @@ struct refiner {
     double *held;      /* [shells]: share of the signal that views fill (kernels/fsc/coverage.h); NULL: not known yet */
     bool agree_beyond; /* the halves agree beyond the shells that they share */
     double told;       /* Å: the resolution that is told (told.h) */
+    struct signal signal;
     double efficiency; /* of the directions of view; known in copies of the writer alone */
     char remark[512];
     int given_box;           /* px, of the reference file that was read last */

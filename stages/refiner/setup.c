@@ -281,7 +281,7 @@ enum status setup_optics(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
+enum status setup_read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
     struct image reference = {0};
     TRY(mrc_read(path, &reference, err));
     enum status status = check_map(&reference, "reference", path, err);
@@ -304,7 +304,7 @@ enum status setup_reference(struct refiner *r, struct err *err) {
     for (int k = 0; k < r->reference_count; k++) {
         float *map = r->sides[0].references[k].map;
         if (k < r->map_count)
-            TRY(read_reference(r, r->map_paths[k], map, err));
+            TRY(setup_read_reference(r, r->map_paths[k], map, err));
         else
             memcpy(map, r->sides[0].references[0].map, bytes);
     }

@@ -16,6 +16,8 @@ void setup_release(struct refiner *refiner);
 enum status setup_alignment(struct refiner *refiner, struct err *err);
 /* Makes room for new optics groups. */
 enum status setup_optics(struct refiner *refiner, struct err *err);
+/* Reads a reference into map (box³) as below, with its own grey scale. */
+enum status setup_read_reference(struct refiner *refiner, const char *path, float *map, struct err *err);
 /* Reads the references, resamples them to the particles' box and pixel size, and low-pass filters them. */
 enum status setup_reference(struct refiner *refiner, struct err *err);
 /* Estimates noise spectra from the images. */

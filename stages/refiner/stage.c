@@ -23,6 +23,7 @@
 #include "stages/refiner/postprocess/told_map.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
+#include "stages/refiner/tell.h"
 
 enum { LEAST_PARTICLES = 10 }; /* fewer make no map */
 
@@ -44,6 +45,7 @@ struct state {
     bool told_of_optics;   /* the optics of particles are corrected */
     bool warned_of_ctf;    /* particles have no CTF */
     bool warned_of_mask;   /* the mask was compared with the box */
+    bool told_noise;       /* the images are noise */
 };
 
 struct lane {
@@ -211,7 +213,9 @@ static void warn_of_doubts(struct stage *stage, struct state *state) {
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
     warn_of_doubts(stage, state);
-    stage_resolution(stage, refiner_state(state->refiner).resolution);
+    const struct refiner_state s = refiner_state(state->refiner);
+    stage_resolution(stage, s.noise ? 0 : s.resolution);
+    tell_noise(stage, &s, &state->told_noise);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->logged_start = true;
@@ -303,7 +307,8 @@ static void set_result(struct stage *stage, const struct state *state, const str
                  s.resolution, efficiency);
     else
         snprintf(quality, sizeof quality, "%d classes, %.1f Å", s.classes, s.resolution);
-    stage_result(stage, files, "%s, %zu particles, iteration %d", quality, s.particles, s.iteration);
+    stage_result(stage, files, "%s, %zu particles, iteration %d%s", quality, s.particles, s.iteration,
+                 s.noise ? ": noise, no signal" : "");
 }
 
 /* Says how the views of the particles are spread, and what to do about it. */

@@ -13,7 +13,7 @@
 #include "stages/refiner/refiner.h"
 #include "tests/stages/blobs.h"
 
-static void put_float(const char *folder, const char *name, long offset, float value) {
+static inline void put_float(const char *folder, const char *name, long offset, float value) {
     char path[PATH_SIZE + 64];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "r+");
@@ -23,7 +23,7 @@ static void put_float(const char *folder, const char *name, long offset, float v
     assert_int_equal(fclose(f), 0);
 }
 
-static struct item *particles_item(const char *name, const char *kind, const char *folder) {
+static inline struct item *particles_item(const char *name, const char *kind, const char *folder) {
     struct item *item = NULL;
     char member[32], path[PATH_SIZE + 64];
     snprintf(path, sizeof path, "%s/%s.star", folder, name);
@@ -33,8 +33,8 @@ static struct item *particles_item(const char *name, const char *kind, const cha
     return item;
 }
 
-static void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
-                       const char *least, struct item **items, size_t count) {
+static inline void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
+                              const char *least, struct item **items, size_t count) {
     const char *parameters[] = {
         "reference",  reference, "diameter",       diameter,   "initial_lowpass", "50", "healpix_order", "1",
         "live_order", "1",       "max_iterations", iterations, "offset_range",    "3",  "min_particles", least,
@@ -51,7 +51,7 @@ static void run_within(const char *folder, const char *reference, const char *di
         item_destroy(&items[i]);
 }
 
-static void read_map(const char *folder, const char *name, float *map) {
+static inline void read_map(const char *folder, const char *name, float *map) {
     char path[PATH_SIZE];
     struct image image = {0};
     assert_int_equal(path_join(folder, name, path, sizeof path, NULL), STATUS_OK);

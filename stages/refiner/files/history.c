@@ -26,6 +26,9 @@ enum status history_write(const char *folder, const char *prefix, const struct r
                           s->average_pmax, s->significant, s->final ? "true" : "false");
     if (!isnan(s->efficiency) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"efficiency\": %.3f, ", s->efficiency);
+    if (!isnan(s->signal) && length >= 0 && (size_t)length < size)
+        length += snprintf(line + length, size - (size_t)length, "\"signal\": %.2f, \"noise\": %s, ", s->signal,
+                           s->noise ? "true" : "false");
     if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "\"steps\": {");
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",

@@ -213,6 +213,17 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     return STATUS_OK;
 }
 
+/* Files of older versions lack these. */
+static enum status read_signal(const struct star_table *t, struct signal *ret_signal, struct err *err) {
+    double images = 0, particles = 0, deviations = 0;
+    if (star_column_find(t, "icestreamSignal") < 0) return STATUS_OK;
+    TRY(value(t, "icestreamSignal", -1e6, 1e6, &deviations, err));
+    TRY(value(t, "icestreamSignalImages", 0, 1e12, &images, err));
+    TRY(value(t, "icestreamSignalParticles", 0, 1e12, &particles, err));
+    *ret_signal = (struct signal){.particles = (size_t)particles, .images = (size_t)images, .deviations = deviations};
+    return STATUS_OK;
+}
+
 static enum status read_progress(struct kept_state *r, const struct star_table *t, struct err *err) {
     double particles;
     TRY(whole(t, "icestreamWholeIterations", 0, ITERATIONS_MAX, &r->schedule.whole_iterations, err));
@@ -232,6 +243,7 @@ static enum status read_all(struct kept_state *r, const char *folder, int iterat
     for (int side = 0; side < r->side_count; side++)
         TRY(read_side(r, folder, iteration, side, err));
     TRY(read_schedule(r, t, iteration, err));
+    TRY(read_signal(t, &r->signal, err));
     TRY(read_sampling(r, folder, iteration, err));
     if (r->side_count == 1) TRY(read_progress(r, t, err));
     TRY(part_path(folder, iteration, "data.star", path, err));

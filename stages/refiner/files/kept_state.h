@@ -7,6 +7,7 @@
 #include "common/formats/star.h"
 #include "stages/refiner/particles.h"
 #include "stages/refiner/schedule.h"
+#include "stages/refiner/signal.h"
 
 struct kept_state {
     int classes, side_count; /* 1 and 2: of a refinement; else of a classification, which has one side */
@@ -19,6 +20,7 @@ struct kept_state {
         double average_norm, sigma_offset; /* 1, px */
         float *sigma2;                     /* [groups][shells] */
     } sides[2];
+    struct signal signal;
     struct schedule schedule; /* members that the files do not hold are 0 */
     struct star_file *data;
 };

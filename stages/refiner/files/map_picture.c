@@ -122,6 +122,8 @@ enum status map_picture_write(const struct map_picture *p, const char *path, str
     fill_views(p->box, p->map, views, sums);
     snprintf(title, sizeof title, "%s, %s, box %d px of %.4g Å", p->title, p->parts, p->box, p->pixel_size);
     canvas_text(&canvas, MARGIN, MARGIN, SCALE, CANVAS_WHITE, title);
+    if (p->doubt != NULL)
+        canvas_text(&canvas, 2 * MARGIN + canvas_text_width(title, SCALE), MARGIN, SCALE, CANVAS_ORANGE, p->doubt);
     int y = MARGIN + LINE;
     draw_row(&canvas, y, p, views, "slice across", room);
     y += PANEL + LINE;

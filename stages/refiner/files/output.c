@@ -66,8 +66,13 @@ enum status output_picture(const struct refiner *r, const char *folder, const ch
                            const struct map_curve curves[MAP_CURVES], const char *parts, struct err *err) {
     char path[PATH_SIZE], title[48];
     snprintf(title, sizeof title, "iteration %d%s", r->schedule.iteration, r->schedule.final ? " (final)" : "");
-    struct map_picture picture = {
-        .box = r->box, .pixel_size = r->pixel_size, .map = map, .title = title, .parts = parts};
+    struct map_picture picture = {.box = r->box,
+                                  .pixel_size = r->pixel_size,
+                                  .map = map,
+                                  .title = title,
+                                  .doubt = signal_is_noise(&r->signal) ? "noise: the images do not show the reference"
+                                                                       : NULL,
+                                  .parts = parts};
     memcpy(picture.curves, curves, sizeof picture.curves);
     TRY(path_join(folder, name, path, sizeof path, err));
     return map_picture_write(&picture, path, err);

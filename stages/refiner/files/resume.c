@@ -34,6 +34,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
     schedule_resume(&r->schedule, &from->schedule);
     r->resolution = from->resolution;
     r->told = from->told;
+    r->signal = from->signal;
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     r->kept_poses = from->data;
     from->data = NULL;

@@ -58,11 +58,15 @@ static void describe_time(const struct refiner_state *s, char *text, size_t size
         snprintf(text, size, "%.1f s", s->seconds);
 }
 
+static const char *noise_note(const struct refiner_state *s) {
+    return s->noise ? ": noise, no signal" : "";
+}
+
 static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
     char classes[512], took[64];
     describe_classes(refiner, s->classes, classes, sizeof classes);
     describe_time(s, took, sizeof took);
-    stage_note(stage, "iteration %d, %zu particles%s", s->iteration, s->particles, classes);
+    stage_note(stage, "iteration %d, %zu particles%s%s", s->iteration, s->particles, classes, noise_note(s));
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d: %zu particles%s, %.2f Å, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
               "Pmax %.2f, %.0f significant, %s",
@@ -73,8 +77,8 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
 static void log_halves(struct stage *stage, const struct refiner_state *s) {
     char took[64];
     describe_time(s, took, sizeof took);
-    stage_note(stage, "iteration %d, %zu particles, %.1f Å, directions %.2f", s->iteration, s->particles, s->resolution,
-               s->efficiency);
+    stage_note(stage, "iteration %d, %zu particles, %.1f Å, directions %.2f%s", s->iteration, s->particles,
+               s->resolution, s->efficiency, noise_note(s));
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",

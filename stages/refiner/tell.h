@@ -1,0 +1,12 @@
+/* Warns in the log, and so in `run` and `status`, of what the numbers of a refinement do not hold. */
+#ifndef ICESTREAM_STAGES_REFINER_TELL_H
+#define ICESTREAM_STAGES_REFINER_TELL_H
+
+#include "common/harness/stage.h"
+#include "stages/refiner/refiner.h"
+
+/* Warns that the images are noise, once, and says once when later images show that they are not. told: set while the
+ * warning stands. */
+void tell_noise(struct stage *stage, const struct refiner_state *state, bool *told);
+
+#endif
