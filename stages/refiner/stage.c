@@ -365,7 +365,7 @@ static enum status local_resolution(struct stage *stage, const struct state *sta
 }
 
 static void tell_postprocessed(struct stage *stage, const struct postprocess_result *result,
-                               const struct postprocess_options *options) {
+                               const struct postprocess_options *options, const struct map_directions *directions) {
     const char *mask = ((const struct refiner_options *)stage_params(stage))->mask;
     char text[TOLD_MAP_SIZE], sharpening[TOLD_MAP_SIZE];
     /* A mask that was made is none of the user's faults: the resolution says enough. */
@@ -376,6 +376,10 @@ static void tell_postprocessed(struct stage *stage, const struct postprocess_res
     told_map_resolution(result, text, sizeof text);
     told_map_sharpening(result, options, sharpening, sizeof sharpening);
     stage_log(stage, LOG_INFO, "refine-postprocess", "%s, %s", text, sharpening);
+    if (directions_tell(directions, text, sizeof text))
+        stage_log(stage, LOG_WARN, "refine-directions", "the resolution is %s", text);
+    else
+        stage_log(stage, LOG_INFO, "refine-directions", "the resolution is %s", text);
 }
 
 static enum status postprocess(struct stage *stage, struct state *state, struct err *err) {
@@ -399,26 +403,30 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     struct postprocess_result result = {0};
     TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
+    struct map_directions directions = {0};
     TRY(postprocess_run(&options, maps.half1, maps.half2, &result, err));
     const struct map_curve masked = {result.doubts != 0 ? "the mask is doubted" : "inside a mask", result.fsc,
                                      result.resolution, 0.143};
-    enum status status = writer_wait(state->writer, err);
+    enum status status = directions_find(&options, &result, maps.half1, maps.half2, &directions, err);
+    if (status == STATUS_OK) status = writer_wait(state->writer, err);
     if (status == STATUS_OK) status = local_maps_remove(stage_folder(stage), err);
     if (status == STATUS_OK)
         STAGE_PERSIST(stage, status, err, refiner_write_masked(state->refiner, stage_folder(stage), &masked, err));
     /* These files mean that all is done: they come last. */
     if (status == STATUS_OK)
-        STAGE_PERSIST(stage, status, err, postprocess_write(&result, &options, stage_folder(stage), &names, err));
+        STAGE_PERSIST(stage, status, err,
+                      postprocess_write(&result, &options, stage_folder(stage), &names, &directions, err));
     if (status == STATUS_OK && maps.last_shell > 0)
         stage_log(stage, LOG_WARN, "refine-shared",
                   "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
                   "particles",
                   fmin(p->join_resolution, p->initial_lowpass));
-    if (status == STATUS_OK) tell_postprocessed(stage, &result, &options);
+    if (status == STATUS_OK) tell_postprocessed(stage, &result, &options, &directions);
     double efficiency = NAN;
     if (status == STATUS_OK) status = tell_orientations(stage, state, &efficiency, err);
     if (status == STATUS_OK) set_result(stage, state, &result, efficiency);
     postprocess_result_destroy(&result);
+    directions_destroy(&directions);
     return status == STATUS_OK ? local_resolution(stage, state, NULL, err) : status;
 }
 

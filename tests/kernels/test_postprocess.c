@@ -435,7 +435,7 @@ static void files_can_be_read(void **state) {
     const struct postprocess_names names = {
         .half1 = "refiner/run_half1.mrc", .half2 = "refiner/run_half2.mrc", .folder = "refiner"};
     assert_int_equal(postprocess_run(&o, a, b, &r, &err), STATUS_OK);
-    if (postprocess_write(&r, &o, folder, &names, &err) != STATUS_OK) fail_msg("%s", err.message);
+    if (postprocess_write(&r, &o, folder, &names, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
     static const char *maps[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
     const float *held[] = {r.map, r.map_masked, r.mask};
     for (int i = 0; i < 3; i++) {

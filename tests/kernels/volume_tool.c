@@ -171,7 +171,7 @@ static enum status postprocess(int box, char **argv, struct err *err) {
     const struct postprocess_names names = {.half1 = "run_half1.mrc", .half2 = "run_half2.mrc", .folder = ""};
     struct postprocess_result result;
     TRY(postprocess_run(&options, a, b, &result, err));
-    enum status status = postprocess_write(&result, &options, argv[5], &names, err);
+    enum status status = postprocess_write(&result, &options, argv[5], &names, NULL, err);
     postprocess_result_destroy(&result);
     free(a), free(b), free(mask);
     return status;

@@ -164,10 +164,32 @@ def doubt_masks(rng):
         check("the masked one was finer", float(general["icestreamResolutionInMask"]) < unmasked - 0.1, general)
 
 
+def name_directions(rng):
+    """Halves that lack the signal within 60° of the y axis, as if all particles were seen along it: told with the axis."""
+    signal = make_halves(rng, 100, 0)
+    k = np.fft.fftfreq(BOX) * BOX
+    off = np.degrees(np.arccos(np.abs(k[None, :, None]) / np.maximum(radius(), 1e-9)))
+    seen = np.fft.ifftn(np.fft.fftn(signal) * (off >= 60)).real
+    for i in (1, 2):
+        write(f"run_half{i}_unfil.mrc", seen + 0.1 * rng.normal(size=signal.shape))
+    _, told = postprocess("run_half1_unfil.mrc", "--o", "seen", "--auto_mask", "false", "--local_resolution", "false")
+    check("missing views are told", "blurred along" in told)
+    axis = np.array([float(told.split(f"{a} ")[1].split(",")[0]) for a in ("along x", ", y", ", z")])
+    check("with the axis", abs(axis[1]) > np.cos(np.radians(15)), axis)
+    found = tables("seen/postprocess.star")
+    finest, coarsest = (np.array(found["directional_fsc"][f"icestreamFsc{c}Cone"]) for c in ("Finest", "Coarsest"))
+    check("the finest cone goes on where the coarsest has ended", finest[12] > 0.5 and abs(coarsest[12]) < 0.5)
+    rows = found["directions"]
+    across = np.abs(rows["icestreamDirectionY"]) < 0.2
+    along = np.abs(rows["icestreamDirectionY"]) > 0.9
+    resolution = np.array(rows["icestreamDirectionResolution"])
+    check("by axis", resolution[across].max() < 0.6 * resolution[along].min(), (resolution[across], resolution[along]))
+
+
 def make_masks(rng):
     signal = make_halves(rng, 300, 0.03)
     out, told = postprocess("run_half1_unfil.mrc", "--o", "made")
-    check("nothing is doubted", told == "", told)
+    check("nothing is doubted", told == "" and "by direction" in out, told)
     for (
         name
     ) in "postprocess.mrc postprocess_masked.mrc postprocess_mask.mrc postprocess.png locres.mrc locres_filtered.mrc".split():
@@ -218,6 +240,7 @@ def main():
         os.chdir(folder)
         agree_with_relion(rng)
         doubt_masks(rng)
+        name_directions(rng)
         make_masks(rng)
         refuse(rng)
         os.chdir("/")

@@ -116,7 +116,8 @@ static enum status write_map(const struct postprocess_options *o, const float *m
 }
 
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
-                              const char *folder, const struct postprocess_names *names, struct err *err) {
+                              const char *folder, const struct postprocess_names *names,
+                              const struct map_directions *directions_or_null, struct err *err) {
     TRY(write_map(o, r->map, folder, "postprocess.mrc", err));
     if (r->mask != NULL) {
         TRY(write_map(o, r->map_masked, folder, "postprocess_masked.mrc", err));
@@ -129,5 +130,6 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
     TRY(add_general(file, r, names, err));
     TRY(add_fsc(file, r, o, err));
     TRY(add_guinier(file, r, o, err));
+    if (directions_or_null != NULL) TRY(directions_write(directions_or_null, file, err));
     return star_write(file, path, err);
 }

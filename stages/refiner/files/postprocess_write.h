@@ -4,6 +4,7 @@
 #define ICESTREAM_STAGES_REFINER_FILES_POSTPROCESS_WRITE_H
 
 #include "kernels/postprocess/postprocess.h"
+#include "stages/refiner/postprocess/directions.h"
 
 /* The names in the STAR file: of the half maps, and of the folder of the new maps ("": none). */
 struct postprocess_names {
@@ -11,8 +12,9 @@ struct postprocess_names {
 };
 
 /* Writes postprocess.mrc, postprocess.star and, if there is a mask, postprocess_masked.mrc and postprocess_mask.mrc
- * into folder. */
+ * into folder. directions_or_null: for further tables of postprocess.star. */
 enum status postprocess_write(const struct postprocess_result *result, const struct postprocess_options *options,
-                              const char *folder, const struct postprocess_names *names, struct err *err);
+                              const char *folder, const struct postprocess_names *names,
+                              const struct map_directions *directions_or_null, struct err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "stages/refiner/files/map_picture.h"
 #include "stages/refiner/files/postprocess_write.h"
 #include "stages/refiner/postprocess/detector.h"
+#include "stages/refiner/postprocess/directions.h"
 #include "stages/refiner/postprocess/halves.h"
 #include "stages/refiner/postprocess/told_map.h"
 #include "stages/refiner/resample.h"
@@ -26,6 +27,7 @@ struct job {
     struct postprocess_options options;
     struct postprocess_mask_shape shape;
     struct postprocess_result result;
+    struct map_directions directions;
     FILE *out, *warnings;
 };
 
@@ -90,6 +92,10 @@ static void tell(const struct job *j) {
     fprintf(j->out, "resolution        %s\n", text);
     told_map_sharpening(r, &j->options, text, sizeof text);
     fprintf(j->out, "map               %s\n", text);
+    if (directions_tell(&j->directions, text, sizeof text))
+        fprintf(j->warnings, "icestream-postprocess: warning: the resolution is %s\n", text);
+    else
+        fprintf(j->out, "by direction      %s\n", text);
     if (told_map_doubts(r, j->wishes->mask, text, sizeof text))
         fprintf(j->warnings, "icestream-postprocess: warning: %s\n", text);
 }
@@ -129,8 +135,9 @@ static enum status run(struct job *j, struct err *err) {
     const struct postprocess_names names = {.half1 = j->names[0], .half2 = j->names[1], .folder = j->wishes->folder};
     TRY(prepare(j, err));
     TRY(postprocess_run(&j->options, j->halves.maps[0].data, j->halves.maps[1].data, &j->result, err));
+    TRY(directions_find(&j->options, &j->result, j->halves.maps[0].data, j->halves.maps[1].data, &j->directions, err));
     tell(j);
-    TRY(postprocess_write(&j->result, &j->options, j->wishes->folder, &names, err));
+    TRY(postprocess_write(&j->result, &j->options, j->wishes->folder, &names, &j->directions, err));
     TRY(write_picture(j, err));
     TRY(write_local(j, err));
     fprintf(j->out, "files             %s\n", j->wishes->folder);
@@ -142,6 +149,7 @@ enum status postprocess_halves(const struct wishes *wishes, const char *half1, c
     struct job job = {.wishes = wishes, .names = {half1, half2}, .out = out, .warnings = warnings};
     enum status status = run(&job, err);
     postprocess_result_destroy(&job.result);
+    directions_destroy(&job.directions);
     halves_destroy(&job.halves);
     mem_free(&job.mask);
     mem_free(&job.mtf);
