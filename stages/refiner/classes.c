@@ -1,6 +1,6 @@
 /* Classifies in 3D: compares all particles with all of several references, without halves. It differs from
- * refinement in the seeds of the classes, in the prior (the power of the maps that were compared with), and in a
- * grid that stays as it is. */
+ * refinement in the seeds of the classes (and how they come apart: classes_held.c), in the prior (the power of the maps
+ * that were compared with), and in a grid that stays as it is. */
 #include "stages/refiner/classes.h"
 
 #include <math.h>
@@ -10,6 +10,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "stages/refiner/classes_held.h"
 #include "stages/refiner/mstep.h"
 
 enum { CLASSES_MOST = 100 };
@@ -151,6 +152,7 @@ enum status classes_mstep(struct refiner *r, struct err *err) {
         int shell = schedule_signal_shell(c->ssnr, r->schedule.current_size / 2);
         c->resolution = r->box * r->pixel_size / (shell > 1 ? shell : 1);
     }
+    TRY(classes_hold(r, err));
     mstep_parameters(r, side);
     r->at.seed_class = -1;
     timing_spent(&r->timing, REFINER_MAPS);

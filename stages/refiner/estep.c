@@ -8,6 +8,7 @@
 
 #include "common/memory.h"
 #include "stages/refiner/bands.h"
+#include "stages/refiner/classes_held.h"
 
 /* An empty class keeps this share, so that particles can still be compared with it. */
 static const double LEAST_SHARE = 1e-9;
@@ -108,7 +109,7 @@ enum status estep_set_references(struct refiner *r, struct side *side, int first
         struct reference *c = &side->references[k];
         batch->projectors[k] = c->projector;
         batch->accumulators[k] = c->accumulator;
-        batch->log_shares[k] = (float)log(fmax(c->share, LEAST_SHARE));
+        batch->log_shares[k] = (float)log(fmax(classes_prior(r, c), LEAST_SHARE));
         TRY(bands_set_reference(r, c, err));
         if (r->placement.sums_on_host)
             TRY(accumulator_clear_beside(c->accumulator, r->placement.workspace, r->pixels.size, &r->symmetry, err));
