@@ -10,7 +10,8 @@ noise:   no particle is there.
 Each seed is a set of its own, and the seed of its classification. The reference is the whole molecule, low-passed
 to 50 Å by the refiner. --relion 2 runs relion_refine on the first two sets as well. OPTIONs go to the refiner.
 Prints for each run the share put right under the best naming of the classes, the classes' shares, what the classes
-have in common (FSC between the first two maps, mean to 25 Å) and seconds.
+have in common (FSC between the first two maps, mean to 25 Å), how like the reference they are (likewise, the mean over
+classes) and seconds.
 Needs numpy and scipy, and `shared/data/maps` with `shared/tools`.
 """
 import argparse
@@ -158,16 +159,16 @@ def run_one(job):
     with open(out + ".log", "w") as log:
         code = subprocess.run(command, stdout=log, stderr=log, env=environment, cwd=cwd).returncode
     if code != 0:
-        return (kind, seed, order, program, None, open(out + ".log").read()[-300:], 0, 0)
+        return (kind, seed, order, program, None, open(out + ".log").read()[-300:], 0, 0, 0)
     last = f"run_it{a.iterations:03d}_"
     table = out + "/run_data.star" if program == "icestream" else f"{out}/{last}data.star"
     truth = np.loadtxt(folder + "/truth.txt", dtype=int)
     classes = read_classes(table, len(truth))
     shares = [np.mean(classes == k) for k in range(a.classes)]
-    maps = [f"{out}/{'' if program == 'icestream' else last}run_class{k:03d}.mrc" for k in (1, 2)]
-    if program != "icestream":
-        maps = [f"{out}/{last}class{k:03d}.mrc" for k in (1, 2)]
-    return (kind, seed, order, program, put_right(truth, classes, a.classes), shares, in_common(maps, pixel),
+    stem = out + ("/run_" if program == "icestream" else f"/{last}")
+    maps = [f"{stem}class{k:03d}.mrc" for k in range(1, a.classes + 1)]
+    like = np.mean([in_common([m, a.work + "/whole.mrc"], pixel) for m in maps])
+    return (kind, seed, order, program, put_right(truth, classes, a.classes), shares, in_common(maps[:2], pixel), like,
             time.time() - begun)  # fmt: skip
 
 
@@ -193,6 +194,7 @@ def parse():
     p.add_argument("--cores", type=int, default=2, help="for making particles")
     p.add_argument("--memory", type=float, default=4)
     p.add_argument("--relion", type=int, default=0, help="sets that RELION sorts as well")
+    p.add_argument("--only_relion", action="store_true")
     p.add_argument("--name", default="run")
     split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     a = p.parse_args(sys.argv[1:split])
@@ -219,22 +221,23 @@ def main():
             folder = f"{a.work}/{a.map}_{kind}_{a.share:g}_{a.particles}_{a.snr:g}_{seed}"
             make_set(folder, [whole, lacking], pixel, a, seed, kind)
             for order in [int(o) for o in a.orders.split(",")]:
-                jobs.append((a, kind, seed, order, pixel, folder, "icestream"))
+                if not a.only_relion:
+                    jobs.append((a, kind, seed, order, pixel, folder, "icestream"))
                 if seed < a.first_seed + a.relion:
                     jobs.append((a, kind, seed, order, pixel, folder, "relion"))
     with ThreadPoolExecutor(a.jobs) as pool:
-        for kind, seed, order, program, right, shares, common, seconds in pool.map(run_one, jobs):
+        for kind, seed, order, program, right, shares, common, like, seconds in pool.map(run_one, jobs):
             if right is None:
                 print(f"{kind} seed {seed} order {order} {program}: failed: {shares}", flush=True)
                 continue
             parts = " : ".join(f"{s:.2f}" for s in sorted(shares, reverse=True))
             print(f"{kind} seed {seed} order {order} {program}: {right:.3f} right, classes {parts}, common {common:.3f}, "
-                  f"{seconds:.0f} s", flush=True)  # fmt: skip
-            found.setdefault((kind, order, program), []).append((right, max(shares), common))
+                  f"like {like:.3f}, {seconds:.0f} s", flush=True)  # fmt: skip
+            found.setdefault((kind, order, program), []).append((right, max(shares), common, like))
     for (kind, order, program), rows in found.items():
         mean = np.mean(rows, 0)
         print(f"{kind}, order {order}, {program}, {len(rows)} sets: {mean[0]:.3f} right (least {min(r[0] for r in rows):.3f}), "
-              f"largest class {mean[1]:.2f}, common {mean[2]:.3f}")  # fmt: skip
+              f"largest class {mean[1]:.2f}, common {mean[2]:.3f}, like {mean[3]:.3f}")  # fmt: skip
 
 
 if __name__ == "__main__":
