@@ -101,6 +101,46 @@ enum status optics_aberrations_read(const struct star_table *table, size_t row, 
     return STATUS_OK;
 }
 
+/* Returns whether a cell holds a number other than `none`. */
+static bool states(const char *text, double none) {
+    for (const char *at = text; *at != '\0';) {
+        char *end;
+        double value = strtod(at, &end);
+        if (end != at && isfinite(value) && fabs(value - none) > LEAST) return true;
+        at = end != at ? end : at + 1;
+    }
+    return false;
+}
+
+void optics_aberrations_list(const struct star_table *table, size_t row, char *text, size_t size) {
+    const struct {
+        const char *name, *older;
+        double none;
+    } columns[] = {{TILT[0].name, TILT[0].older, 0},
+                   {TILT[1].name, TILT[1].older, 0},
+                   {MATRIX[0].name, MATRIX[0].older, 1},
+                   {MATRIX[1].name, MATRIX[1].older, 0},
+                   {MATRIX[2].name, MATRIX[2].older, 0},
+                   {MATRIX[3].name, MATRIX[3].older, 1},
+                   {EVEN, NULL, 0},
+                   {ODD, NULL, 0}};
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        int column = find(table, columns[i].name, columns[i].older);
+        const char *cell = column >= 0 ? star_get(table, row, column) : "";
+        if (!states(cell, columns[i].none)) continue;
+        if (used + strlen(columns[i].name) + strlen(cell) + 3 > size) {
+            text[0] = '\0';
+            return;
+        }
+        used += (size_t)snprintf(text + used, size - used, "%s%s ", used > 0 ? " " : "", columns[i].name);
+        for (const char *at = cell; *at != '\0'; at++)
+            if (!isspace((unsigned char)*at)) text[used++] = *at;
+        text[used] = '\0';
+    }
+}
+
 static bool all_zero(const double *values, int count) {
     for (int i = 0; i < count; i++)
         if (fabs(values[i]) > LEAST) return false;

@@ -9,7 +9,8 @@
 
 #include "common/formats/star.h"
 
-enum { OPTICS_EVEN_MOST = 25, OPTICS_ODD_MOST = 30 }; /* coefficients: Zernike polynomials up to the order 8 and 9 */
+/* Coefficients: Zernike polynomials up to the order 8 and 9. Bytes of optics_aberrations_list. */
+enum { OPTICS_EVEN_MOST = 25, OPTICS_ODD_MOST = 30, OPTICS_ABERRATIONS_TEXT = 2048 };
 
 struct optics_aberrations {
     double tilt[2];          /* x, y: mrad */
@@ -26,6 +27,9 @@ bool optics_aberrations_stated(const struct star_table *table);
  * half or more than double; STATUS_UNSUPPORTED: too many coefficients. The message names `path`. */
 enum status optics_aberrations_read(const struct star_table *table, size_t row, const char *path,
                                     struct optics_aberrations *ret_aberrations, struct err *err);
+/* Lists the columns of a row that state an aberration, with their cells: "rlnBeamTiltX 6 rlnOddZernike [0,0,1]". Cells
+ * are copied without spaces. "": there are none, or they do not fit into `text`. */
+void optics_aberrations_list(const struct star_table *table, size_t row, char *text, size_t size);
 /* Returns whether there is nothing to correct. Smaller values than 1e-6 move nothing by a measurable part of a pixel. */
 bool optics_aberrations_are_none(const struct optics_aberrations *aberrations);
 /* Returns whether two are equal. */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/formats/image_formats.h"
-#include "common/formats/optics_unapplied.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star.h"
 #include "common/formats/star_numbers.h"
 #include "common/harness/item_optics.h"
@@ -147,10 +147,10 @@ static enum status set_optics(const struct stage *stage, struct item *item, stru
         tables.pixel_size = optics_pixel_size_of_detector(detector, magnification);
     const struct optics values = optics_of_micrograph(&session, &tables, header_pixel_size);
     compare_pixel_size(stage, item, header_pixel_size);
-    char unapplied[160];
-    if (optics.table != NULL && optics_find_unapplied(optics.table, optics.row, unapplied, sizeof unapplied) &&
-        item_text_fits(unapplied))
-        TRY(item_set_string(item, "optics.unapplied", unapplied, err));
+    char aberrations[OPTICS_ABERRATIONS_TEXT] = "";
+    if (optics.table != NULL) optics_aberrations_list(optics.table, optics.row, aberrations, sizeof aberrations);
+    if (aberrations[0] != '\0' && item_text_fits(aberrations))
+        TRY(item_set_string(item, "optics.aberrations", aberrations, err));
     return item_set_optics(item, &values, isnan(original) ? values.pixel_size : original, err);
 }
 

@@ -225,6 +225,7 @@ enum status extractor_item_optics(const struct item *item, const struct stage_se
         .voltage = known.voltage,
         .spherical_aberration = known.spherical_aberration,
         .amplitude_contrast = known.amplitude_contrast,
+        .aberrations = item_string(item, "optics.aberrations"),
     };
     FAIL_IF(!(o.pixel_size > 0), err, STATUS_BAD_ARGUMENT,
             "the pixel size of %s is unknown: neither the session, nor a STAR file, nor its header has it; set "

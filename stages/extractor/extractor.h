@@ -22,7 +22,7 @@ struct extractor_options {
     int box, downscale_to, background_radius; /* px; INT_MIN: not set */
     double minimum_pick_fom;                  /* NaN: not set */
     bool invert, normalise;
-    bool ignore_optics; /* aberrations that are not applied may be lost */
+    bool ignore_optics; /* aberrations are left out of the table */
     char *coordinates;  /* a pattern of files; NULL: the item's picks */
     double coordinates_scale;
 };
@@ -32,6 +32,7 @@ struct extractor_optics {
     const char *group;                      /* owned by the item */
     double pixel_size, original_pixel_size; /* of the micrograph; of its movie */
     double voltage, spherical_aberration, amplitude_contrast;
+    const char *aberrations; /* columns and cells (optics_aberrations.h), owned by the item; NULL: none */
 };
 
 /* The picks of one micrograph that the stage cuts out: rows of `table`. */

@@ -9,6 +9,18 @@
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
 
+/* Writes columns and cells that follow each other, parted by spaces. */
+static enum status add_aberrations(struct star_table *table, size_t row, const char *text, struct err *err) {
+    _cleanup_(mem_free) char *copy = strdup(text);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the optics of particles");
+    char *rest = NULL;
+    for (char *column = strtok_r(copy, " ", &rest); column != NULL; column = strtok_r(NULL, " ", &rest)) {
+        const char *cell = strtok_r(NULL, " ", &rest);
+        if (cell != NULL) TRY(star_put_text(table, row, column, cell, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status add_optics(struct star_file *file, const struct extractor_optics *optics,
                               const struct extract_options *options, struct err *err) {
     struct star_table *table;
@@ -29,7 +41,8 @@ static enum status add_optics(struct star_file *file, const struct extractor_opt
         {.column = "rlnCtfDataAreCtfPremultiplied", .integer = true},
     };
     TRY(star_table_add(file, "optics", true, &table, err));
-    return star_cells_row(table, cells, sizeof cells / sizeof *cells, err);
+    TRY(star_cells_row(table, cells, sizeof cells / sizeof *cells, err));
+    return optics->aberrations != NULL ? add_aberrations(table, 0, optics->aberrations, err) : STATUS_OK;
 }
 
 /* A number of the micrograph (such as its defocus) that each of its particles gets. */

@@ -65,7 +65,7 @@ const struct param extractor_parameters[EXTRACTOR_PARAMETERS] = {
      .changes = PARAM_RESTART,
      .offset = AT(ignore_optics),
      .default_text = "false",
-     .help = "Extract particles also where the micrograph's optics have a beam tilt, a magnification matrix or Zernike "
-             "coefficients, which the table of particles then lacks; otherwise the micrograph fails."},
+     .help = "Leave a beam tilt, a magnification matrix and Zernike polynomials of the micrograph's optics out of the "
+             "table of particles."},
 };
 #undef AT

@@ -98,19 +98,7 @@ static void release(struct stage *stage, void *state, struct stage_lane *stage_l
     if (stage_lane != NULL) lane_fini(stage, state, stage_lane);
 }
 
-/* The particles get an optics table of their own, in which these aberrations would be lost. */
-static enum status check_optics(const struct stage *stage, const struct item *item, struct err *err) {
-    const struct extractor_options *p = stage_params(stage);
-    const char *unapplied = item_string(item, "optics.unapplied");
-    FAIL_IF(unapplied != NULL && !p->ignore_optics, err, STATUS_UNSUPPORTED,
-            "the optics of its table have %s, which icestream reads and does not correct for: set ignore_optics to go "
-            "on without",
-            unapplied);
-    return STATUS_OK;
-}
-
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
-    TRY(check_optics(stage, stage_lane->item, err));
     struct extractor_lane *lane = stage_lane->state;
     const struct extractor_options *p = stage_params(stage);
     const struct item *item = stage_lane->item;
@@ -215,6 +203,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
+    if (((const struct extractor_options *)stage_params(stage))->ignore_optics) optics.aberrations = NULL;
     warn_of_box(stage, extractor, item, optics.pixel_size);
     double pixel_size = optics.pixel_size * extractor->options.box / extractor->options.size;
     char stack[PATH_MAX], star[PATH_MAX], path[PATH_MAX];

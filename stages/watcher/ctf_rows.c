@@ -10,7 +10,6 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/optics.h"
-#include "common/formats/optics_unapplied.h"
 #include "common/formats/star.h"
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
@@ -301,7 +300,7 @@ void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *r
             strcmp(star_get(rows->table, (size_t)row, rows->group_column), star_get(rows->optics, i, id_column)) == 0;
         if (!ours) continue;
         read_optics(rows->optics, i, &optics);
-        (void)optics_find_unapplied(rows->optics, i, optics.unapplied, sizeof optics.unapplied);
+        optics_aberrations_list(rows->optics, i, optics.aberrations, sizeof optics.aberrations);
         if (name_column >= 0) snprintf(optics.group, sizeof optics.group, "%s", star_get(rows->optics, i, name_column));
         break;
     }

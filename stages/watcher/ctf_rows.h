@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "common/edges/item.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/status.h"
 
 struct ctf_rows;
@@ -53,7 +54,7 @@ void ctf_rows_broken_optics(const struct ctf_rows *rows, char *ret_text, size_t 
 struct ctf_optics {
     char group[128]; /* "" when unnamed */
     double pixel_size, original_pixel_size, voltage, spherical_aberration, amplitude_contrast;
-    char unapplied[160]; /* an aberration that icestream does not correct (optics_find_unapplied); "": none */
+    char aberrations[OPTICS_ABERRATIONS_TEXT]; /* columns and cells (optics_aberrations_list); "": none */
 };
 /* Reads the optics of a row. */
 void ctf_rows_optics(const struct ctf_rows *rows, long row, struct ctf_optics *ret_optics);

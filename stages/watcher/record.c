@@ -46,8 +46,8 @@ static enum status set_optics(const struct record_source *source, struct item *i
     bool named = given.group[0] != '\0' && item_text_fits(given.group);
     name_group(source, group, sizeof group);
     TRY(item_set_string(item, "optics.group", named ? given.group : group, err));
-    if (given.unapplied[0] != '\0' && item_text_fits(given.unapplied))
-        TRY(item_set_string(item, "optics.unapplied", given.unapplied, err));
+    if (given.aberrations[0] != '\0' && item_text_fits(given.aberrations))
+        TRY(item_set_string(item, "optics.aberrations", given.aberrations, err));
     double original = isnan(given.original_pixel_size) ? optics.pixel_size : given.original_pixel_size;
     return item_set_optics(item, &optics, original, err);
 }

@@ -1,5 +1,5 @@
-# Aberrations that a table states are corrected; a broken value is an error. The extractor, whose table would
-# lose them, refuses them. Each goes on without them if it is told to.
+# Aberrations that a table states are corrected; a broken value is an error. The extractor takes them
+# over into its table. Each goes on without them if it is told to.
 mkdir mics
 python3 - <<'END'
 import random
@@ -63,11 +63,12 @@ for case in none tilt zero one magnified odd even flat mtf rows text; do
 done
 icestream-classifier --i p_tilt.star --o c_ignored --ignore-optics 2>err
 echo "classifier ignored exit $? $(reason err)"
-for case in none tilt; do
+columns() { grep -ho '^_rln\(Beam\|MagM\|Odd\|Even\)[A-Za-z0-9]*\|^ *g .*' "$1" | awk '{print $1 == "g" ? $NF : $1}' | tr '\n' ' '; }
+for case in none tilt odd magnified; do
   icestream-extractor --i m_$case.star,picks.star --o "e_$case" --box 16 2>err
-  echo "extractor $case exit $? $(reason err)"
+  echo "extractor $case exit $? $(reason err) $(columns e_$case/particles.star)"
 done
 icestream-extractor --i m_tilt.star,picks.star --o e_ignored --box 16 --ignore-optics 2>err
-echo "extractor ignored exit $? $(reason err)"
+echo "extractor ignored exit $? $(columns e_ignored/particles.star)"
 icestream-refiner --i p_text.star --o r_text --diameter 40 --reference map.mrc 2>err
 echo "refiner text exit $? $(reason err)"

@@ -26,6 +26,7 @@ struct trial {
     float *images, *sigma2, shifts[SHIFTS][2];
     struct prepare_particle_cuda *which;
     struct ctf *ctfs;
+    struct aberration *evens;
 };
 
 /* Results of a preparation. */
@@ -33,6 +34,17 @@ struct prepared {
     float *masked, *unmasked, *ctf, *weight, *prior, *power;
     double *constant;
 };
+
+/* All even Zernike polynomials there can be, a radian or so of each power at the last shell. */
+static const struct aberration *make_even(struct aberration *even) {
+    double coefficients[ABERRATION_EVEN_MOST];
+    for (int k = 0, i = 0; k < 5; k++)
+        for (; i < (k + 1) * (k + 1); i++)
+            coefficients[i] = 0.3 * normal() * pow(2 * PIXEL_SIZE, 2 * k);
+    *even = aberration_none();
+    aberration_add_even(even, coefficients, ABERRATION_EVEN_MOST);
+    return even;
+}
 
 static void make_particle(struct trial *t, int i) {
     struct prepare_particle_cuda *p = &t->which[i];
@@ -51,9 +63,10 @@ static void make_particle(struct trial *t, int i) {
                               .phase_shift = i % 3 == 0 ? 90 * uniform() : 0,
                               .b_factor = i % 2 ? 80 * uniform() : 0};
     t->ctfs[i].defocus_v = t->ctfs[i].defocus_u + 1500 * normal();
+    if (i % 4 == 1) t->ctfs[i].even = make_even(&t->evens[i]);
+    if (i % 5 == 2) t->ctfs[i].limit = (0.3 + 0.3 * uniform()) / PIXEL_SIZE;
     struct ctf_terms terms = ctf_prepare(&t->ctfs[i]);
-    const double values[7] = {terms.xx, terms.xy, terms.yy, terms.quartic, terms.offset, terms.decay, terms.scale};
-    memcpy(p->ctf, values, sizeof values);
+    memcpy(p->ctf, &terms, sizeof terms);
 }
 
 static void make_trial(struct trial *t) {
@@ -65,6 +78,7 @@ static void make_trial(struct trial *t) {
     t->sigma2 = host_new(GROUPS * t->shells, sizeof(float));
     t->which = host_new((size_t)t->count, sizeof *t->which);
     t->ctfs = host_new((size_t)t->count, sizeof *t->ctfs);
+    t->evens = host_new((size_t)t->count, sizeof *t->evens);
     for (size_t i = 0; i < t->area * (size_t)t->count; i++)
         t->images[i] = (float)(0.3 + (i % 5 == 0 ? 4 : 1) * (uniform() - 0.5));
     for (size_t i = 0; i < GROUPS * t->shells; i++)
@@ -82,6 +96,7 @@ static void free_trial(struct trial *t) {
     free(t->sigma2);
     free(t->which);
     free(t->ctfs);
+    free(t->evens);
 }
 
 static struct prepared new_prepared(const struct trial *t) {
