@@ -167,6 +167,15 @@ const struct optics_aberrations *particle_table_group_aberrations(const struct p
     return &t->groups[group].aberrations;
 }
 
+const char *particle_table_group_mtf(const struct particle_table *t, int group, double *ret_pixel_size) {
+    int name = star_column_find(t->optics, "rlnMtfFileName");
+    int pixel = star_column_find(t->optics, "rlnMicrographOriginalPixelSize");
+    const char *text = name >= 0 && !t->ignore_aberrations ? star_get(t->optics, (size_t)group, name) : "";
+    *ret_pixel_size = NAN;
+    if (pixel >= 0) (void)star_get_number(t->optics, (size_t)group, pixel, ret_pixel_size, NULL);
+    return *text == '\0' || strcmp(text, "None") == 0 ? NULL : text;
+}
+
 const char *particle_table_group_name(const struct particle_table *t, int group, char own[32]) {
     if (t->group_name >= 0) return star_get(t->optics, (size_t)group, t->group_name);
     snprintf(own, 32, "opticsGroup%ld", t->groups[group].number);

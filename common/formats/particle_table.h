@@ -46,6 +46,9 @@ bool particle_table_rows_have_optics(const struct particle_table *table);
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
 /* Returns the aberrations of a group, without those in columns of the rows. */
 const struct optics_aberrations *particle_table_group_aberrations(const struct particle_table *table, int group);
+/* Returns the file of a group's MTF (rlnMtfFileName), and the pixel size (Å) of its detector
+ * (rlnMicrographOriginalPixelSize; NaN: not known). NULL: there is none, or aberrations are ignored. */
+const char *particle_table_group_mtf(const struct particle_table *table, int group, double *ret_pixel_size);
 /* Returns the name of a group: a text of the optics table, or "opticsGroupN", which is written into `own`. */
 const char *particle_table_group_name(const struct particle_table *table, int group, char own[32]);
 

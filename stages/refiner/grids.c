@@ -6,6 +6,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/optics.h"
 #include "common/memory.h"
+#include "stages/refiner/detectors.h"
 
 _Static_assert((int)OPTICS_EVEN_MOST == (int)ABERRATION_EVEN_MOST && (int)OPTICS_ODD_MOST == (int)ABERRATION_ODD_MOST,
                "coefficients");
@@ -104,6 +105,11 @@ enum status grids_regrid(const struct particle_set *set, const struct particle_o
     aberration_add_odd(&odd, o->aberrations.odd, o->aberrations.odd_count);
     aberration_add_tilt(&odd, o->spherical_aberration, o->voltage, o->aberrations.tilt[0], o->aberrations.tilt[1]);
     options.odd = &odd;
+    const struct particle_detector *const detectors[2] = {detectors_first(set), o->detector};
+    if (detectors[1] != NULL && detectors[1] != detectors[0] && detectors[1]->mtf.count > 0) {
+        options.factor = detectors_factor;
+        options.context = detectors;
+    }
     *ret_regrid = NULL;
     return regrid_changes_nothing(&options) ? STATUS_OK : regrid_create(&options, ret_regrid, err);
 }

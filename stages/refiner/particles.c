@@ -6,6 +6,7 @@
 
 #include "common/memory.h"
 #include "common/text.h"
+#include "stages/refiner/detectors.h"
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size) {
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
@@ -19,6 +20,7 @@ void particle_set_destroy(struct particle_set *set) {
     for (int i = 0; i < set->optics_count; i++) {
         free(set->optics[i].name);
         free(set->optics[i].even);
+        detectors_free(&set->optics[i].detector);
     }
     for (int i = 0; i < set->source_count; i++) {
         star_destroy(&set->sources[i].file);

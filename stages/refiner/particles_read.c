@@ -10,6 +10,7 @@
 #include "common/files.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
+#include "stages/refiner/detectors.h"
 #include "stages/refiner/grids.h"
 
 struct reading {
@@ -41,20 +42,27 @@ static void describe_optics(const struct reading *r, int group, int index) {
 static enum status add_optics(struct reading *r, int group, const char *name, const struct optics *values,
                               const struct optics_aberrations *aberrations, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
+    double detector_pixel = NAN;
+    const char *mtf = group >= 0 ? particle_table_group_mtf(r->table, group, &detector_pixel) : NULL;
     int found = 0;
     while (found < set->optics_count &&
-           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations)))
+           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations) &&
+             detectors_same(set->optics[found].detector, mtf, detector_pixel)))
         found++;
     if (found == set->optics_count) {
         char *copy = NULL;
         struct aberration *even = NULL;
+        struct particle_detector *detector = NULL;
         TRY(particle_text(name, &copy, err));
         enum status status = grids_even(aberrations, &even, err);
+        if (status == STATUS_OK && mtf != NULL)
+            status = detectors_find(set->root, r->path, mtf, detector_pixel, &detector, err);
         if (status == STATUS_OK)
             status = particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err);
         if (status != STATUS_OK) {
             free(copy);
             free(even);
+            detectors_free(&detector);
             return status;
         }
         set->optics[found] = (struct particle_optics){
@@ -66,6 +74,7 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
             .amplitude_contrast = values->amplitude_contrast,
             .aberrations = *aberrations,
             .even = even,
+            .detector = detector,
         };
         if (group >= 0) describe_optics(r, group, found);
     }

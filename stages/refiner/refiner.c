@@ -9,6 +9,7 @@
 #include "common/memory.h"
 #include "stages/refiner/accuracy.h"
 #include "stages/refiner/classes.h"
+#include "stages/refiner/detectors.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/files/kept_state.h"
 #include "stages/refiner/grids.h"
@@ -141,6 +142,7 @@ struct refiner_doubts refiner_doubts(const struct refiner *r) {
         if (example) doubts.twin = p->name;
         if (example) doubts.twin_of = twin ? r->set.particles[p->twin - 1].name : p->name;
     }
+    doubts.missing_mtf = detectors_missing(&r->set);
     return doubts;
 }
 

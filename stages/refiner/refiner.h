@@ -91,6 +91,7 @@ struct refiner_doubts {
     int resampled_box;           /* px: an example */
     double resampled_pixel_size; /* Å */
     size_t corrected;            /* aberrations of the optics are corrected */
+    const char *missing_mtf;     /* rlnMtfFileName of an optics group, which cannot be read; NULL: there is none */
     const struct optics_aberrations *aberrations; /* an example, the refiner's own; NULL: there are none */
 };
 struct refiner_doubts refiner_doubts(const struct refiner *refiner);
@@ -209,6 +210,10 @@ struct refiner_maps {
     int last_shell;
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
+
+/* Returns the path of the MTF that images have, as their optics groups name it, and the pixel size (Å) of its detector.
+ * NULL: none is named. */
+const char *refiner_mtf(const struct refiner *refiner, double *ret_detector);
 
 /* Empties the memory of the iteration on the device, and lends it until the next iteration begins. NULL: there is no
  * device, or no iteration has been completed yet. Call it between iterations only. */

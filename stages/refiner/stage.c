@@ -42,6 +42,7 @@ struct state {
     size_t spoiled;        /* number of images that count as empty */
     size_t twins;          /* number of particles that are left out as twins */
     bool told_of_grids;    /* particles are resampled */
+    bool told_of_mtf;      /* an MTF is missing */
     bool told_of_optics;   /* the optics of particles are corrected */
     bool warned_of_ctf;    /* particles have no CTF */
     bool warned_of_mask;   /* the mask was compared with the box */
@@ -172,6 +173,14 @@ static void tell_of_optics(struct stage *stage, struct state *state, const struc
         stage_log(stage, LOG_INFO, "refine-optics", "the optics of %zu of %zu particles are corrected: %s",
                   doubts->corrected, refiner_particles(state->refiner),
                   optics_aberrations_name(doubts->aberrations, name, sizeof name));
+    if (doubts->missing_mtf != NULL && !state->told_of_mtf)
+        stage_log(
+            stage, LOG_WARN, "refine-mtf",
+            "the MTF %s (rlnMtfFileName) is not beside its table, nor in the session or the working directory, is "
+            "no table with rlnResolutionInversePixel and rlnMtfValue, or rlnMicrographOriginalPixelSize is "
+            "missing: the map is not corrected for it",
+            doubts->missing_mtf);
+    state->told_of_mtf = doubts->missing_mtf != NULL;
     state->told_of_grids = doubts->resampled > 0;
     state->told_of_optics = doubts->corrected > 0;
 }
@@ -328,11 +337,14 @@ static enum status tell_orientations(struct stage *stage, const struct state *st
 }
 
 /* Reads the MTF that the user gave, for the stage or the session, at the shells of a map; *ret_curve NULL: none. */
-static enum status read_mtf(const struct stage *stage, int box, double pixel_size, float **ret_curve, struct err *err) {
+/* The user's MTF comes first, then the session's, then that of the particles' optics groups. */
+static enum status read_mtf(const struct stage *stage, const struct state *state, int box, double pixel_size,
+                            float **ret_curve, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
     const struct stage_session *session = stage_session(stage);
     const char *path = p->mtf != NULL ? p->mtf : session->mtf;
-    const double detector = isnan(p->mtf_pixel_size) ? session->pixel_size : p->mtf_pixel_size;
+    double detector = isnan(p->mtf_pixel_size) ? session->pixel_size : p->mtf_pixel_size;
+    if (path == NULL) path = refiner_mtf(state->refiner, &detector);
     return detector_curve(path, detector, box, pixel_size, ret_curve, err);
 }
 
@@ -348,7 +360,7 @@ static enum status local_resolution(struct stage *stage, const struct state *sta
     stage_doing(stage, "computing the local resolution");
     _cleanup_(mem_free) float *mtf = NULL;
     const struct refiner_grid grid = refiner_grid(state->refiner);
-    TRY(read_mtf(stage, grid.box, grid.pixel_size, &mtf, err));
+    TRY(read_mtf(stage, state, grid.box, grid.pixel_size, &mtf, err));
     if (local_maps_make(stage_folder(stage), mtf, workspace_or_null, &maps, &own) != STATUS_OK) {
         stage_log(stage, LOG_WARN, "refine-local", "there is no local resolution: %s", own.message);
         return STATUS_OK;
@@ -387,7 +399,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     struct refiner_maps maps = refiner_maps(state->refiner);
     char half1[PATH_SIZE], half2[PATH_SIZE];
     _cleanup_(mem_free) float *mtf = NULL;
-    TRY(read_mtf(stage, maps.box, maps.pixel_size, &mtf, err));
+    TRY(read_mtf(stage, state, maps.box, maps.pixel_size, &mtf, err));
     const struct postprocess_options options = {.box = maps.box,
                                                 .pixel_size = maps.pixel_size,
                                                 .mask = maps.mask,

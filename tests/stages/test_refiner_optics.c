@@ -14,6 +14,7 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "stages/refiner/detectors.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/loader.h"
@@ -260,12 +261,65 @@ static void even_aberrations_go_into_the_ctf(void **state) {
     particle_set_destroy(&set);
 }
 
+static void write_mtf(const char *folder, const char *name, double last) {
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "data_\n\nloop_\n_rlnResolutionInversePixel\n_rlnMtfValue\n0 1\n0.5 %g\n", last);
+    assert_int_equal(fclose(f), 0);
+}
+
+static double attenuation(double last, double detector, double frequency) {
+    return 1 + (last - 1) * fmin(frequency * detector / 0.5, 1);
+}
+
+/* Images of the second detector are brought to the MTF of the first: MTF 1 / MTF 2, at physical frequencies. A group
+ * whose file is missing stays as it is, and is told. */
+static void images_of_two_detectors_become_alike(void **state) {
+    (void)state;
+    static const char OPTICS[] =
+        "_rlnOpticsGroup\n_rlnImagePixelSize\n_rlnMicrographOriginalPixelSize\n_rlnMtfFileName\n"
+        "1 2 1 first.star\n2 2 0.7 second.star\n3 2 1 third.star";
+    static const char *const STACKS[] = {"one", "two", "three"};
+    const struct aberration none = aberration_none();
+    struct particle_set set;
+    struct loader *loader = NULL;
+    char folder[PATH_SIZE];
+    const float *const *images;
+    const int indices[] = {0, EACH, 2 * EACH};
+    open_folder("detectors", folder);
+    for (int s = 0; s < 3; s++)
+        write_stack(folder, STACKS[s], COARSE, COARSE_PIXEL, ONE, &none);
+    write_mtf(folder, "first.star", 0.4);
+    write_mtf(folder, "second.star", 0.2);
+    particle_set_init(&set, 1, 0, NAN);
+    merge(&set, folder, OPTICS, STACKS, 3);
+    assert_string_equal(detectors_missing(&set), "third.star");
+    assert_ptr_equal(detectors_first(&set), set.optics[0].detector);
+    assert_int_equal(loader_create(&set, 1, &loader, NULL), STATUS_OK);
+    assert_int_equal(loader_take(loader, NULL, indices, 3, &images, NULL), STATUS_OK);
+    for (int k = 1; k < 10; k += 2) {
+        double complex sums[3] = {0};
+        for (int i = 0; i < 3; i++)
+            for (int p = 0; p < COARSE * COARSE; p++)
+                sums[i] += (double)images[i][p] * cexp(-2 * M_PI * I * k * (p % COARSE) / COARSE);
+        double f = k / (COARSE * COARSE_PIXEL);
+        double expected = attenuation(0.4, 1, f) / attenuation(0.2, 0.7, f);
+        assert_true(cabs(sums[1] / sums[0] - expected) < 1e-3 && fabs(expected - 1) > 1e-5);
+        assert_true(cabs(sums[2] / sums[0] - 1) < 1e-3);
+    }
+    loader_destroy(&loader);
+    particle_set_destroy(&set);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_of_two_grids_join),
         cmocka_unit_test(tables_keep_the_grids_of_images),
         cmocka_unit_test(aberrations_of_the_image_are_taken_off),
         cmocka_unit_test(even_aberrations_go_into_the_ctf),
+        cmocka_unit_test(images_of_two_detectors_become_alike),
     };
     return scratch_run("refiner_optics", tests, sizeof tests / sizeof *tests);
 }
