@@ -112,7 +112,7 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
     for (int i = 0; i < count; i++) {
         const struct particle *p = &r->set.particles[t->members[first + i]];
         r->batch.particles[i] = (struct alignment_particle){.image = images[i],
-                                                            .ctf = p->has_ctf ? &p->ctf : NULL,
+                                                            .ctf = particle_ctf(p),
                                                             .optics = p->optics,
                                                             .scale = 1,
                                                             .residual = -1,
