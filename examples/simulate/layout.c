@@ -24,12 +24,14 @@ static void draw_contamination(const struct scene *scene, double radius, struct 
     layout->contaminant_count = count > LAYOUT_CONTAMINANTS ? LAYOUT_CONTAMINANTS : count;
     for (int i = 0; i < layout->contaminant_count; i++) {
         /* Every other contaminant is about as large as a particle: pickers take this kind for particles. */
-        double r = radius * (i % 2 == 0 ? random_uniform(random, 0.7, 1.3) : random_uniform(random, 1.5, 3));
+        bool small = i % 2 == 0;
+        double r = radius * (small ? random_uniform(random, 0.7, 1.3) : random_uniform(random, 1.5, 3));
+        if (scene->facetted) r = radius * random_uniform(random, 0.7, 1.6); /* crystals of one time are alike */
         layout->contaminants[i] = (struct contaminant){
             .x = random_uniform(random, 0, scene->nx),
             .y = random_uniform(random, 0, scene->ny),
             .radius = r,
-            .depth = random_uniform(random, 0.06, 0.16),
+            .depth = scene->facetted ? random_uniform(random, 0.14, 0.16) : random_uniform(random, 0.06, 0.16),
             .wobble = {random_uniform(random, 0, 2 * M_PI), random_uniform(random, 0, 2 * M_PI)},
         };
     }

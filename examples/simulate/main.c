@@ -43,6 +43,7 @@ static struct scene make_scene(const struct simulate_options *o) {
         .counts = o->dose * o->pixel_size * o->pixel_size,
         .ice_noise = o->ice_noise,
         .contamination = o->contamination,
+        .facetted = o->facetted,
         .carbon = o->carbon,
         .drifted = o->drifted,
         .micrographs = o->micrographs,

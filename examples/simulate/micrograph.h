@@ -27,6 +27,7 @@ struct scene { /* shared by all micrographs of a session */
     double counts;                   /* electrons a pixel */
     double ice_noise;                /* variance of the ice's own structure, as a fraction of the shot noise's */
     double contamination;            /* mean number on a micrograph */
+    bool facetted;                   /* contaminants are crystals: hexagons with sharp rims */
     double carbon;                   /* fraction of micrographs with a carbon edge */
     int drifted;                     /* number of micrographs that drift smears */
     int micrographs;

@@ -96,17 +96,26 @@ static void add_ice(const struct scene *scene, const struct layout *layout, stru
     *random = random_after(random, (uint64_t)image->ny * draws);
 }
 
-/* Multiplies `light` by the transmission of a contaminant with a wavy outline. */
-static void shade(const struct contaminant *c, struct image *light) {
-    double reach = 1.3 * c->radius + 12;
+/* Widths of the rims, px, of the logistic function that crosses them. */
+static const double SOFT_RIM = 1.5, SHARP_RIM = 0.4;
+
+/* Returns the distance of a contaminant's outline from its centre in one direction. */
+static double outline(const struct contaminant *c, bool facetted, double angle) {
+    if (!facetted) return c->radius * (1 + 0.12 * cos(2 * angle + c->wobble[0]) + 0.1 * cos(3 * angle + c->wobble[1]));
+    const double facet = M_PI / 3;
+    double along = fmod(angle + c->wobble[0] + 2 * M_PI, facet) - facet / 2;
+    return c->radius * cos(facet / 2) / cos(along) * 1.1; /* a hexagon of the circle's area */
+}
+
+/* Multiplies `light` by the transmission of a contaminant. */
+static void shade(const struct contaminant *c, bool facetted, struct image *light) {
+    double reach = 1.3 * c->radius + 12, rim = facetted ? SHARP_RIM : SOFT_RIM;
     int y0 = (int)fmax(0, c->y - reach), y1 = (int)fmin(light->ny - 1, c->y + reach);
     int x0 = (int)fmax(0, c->x - reach), x1 = (int)fmin(light->nx - 1, c->x + reach);
     for (int y = y0; y <= y1; y++)
         for (int x = x0; x <= x1; x++) {
-            double dx = x - c->x, dy = y - c->y, angle = atan2(dy, dx);
-            double outline =
-                c->radius * (1 + 0.12 * cos(2 * angle + c->wobble[0]) + 0.1 * cos(3 * angle + c->wobble[1]));
-            double inside = 1 / (1 + exp((sqrt(dx * dx + dy * dy) - outline) / 1.5));
+            double dx = x - c->x, dy = y - c->y;
+            double inside = 1 / (1 + exp((sqrt(dx * dx + dy * dy) - outline(c, facetted, atan2(dy, dx))) / rim));
             light->data[(size_t)y * (size_t)light->nx + (size_t)x] *= (float)(1 - c->depth * inside);
         }
 }
@@ -125,7 +134,7 @@ static void shine(const struct scene *scene, const struct layout *layout, const 
         }
     }
     for (int i = 0; i < layout->contaminant_count; i++)
-        shade(&layout->contaminants[i], light);
+        shade(&layout->contaminants[i], scene->facetted, light);
     size_t count = image_count(light);
 #pragma omp parallel for if (count >= LARGE)
     for (size_t i = 0; i < count; i++)

@@ -13,10 +13,10 @@ struct simulate_options {
     double pixel_size, snr, diameter, dose, interval, map_pixel_size, min_distance, voltage, spherical_aberration;
     double amplitude_contrast, defocus_min, defocus_max, astigmatism, b_factor, ice_noise, contamination, carbon,
         lowpass, drift, doming, jitter, defects;
-    bool grow, movies, uneven;
+    bool grow, movies, uneven, facetted;
 };
 
-enum { SIMULATE_PARAMETERS = 43 };
+enum { SIMULATE_PARAMETERS = 44 };
 extern const struct param simulate_parameters[SIMULATE_PARAMETERS];
 
 #endif

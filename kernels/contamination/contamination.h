@@ -9,8 +9,9 @@
  * to half of their contrast, together with their continuations. In the rest of the micrograph the algorithm then marks
  * regions wider than a particle that are far rougher than their surroundings, and islands cut off by contamination.
  *
- * Objects of a particle's size that occur often and look alike are particles, however strong they are. Among them only
- * far stronger objects are marked. */
+ * Objects of a particle's size that occur often and look alike are particles. Among them only far stronger objects are
+ * marked. Facetted crystals can be alike too: a population that is stronger than particles of this size can be, and has
+ * no bright halos of defocus, is marked. */
 #ifndef ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 #define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 
@@ -28,6 +29,7 @@ struct contamination_options {
     int work;         /* width and height of the map, px */
     double diameter;  /* of the particle, px of the map */
     double threshold; /* standard deviations of the box means */
+    double particles; /* thresholds; objects that are alike and stronger are particles only if they have bright halos */
     bool bright;      /* contamination is brighter than ice: contrast is inverted */
 };
 /* This threshold spares all particles of clean micrographs, and marks ice that a person sees at once. */

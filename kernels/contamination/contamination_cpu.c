@@ -10,7 +10,6 @@
 
 /* Least width of a particle after binning, px: finer detail does not matter here. */
 enum { WIDTH = 5 };
-enum { LINES = 3 };
 /* Widths of the boxes in diameters, and their thresholds in units of the widest box: in small boxes particles
  * themselves are strong. Marked places are continued (from LEVEL of the threshold) with the boxes of scale GROWTH, up
  * to REACH diameters away. */
@@ -30,32 +29,12 @@ enum { BINS = 8192 };
 static const double BINS_REACH = 4;
 /* Least deviation, relative to the deviation of the map: for maps without noise. */
 static const double LEAST_SPREAD = 1e-3;
-/* Objects of up to ALIKE_AREA diameters² are a population if there are at least ALIKE_COUNT, and half of them lie
- * within ALIKE_SPREAD of their median strength and ALIKE_SIZES of the median area. An object that is ALIKE_OUTLIER
- * times as strong does not belong to it. */
-enum { ALIKE_COUNT = 4 };
-static const double ALIKE_AREA = 2, ALIKE_SPREAD = 0.3, ALIKE_SIZES = 0.35, ALIKE_OUTLIER = 1.7;
 /* A region is rough if the logarithm of its local variance lies so many deviations above the usual, and its variance is
  * so many times the median: particles are rough too. Measured over so many diameters. */
 enum { EDGE_WIDTH = 1 }; /* bins around a marked place that hold its edge */
 static const double ROUGH_LEVEL = 5, ROUGH_RATIO = 6, ROUGH_WIDTH = 1.5;
 /* Islands smaller than this part of the largest free area count as cut off. */
 static const double ISLAND = 0.03;
-
-struct contamination {
-    struct contamination_options options;
-    int bin, nx, ny;                 /* of the maps below, for the area of this run */
-    float *map;                      /* [ny][nx] binned, without background */
-    double *sums, *squares, *counts; /* [ny+1][nx+1] summed-area tables */
-    float *mean, *widest, *rows;     /* box means as |z|, their maxima nearby, scratch */
-    float *strength, *values;
-    uint8_t *seed, *grown, *rough, *rough_core;
-    double *lines[LINES + 1]; /* [nx + 1] sums over boxes, scratch */
-    int *labels, *stack, *area;
-    float *peak; /* [regions + 1] */
-    float *line; /* [work] */
-    uint32_t *bins;
-};
 
 static enum status allocate(struct contamination *c, struct err *err) {
     size_t side = (size_t)c->options.work / (size_t)c->bin + 1, pixels = side * side, table = (side + 1) * (side + 1);
@@ -72,7 +51,7 @@ static enum status allocate(struct contamination *c, struct err *err) {
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         TRY(mem_new(pixels + 1, sizeof **lists[i], "contamination", lists[i], err));
     TRY(mem_new((size_t)c->options.work, sizeof *c->line, "contamination", &c->line, err));
-    for (int i = 0; i <= LINES; i++)
+    for (int i = 0; i <= CONTAMINATION_LINES; i++)
         TRY(mem_new(side + 1, sizeof *c->lines[i], "contamination", &c->lines[i], err));
     return mem_new(BINS, sizeof *c->bins, "contamination", &c->bins, err);
 }
@@ -80,8 +59,9 @@ static enum status allocate(struct contamination *c, struct err *err) {
 enum status contamination_create(const struct contamination_options *options, struct contamination **ret_contamination,
                                  struct err *err) {
     struct contamination *c = NULL;
-    FAIL_IF(options->work < 1 || options->work > 32000 || !(options->diameter > 0) || !(options->threshold > 0), err,
-            STATUS_BAD_ARGUMENT,
+    FAIL_IF(options->work < 1 || options->work > 32000 || !(options->diameter > 0) || !(options->threshold > 0) ||
+                !(options->particles > 0),
+            err, STATUS_BAD_ARGUMENT,
             "a contamination mask of %d px for particles of %g px at a threshold of %g is not possible", options->work,
             options->diameter, options->threshold);
     TRY(mem_new(1, sizeof *c, "contamination", &c, err));
@@ -105,17 +85,13 @@ void contamination_destroy(struct contamination **contamination) {
                        c->stack,    c->area,   c->peak,    c->line,   c->bins};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
-    for (int i = 0; i <= LINES; i++)
+    for (int i = 0; i <= CONTAMINATION_LINES; i++)
         free(c->lines[i]);
     mem_free(contamination);
 }
 
 const struct contamination_options *contamination_options(const struct contamination *contamination) {
     return &contamination->options;
-}
-
-static size_t pixels_of(const struct contamination *c) {
-    return (size_t)c->nx * (size_t)c->ny;
 }
 
 MULTIVERSION static void add(const float *in, int count, float *sum) {
@@ -226,9 +202,8 @@ static bool densest(const uint32_t *bins, size_t need, int from, int *ret_first,
     return best <= BINS;
 }
 
-/* Returns the middle of the mode of the values, and its deviation. brighter: take the brighter of two modes. */
-static void usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
-                  float *ret_spread) {
+void contamination_usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
+                         float *ret_spread) {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < count; i++) {
         sum += values[i];
@@ -282,7 +257,7 @@ static void maximum(struct contamination *c, int half) {
 static void box_means(struct contamination *c, int half) {
     for (int y = 0; y < c->ny; y++) {
         double *sums = c->lines[0];
-        box_row(c->sums, c->nx, c->ny, y, half, c->lines[LINES], sums);
+        box_row(c->sums, c->nx, c->ny, y, half, c->lines[CONTAMINATION_LINES], sums);
         for (int x = 0; x < c->nx; x++)
             c->mean[(size_t)y * c->nx + x] = (float)(sums[x] / box_count(c->nx, c->ny, x, y, half));
     }
@@ -311,9 +286,9 @@ static void flatten(struct contamination *c, double diameter) {
     background_fit(c->map, c->nx, c->ny, fit);
     sum_table(c->map, false, NULL, c->nx, c->ny, c->sums);
     box_means(c, half_of(diameter));
-    usual(c->bins, c->mean, pixels_of(c), true, &middle, &spread);
+    contamination_usual(c->bins, c->mean, pixels_of(c), true, &middle, &spread);
     background_subtract(fit, c->mean, c->nx, c->ny);
-    usual(c->bins, c->mean, pixels_of(c), true, &middle, &flat);
+    contamination_usual(c->bins, c->mean, pixels_of(c), true, &middle, &flat);
     if (!(flat < spread)) return;
     background_subtract(fit, c->map, c->nx, c->ny);
     sum_table(c->map, false, NULL, c->nx, c->ny, c->sums);
@@ -324,45 +299,11 @@ static void mark_scale(struct contamination *c, int scale, double diameter) {
     int half = half_of(BOXES[scale] * diameter);
     float middle, spread, threshold = (float)c->options.threshold, level = threshold * LEVELS[scale];
     box_means(c, half);
-    usual(c->bins, c->mean, pixels_of(c), true, &middle, &spread);
+    contamination_usual(c->bins, c->mean, pixels_of(c), true, &middle, &spread);
     score(c->mean, pixels_of(c), middle, 1 / spread);
     maximum(c, half);
     mark(c->mean, c->widest, pixels_of(c), level, c->seed, c->strength);
     if (scale == GROWTH) mark(c->mean, c->widest, pixels_of(c), LEVEL * threshold, c->grown, NULL);
-}
-
-static void measure_regions(struct contamination *c, int count) {
-    memset(c->area, 0, ((size_t)count + 1) * sizeof *c->area);
-    memset(c->peak, 0, ((size_t)count + 1) * sizeof *c->peak);
-    for (size_t i = 0; i < pixels_of(c); i++) {
-        int label = c->labels[i];
-        c->area[label]++;
-        if (c->strength[i] > c->peak[label]) c->peak[label] = c->strength[i];
-    }
-}
-
-/* Removes objects from the seeds that are as small and as strong as many others: they are particles. */
-static void spare_particles(struct contamination *c, double diameter) {
-    int count = regions_label(c->seed, 1, c->nx, c->ny, c->labels, c->stack);
-    size_t small = 0, alike = 0;
-    measure_regions(c, count);
-    double most = ALIKE_AREA * diameter * diameter;
-    for (int k = 1; k <= count; k++)
-        if (c->area[k] < most) c->values[small++] = (float)c->area[k];
-    if (small < ALIKE_COUNT) return;
-    float area = quantile_rank(c->values, small, small / 2);
-    small = 0;
-    for (int k = 1; k <= count; k++)
-        if (c->area[k] < most) c->values[small++] = c->peak[k];
-    float typical = quantile_rank(c->values, small, small / 2);
-    for (int k = 1; k <= count; k++)
-        alike += c->area[k] < most && fabsf(c->peak[k] - typical) < ALIKE_SPREAD * typical &&
-                 fabsf((float)c->area[k] - area) <= ALIKE_SIZES * area + 1;
-    if (alike < ALIKE_COUNT || 2 * alike < small) return;
-    for (size_t i = 0; i < pixels_of(c); i++) {
-        int k = c->labels[i];
-        if (k > 0 && c->area[k] < most && c->peak[k] < ALIKE_OUTLIER * typical) c->seed[i] = 0;
-    }
 }
 
 /* Sets out[] where any pixel within ±half is set (is_set) or not set (otherwise). */
@@ -370,7 +311,7 @@ static void near(struct contamination *c, const uint8_t *set, bool is_set, int h
     sum_table(NULL, false, set, c->nx, c->ny, c->counts);
     for (int y = 0; y < c->ny; y++) {
         double *sums = c->lines[0];
-        box_row(c->counts, c->nx, c->ny, y, half, c->lines[LINES], sums);
+        box_row(c->counts, c->nx, c->ny, y, half, c->lines[CONTAMINATION_LINES], sums);
         for (int x = 0; x < c->nx; x++)
             out[(size_t)y * c->nx + x] = is_set ? sums[x] < box_count(c->nx, c->ny, x, y, half) - 0.5 : sums[x] > 0.5;
     }
@@ -386,9 +327,9 @@ static void mark_rough(struct contamination *c, double diameter) {
     sum_table(NULL, false, c->rough, nx, ny, c->counts);
     for (int y = 0; y < ny; y++) {
         double *const *l = c->lines;
-        box_row(c->counts, nx, ny, y, half, l[LINES], l[0]);
-        box_row(c->sums, nx, ny, y, half, l[LINES], l[1]);
-        box_row(c->squares, nx, ny, y, half, l[LINES], l[2]);
+        box_row(c->counts, nx, ny, y, half, l[CONTAMINATION_LINES], l[0]);
+        box_row(c->sums, nx, ny, y, half, l[CONTAMINATION_LINES], l[1]);
+        box_row(c->squares, nx, ny, y, half, l[CONTAMINATION_LINES], l[2]);
         for (int x = 0; x < nx; x++) {
             double n = l[0][x] > 1 ? 1 / l[0][x] : 1, mean = l[1][x] * n, variance = l[2][x] * n - mean * mean;
             size_t at = (size_t)y * nx + x;
@@ -399,7 +340,7 @@ static void mark_rough(struct contamination *c, double diameter) {
     }
     if (count < 100) return;
     float middle, spread;
-    usual(c->bins, c->values, count, false, &middle, &spread);
+    contamination_usual(c->bins, c->values, count, false, &middle, &spread);
     float level =
         (float)fmax(middle + ROUGH_LEVEL * spread, quantile_rank(c->values, count, count / 2) + log(ROUGH_RATIO));
     for (size_t i = 0; i < pixels_of(c); i++)
@@ -414,7 +355,7 @@ static void mark_rough(struct contamination *c, double diameter) {
 
 static void mark_islands(struct contamination *c) {
     int count = regions_label(c->seed, 0, c->nx, c->ny, c->labels, c->stack), most = 0;
-    measure_regions(c, count);
+    contamination_measure(c, count);
     for (int k = 1; k <= count; k++)
         most = c->area[k] > most ? c->area[k] : most;
     for (size_t i = 0; i < pixels_of(c); i++)
@@ -435,7 +376,7 @@ double contamination_run(struct contamination *c, const float *map, const struct
     memset(c->strength, 0, pixels_of(c) * sizeof *c->strength);
     for (int scale = 0; scale < SCALES; scale++)
         mark_scale(c, scale, diameter);
-    spare_particles(c, diameter);
+    contamination_spare(c, diameter);
     int steps = (int)(REACH * diameter);
     regions_grow(c->seed, c->grown, c->nx, c->ny, steps > 1 ? steps : 1, c->stack);
     mark_rough(c, diameter);

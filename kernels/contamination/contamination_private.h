@@ -3,8 +3,40 @@
 #ifndef ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_PRIVATE_H
 #define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_PRIVATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "kernels/contamination/contamination.h"
+
+enum { CONTAMINATION_LINES = 3 };
+struct contamination {
+    struct contamination_options options;
+    int bin, nx, ny;                 /* of the maps below, for the area of this run */
+    float *map;                      /* [ny][nx] binned, without background */
+    double *sums, *squares, *counts; /* [ny+1][nx+1] summed-area tables */
+    float *mean, *widest, *rows;     /* box means as |z|, their maxima nearby, scratch */
+    float *strength, *values;
+    uint8_t *seed, *grown, *rough, *rough_core;
+    double *lines[CONTAMINATION_LINES + 1]; /* [nx + 1] sums over boxes, scratch */
+    int *labels, *stack, *area;
+    float *peak; /* [regions + 1] */
+    float *line; /* [work] */
+    uint32_t *bins;
+};
+
+static inline size_t pixels_of(const struct contamination *c) {
+    return (size_t)c->nx * (size_t)c->ny;
+}
+
+/* Returns the middle of the mode of the values, and its deviation. bins: scratch. brighter: take the brighter of two
+ * modes. */
+void contamination_usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
+                         float *ret_spread);
+/* Sets the area and the greatest strength of each of the labelled regions. */
+void contamination_measure(struct contamination *c, int count);
+/* Removes the objects from the seeds that are particles: as small and as strong as many others. diameter: bins. */
+void contamination_spare(struct contamination *c, double diameter);
 
 /* Coefficients of a paraboloid, in the order x, y, x², xy, y²; x and y run from −1 to 1 over the map. */
 enum { BACKGROUND_TERMS = 5 };

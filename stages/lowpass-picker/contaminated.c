@@ -19,17 +19,27 @@ static struct contamination_area on_maps(const struct pick_geometry *g, double m
     return a;
 }
 
+/* Returns how strong particles of one kind may be, in thresholds of contamination. The contrast of a particle grows with
+ * its thickness, and the box mean's signal to noise with its width. Particles of SMALL Å that are as clear as the noise
+ * of a pixel reach STRONG. */
+static double strongest(double diameter) {
+    static const double SMALL = 140, STRONG = 2.5;
+    double relative = fmax(diameter / SMALL, 1);
+    return STRONG * relative * relative;
+}
+
 /* Makes a plan for these maps; keeps the last one if it fits. */
 static enum status fit(const struct pick_geometry *g, const struct pick_rules *rules, struct pick_scratch *scratch,
                        struct err *err) {
     struct contamination_options options = {.work = g->work,
                                             .diameter = g->diameter / g->pixel_size * g->work / g->size,
                                             .threshold = rules->contamination_threshold,
+                                            .particles = strongest(g->diameter),
                                             .bright = g->bright};
     const struct contamination_options *have =
         scratch->contamination ? contamination_options(scratch->contamination) : NULL;
     if (have && have->work == options.work && have->diameter == options.diameter &&
-        have->threshold == options.threshold && have->bright == options.bright)
+        have->threshold == options.threshold && have->particles == options.particles && have->bright == options.bright)
         return STATUS_OK;
     contamination_destroy(&scratch->contamination);
     return contamination_create(&options, &scratch->contamination, err);

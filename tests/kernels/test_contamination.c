@@ -46,7 +46,7 @@ static void disc(float *map, double x, double y, double radius, float value) {
 static double run(const float *map, double diameter, bool bright, const struct contamination_area *area,
                   uint8_t *mask) {
     struct contamination_options options = {
-        .work = WORK, .diameter = diameter, .threshold = CONTAMINATION_THRESHOLD, .bright = bright};
+        .work = WORK, .diameter = diameter, .threshold = CONTAMINATION_THRESHOLD, .particles = 2.5, .bright = bright};
     struct contamination *c = NULL;
     struct err err = {0};
     assert_int_equal(contamination_create(&options, &c, &err), STATUS_OK);
@@ -188,6 +188,35 @@ static void particles_are_not(void **state) {
     free(map);
 }
 
+/* Paints objects that are alike, far stronger than particles: `inner` up to 0.6 of their radius, `rim` beyond. Returns
+ * the part whose centres are marked. */
+static double marked_alike(struct fixture *f, float inner, float rim) {
+    enum { COUNT = 8 };
+    double x[COUNT], y[COUNT];
+    int marked = 0;
+    float *map = mem_aligned(PIXELS, sizeof *map);
+    memcpy(map, f->map, PIXELS * sizeof *map);
+    for (int k = 0; k < COUNT; k++) {
+        x[k] = 40 + 70 * (k % 4) + 10 * uniform();
+        y[k] = 80 + 130 * (k / 4) + 10 * uniform();
+        disc(map, x[k], y[k], DIAMETER * 0.5, rim);
+        disc(map, x[k], y[k], DIAMETER * 0.3, inner - rim);
+    }
+    run(map, DIAMETER, false, &WHOLE, f->mask);
+    for (int k = 0; k < COUNT; k++)
+        marked += f->mask[(int)y[k] * WORK + (int)x[k]];
+    free(map);
+    printf("%d of %d objects of %g with rims of %g are marked\n", marked, COUNT, inner, rim);
+    return (double)marked / COUNT;
+}
+
+/* Crystals that are alike are marked, as they only absorb. Equally strong particles have halos, and are not. */
+static void crystals_are_marked(void **state) {
+    struct fixture *f = *state;
+    assert_true(marked_alike(f, -6, 0) == 1);
+    assert_true(marked_alike(f, -6, 1.8) == 0);
+}
+
 /* A region that a lump cuts off is marked as well; nothing outside the area is looked at. */
 static void islands_and_areas(void **state) {
     struct fixture *f = *state;
@@ -218,7 +247,7 @@ static void strange_maps(void **state) {
         struct contamination_area area = {3, 5, 3 + side, 5 + (side + 1) / 2};
         assert_true(run(f->map, DIAMETER, false, &area, f->mask) <= 1);
     }
-    struct contamination_options options = {.work = WORK, .diameter = 0, .threshold = 10};
+    struct contamination_options options = {.work = WORK, .diameter = 0, .threshold = 10, .particles = 1};
     struct contamination *c = NULL;
     struct err err = {0};
     assert_int_equal(contamination_create(&options, &c, &err), STATUS_BAD_ARGUMENT);
@@ -273,6 +302,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(carbon_is_marked, setup, teardown),
         cmocka_unit_test_setup_teardown(roughness_is_marked, setup, teardown),
         cmocka_unit_test_setup_teardown(particles_are_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(crystals_are_marked, setup, teardown),
         cmocka_unit_test_setup_teardown(islands_and_areas, setup, teardown),
         cmocka_unit_test_setup_teardown(strange_maps, setup, teardown),
         cmocka_unit_test_setup_teardown(filled_borders, setup, teardown),
