@@ -112,6 +112,9 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
     FAIL_IF(!alignment_can_number(orientations, iteration->reference_count), err, STATUS_UNSUPPORTED,
             "%d references at %d orientations are more than can be numbered: search a coarser grid",
             iteration->reference_count, orientations);
+    FAIL_IF(iteration->given_poses &&
+                (!iteration->local || iteration->oversampled || iteration->sampling->shift_count != 1),
+            err, STATUS_BAD_ARGUMENT, "given poses are compared by a local search of a list, without children");
     TRY(check_places(a, iteration, err));
     a->begun = false;
     a->iteration = *iteration;
@@ -133,6 +136,11 @@ static enum status check_particles(const struct alignment *a, const struct align
         FAIL_IF(particles[i].optics < 0 || particles[i].optics >= a->iteration.optics_count, err, STATUS_BAD_ARGUMENT,
                 "a particle belongs to optics group %d, but there are only %d", particles[i].optics + 1,
                 a->iteration.optics_count);
+    for (int i = 0; i < count && a->iteration.given_poses; i++)
+        FAIL_IF(particles[i].orientation < 0 ||
+                    particles[i].orientation >= sampling_orientation_count(a->iteration.sampling),
+                err, STATUS_BAD_ARGUMENT, "a particle has pose %d of a list of %d", particles[i].orientation + 1,
+                sampling_orientation_count(a->iteration.sampling));
     return STATUS_OK;
 }
 
@@ -144,11 +152,21 @@ enum status alignment_scale(struct alignment *a, const struct alignment_particle
     return a->work->scale(a, particles, count, ret_mean, dots, norms, err);
 }
 
+/* A device knows the whole pixels of a given shift; all its poses have one and the same shift. */
+static void add_rest(const struct alignment_particle *p, struct alignment_result *result) {
+    for (int i = 0; i < 2; i++)
+        result->shift[i] = p->shift[i] + p->rest[i];
+    result->offset2 = result->weight_sum * (result->shift[0] * result->shift[0] + result->shift[1] * result->shift[1]);
+}
+
 enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,
                           struct alignment_result *results, struct err *err) {
     TRY(check_particles(a, particles, count, err));
     if (count == 0) return STATUS_OK;
-    return a->work->add(a, particles, count, results, err);
+    TRY(a->work->add(a, particles, count, results, err));
+    for (int i = 0; i < count && a->iteration.given_poses; i++)
+        add_rest(&particles[i], &results[i]);
+    return STATUS_OK;
 }
 
 double alignment_log_poses(const struct alignment_iteration *iteration, const int shift[2]) {

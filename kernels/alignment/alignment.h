@@ -78,7 +78,11 @@ struct alignment_iteration {
      * hold 99.9 % of the probability by then; 0: all over coarse_pixels. */
     int screen_pixels;
     const struct sampling *sampling; /* perturbed */
-    bool local;         /* compare only poses near each particle's pose: sampling_near with sigma = its angle step */
+    bool local;                      /* compare only poses near each particle's pose: sampling_near */
+    double near_sigma; /* °, local: of the prior, which ends at three times as much; 0: the angle step of the grid */
+    /* With local, and without oversampled: compare each particle at its own pose alone. The sampling is a list of poses
+     * (sampling_create_list). */
+    bool given_poses;
     bool oversampled;   /* compare children in the fine pass; false: the coarse samples themselves */
     int particle_count; /* most particles that will be added, 0 to 10^6: the sums have room for so many */
     int reference_count;
@@ -137,7 +141,9 @@ struct alignment_particle {
     double pose[9];  /* local: the pose to search near */
     double residual; /* of the last iteration (as in the results), up to known_shell; < 0: not known */
     int known_shell;
-    int number; /* of the image, from 1 on, by which a device recognises it (alignment_keep_images); 0: none */
+    int orientation; /* given_poses: the pose of the list */
+    double rest[2];  /* px, given_poses: shift beyond `shift`, by phases of the masked image; without a prior */
+    int number;      /* of the image, from 1 on, by which a device recognises it (alignment_keep_images); 0: none */
     /* doubtful: log prior that the image shows no particle, on the scale of the priors of poses (alignment_log_poses);
      * and the range of norm_sum within which the image contributes to the sums. */
     double nothing, norm_least, norm_most;

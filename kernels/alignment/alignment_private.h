@@ -40,6 +40,15 @@ static inline size_t most_screened_samples(const struct alignment_options *optio
     return most < limit / ALIGNMENT_SCREENED ? most * ALIGNMENT_SCREENED : limit;
 }
 
+/* Lists the orientations that a local search compares with a particle. */
+static inline enum status alignment_near(const struct alignment_iteration *iteration,
+                                         const struct alignment_particle *particle, struct sampling_subset *near,
+                                         struct err *err) {
+    if (iteration->given_poses) return sampling_only(particle->orientation, near, err);
+    double sigma = iteration->near_sigma > 0 ? iteration->near_sigma : iteration->sampling->angle_step;
+    return sampling_near(iteration->sampling, particle->pose, sigma, near, err);
+}
+
 struct alignment_cpu;
 struct alignment_cuda;
 

@@ -84,6 +84,8 @@ static void shift_of(const struct comparison *c, const struct pose *pose, double
         sampling_child_shift(c->iteration->sampling, pose->shift, pose->child, ret_shift);
     else
         sampling_shift(c->iteration->sampling, pose->shift, ret_shift);
+    for (int i = 0; i < 2 && c->iteration->given_poses; i++)
+        ret_shift[i] += c->particle->rest[i];
 }
 
 static void matrix_of(const struct comparison *c, const struct pose *pose, double ret_matrix[9]) {
@@ -175,7 +177,7 @@ static enum status list_coarse(struct comparison *c, double sigma_offset, struct
     const struct alignment_iteration *it = c->iteration;
     const struct sampling *s = it->sampling;
     struct sampling_subset near = {0};
-    if (it->local) TRY(sampling_near(s, c->particle->pose, s->angle_step, &near, err));
+    if (it->local) TRY(alignment_near(it, c->particle, &near, err));
     int orientations = it->local ? near.count : sampling_orientation_count(s);
     size_t most = (size_t)it->reference_count * (size_t)orientations * (size_t)s->shift_count;
     enum status status = mem_new(most, sizeof *c->poses, "poses", &c->poses, err);
@@ -185,7 +187,7 @@ static enum status list_coarse(struct comparison *c, double sigma_offset, struct
                 struct pose pose = {.reference = k, .orientation = it->local ? near.orientations[o] : o, .shift = t};
                 double shift[2];
                 pose.rotation = pose.child = -1;
-                shift_of(c, &pose, shift);
+                sampling_shift(s, t, shift);
                 double x = c->particle->shift[0] + shift[0], y = c->particle->shift[1] + shift[1];
                 pose.log_prior = -(x * x + y * y) / (2 * sigma_offset * sigma_offset);
                 if (it->local) pose.log_prior += near.log_priors[o];

@@ -42,6 +42,9 @@ enum status sampling_create(int order, const struct symmetry *symmetry_or_null, 
 /* Creates a grid of in-plane angles only. psi_step (°) is made to divide 360. */
 enum status sampling_create_plane(double psi_step, double offset_range, double offset_step,
                                   struct sampling *ret_sampling, struct err *err);
+/* Creates a list of orientations in place of a grid: orientation i is poses[i]. There is one shift, of 0, and there are
+ * no children. It cannot be perturbed. */
+enum status sampling_create_list(const double (*poses)[9], int count, struct sampling *ret_sampling, struct err *err);
 void sampling_destroy(struct sampling *sampling);
 
 /* Returns the angle step (°) of an order. */
@@ -86,6 +89,8 @@ struct sampling_subset {
  * The nearest direction with its nearest psi is always included. */
 enum status sampling_near(const struct sampling *sampling, const double pose[9], double sigma,
                           struct sampling_subset *subset, struct err *err);
+/* Replaces the contents of `subset` by one orientation. */
+enum status sampling_only(int orientation, struct sampling_subset *subset, struct err *err);
 void sampling_subset_destroy(struct sampling_subset *subset);
 
 #endif

@@ -141,6 +141,22 @@ enum status sampling_create_plane(double psi_step, double offset_range, double o
     return finish(&s, mem_new(1, sizeof *s.frames, "directions", &s.frames, err), ret_sampling, err);
 }
 
+enum status sampling_create_list(const double (*poses)[9], int count, struct sampling *ret_sampling, struct err *err) {
+    FAIL_IF(count < 1, err, STATUS_BAD_ARGUMENT, "a list of %d poses cannot be compared: it must hold at least one",
+            count);
+    struct sampling s = {
+        .dimensions = 3, .direction_count = count, .psi_count = 1, .shift_count = 1, .psi_step = 360, .offset_step = 1};
+    enum status status = mem_new_unset((size_t)count, sizeof *s.frames, "poses", &s.frames, err);
+    if (status == STATUS_OK) status = mem_new(1, sizeof *s.shifts, "shifts", &s.shifts, err);
+    if (status != STATUS_OK) {
+        sampling_destroy(&s);
+        return status;
+    }
+    memcpy(s.frames, poses, (size_t)count * sizeof *s.frames);
+    *ret_sampling = s;
+    return STATUS_OK;
+}
+
 void sampling_destroy(struct sampling *s) {
     if (s == NULL) return;
     mem_free(&s->pixels);
@@ -298,6 +314,11 @@ enum status sampling_near(const struct sampling *s, const double pose[9], double
     for (int i = 0; i < subset->count; i++)
         subset->log_priors[i] -= (float)log(sum);
     return STATUS_OK;
+}
+
+enum status sampling_only(int orientation, struct sampling_subset *subset, struct err *err) {
+    subset->count = 0;
+    return subset_add(subset, orientation, 0, err);
 }
 
 void sampling_subset_destroy(struct sampling_subset *subset) {

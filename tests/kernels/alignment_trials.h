@@ -18,6 +18,8 @@ struct trial {
     int box, size, coarse_size, order, references, particles;
     double offset_range, offset_step;
     bool local, oversampled;
+    bool given;        /* poses are the particles' own, listed */
+    double near_sigma; /* °; 0: the step of the grid */
     int max_significant;
     const char *symmetry; /* NULL: none */
     int shared_shell;     /* images are masked in two bands, up to this shell and beyond; 0: one band */
@@ -120,6 +122,22 @@ static inline void make_particles(struct data *d) {
     }
 }
 
+/* Lists the poses of the particles in reverse order, in place of the grid. */
+static inline void give_poses(struct data *d) {
+    struct err err = {0};
+    int n = d->trial.particles;
+    double(*poses)[9] = new ((size_t)n, sizeof *poses);
+    for (int i = 0; i < n; i++) {
+        struct alignment_particle *p = &d->particles[i];
+        p->orientation = n - 1 - i;
+        memcpy(poses[p->orientation], p->pose, sizeof p->pose);
+        p->rest[0] = phantom_uniform(&seed) - 0.5, p->rest[1] = phantom_uniform(&seed) - 0.5;
+    }
+    sampling_destroy(&d->sampling);
+    must(sampling_create_list((const double(*)[9])poses, n, &d->sampling, &err), &err);
+    free(poses);
+}
+
 static inline void make(const struct trial *t, struct data *d) {
     struct err err = {0};
     size_t box = (size_t)t->box, n = (size_t)t->particles;
@@ -142,6 +160,7 @@ static inline void make(const struct trial *t, struct data *d) {
         must(projector_set_map(d->projectors[k], d->maps[k], reference_size(t), &err), &err);
     }
     make_particles(d);
+    if (t->given) give_poses(d);
 }
 
 static inline void discard(struct data *d) {
@@ -192,6 +211,8 @@ static inline struct alignment_iteration iteration_of(const struct data *d, cons
         .screen_pixels = d->trial.screen_size > 0 ? fourier_pixels_within(&d->pixels, d->trial.screen_size) : 0,
         .sampling = &d->sampling,
         .local = d->trial.local,
+        .near_sigma = d->trial.near_sigma,
+        .given_poses = d->trial.given,
         .oversampled = d->trial.oversampled,
         .reference_count = d->trial.references,
         .references = d->projectors,

@@ -40,14 +40,15 @@ static double normal(void) {
 struct setting {
     const char *symmetry; /* NULL: the whole sphere */
     int dimensions, references;
-    bool local, oversampled, priors, no_ctf, doubtful;
+    bool local, oversampled, priors, no_ctf, doubtful, given;
     enum alignment_norm reliability;
     int order; /* number of the grid, in 3D */
     int max_significant;
     double offset_range;
     double noise;
-    double rounding; /* how much larger rounding is than in sums of a hundred terms of FP32 */
-    double memory;   /* bytes */
+    double near_sigma; /* °; 0: the grid's step */
+    double rounding;   /* how much larger rounding is than in sums of a hundred terms of FP32 */
+    double memory;     /* bytes */
     int threads;
     int shared_shell;
     int reference_size, screen_size; /* as in alignment_trials.h */
@@ -161,6 +162,20 @@ static void make_doubts(struct data *d) {
     }
 }
 
+/* Makes the particles' own poses the only ones to compare, listed in reverse order, and shifts by parts of pixels. */
+static void give_poses(struct data *d) {
+    double poses[PARTICLES][9];
+    for (int i = 0; i < PARTICLES; i++) {
+        struct alignment_particle *p = &d->particles[i];
+        p->orientation = PARTICLES - 1 - i;
+        memcpy(poses[p->orientation], p->pose, sizeof p->pose);
+        p->rest[0] = uniform() - 0.5, p->rest[1] = uniform() - 0.5;
+    }
+    sampling_destroy(&d->sampling);
+    OK(sampling_create_list((const double(*)[9])poses, PARTICLES, &d->sampling, &failure));
+    d->iteration.given_poses = true;
+}
+
 static struct data *make_data(struct setting setting) {
     struct data *d = calloc(1, sizeof *d);
     struct symmetry symmetry = {0};
@@ -196,6 +211,7 @@ static struct data *make_data(struct setting setting) {
         .screen_pixels = setting.screen_size > 0 ? fourier_pixels_within(&d->pixels, setting.screen_size) : 0,
         .sampling = &d->sampling,
         .local = setting.local,
+        .near_sigma = setting.near_sigma,
         .oversampled = setting.oversampled,
         .reference_count = setting.references,
         .references = d->references,
@@ -207,6 +223,7 @@ static struct data *make_data(struct setting setting) {
         .optics_count = OPTICS,
         .shared_shell = setting.shared_shell};
     if (setting.doubtful) make_doubts(d);
+    if (setting.given) give_poses(d);
     return d;
 }
 
@@ -263,6 +280,7 @@ static void align_plainly(struct data *d) {
             while (unclear(d, &iteration, i)) {
                 make_particle(d, i);
                 if (d->setting.doubtful) make_doubts(d);
+                if (d->setting.given) give_poses(d);
                 again = true;
             }
     }
@@ -389,6 +407,54 @@ static void near_the_last_pose(void **state) {
     check(s);
     s.references = 2;
     s.priors = true;
+    check(s);
+}
+
+static void check_given_pose(const struct data *d, int i) {
+    const struct alignment_particle *p = &d->particles[i];
+    const struct alignment_result *r = &d->results[i];
+    double offset2 = 0;
+    for (int j = 0; j < 9; j++)
+        near("the given pose", i, r->pose[j], p->pose[j], 0);
+    for (int j = 0; j < 2; j++) {
+        near("the given shift", i, r->shift[j], p->shift[j] + p->rest[j], 0);
+        offset2 += r->shift[j] * r->shift[j];
+    }
+    near("offset² of the given shift", i, r->offset2, offset2, 2e-3 * offset2);
+}
+
+static void at_given_poses(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.local = s.given = true;
+    s.oversampled = false;
+    check(s);
+    s.references = 2;
+    s.priors = true;
+    s.threads = 2;
+    check(s);
+    struct data *d = make_data(s);
+    poison(d);
+    align(d, 0);
+    for (int i = 0; i < PARTICLES; i++)
+        check_given_pose(d, i);
+    struct alignment *a = NULL;
+    OK(alignment_create(&d->options, &a, &failure));
+    OK(alignment_begin(a, &d->iteration, &failure));
+    d->particles[0].orientation = PARTICLES;
+    assert_int_equal(alignment_add(a, d->particles, 1, d->results, &failure), STATUS_BAD_ARGUMENT);
+    d->iteration.oversampled = true;
+    assert_int_equal(alignment_begin(a, &d->iteration, &failure), STATUS_BAD_ARGUMENT);
+    alignment_destroy(&a);
+    destroy_data(d);
+}
+
+/* A wider prior lists more poses, and each device the same. */
+static void within_a_range_of_the_last_pose(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.local = true;
+    s.near_sigma = 40;
     check(s);
 }
 
@@ -676,6 +742,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(coarse_samples_themselves),
         cmocka_unit_test(more_samples_than_are_taken),
         cmocka_unit_test(near_the_last_pose),
+        cmocka_unit_test(at_given_poses),
+        cmocka_unit_test(within_a_range_of_the_last_pose),
         cmocka_unit_test(near_a_pose_of_the_finest_grids),
         cmocka_unit_test(with_fewer_pixels_compared),
         cmocka_unit_test(weighed_by_reliability),

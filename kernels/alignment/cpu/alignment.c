@@ -195,6 +195,10 @@ static void prepare_particle(const struct alignment_cpu *a, struct batch_particl
                                             .mask_radius = a->options.mask_radius,
                                             .shared_shell = it->shared_shell};
     prepare_image(space->prepare, p->image, &options, &a->pixels, b->masked, b->unmasked, b->result->power);
+    if (it->given_poses) {
+        fourier_pixels_shift(&a->pixels, a->pixels.count, b->masked, p->rest[0], p->rest[1], b->masked);
+        fourier_pixels_shift(&a->pixels, a->pixels.count, b->unmasked, p->rest[0], p->rest[1], b->unmasked);
+    }
     if (p->ctf != NULL)
         ctf_at(p->ctf, a->options.box, a->options.pixel_size, a->pixels.count, a->pixels.kx, a->pixels.ky, b->ctf);
     else

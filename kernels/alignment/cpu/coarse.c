@@ -197,10 +197,9 @@ static enum status coarse_near(const struct alignment_cpu *a, struct batch_parti
 
 static enum status prepare_local(struct alignment_cpu *a, int count, struct err *err) {
     size_t total = 0, each = (size_t)a->shifts * (size_t)a->iteration.reference_count;
-    double sigma = a->iteration.sampling->angle_step; /* twice the step of the fine pass */
     for (int i = 0; i < count; i++) {
         struct batch_particle *b = &a->particles[i];
-        TRY(sampling_near(a->iteration.sampling, b->particle->pose, sigma, &b->near, err));
+        TRY(alignment_near(&a->iteration, b->particle, &b->near, err));
         FAIL_IF((size_t)b->near.count * each > INT_MAX, err, STATUS_UNSUPPORTED,
                 "%d poses near a particle at %zu shifts of references are more samples than can be numbered: search "
                 "fewer shifts",

@@ -287,11 +287,16 @@ struct prepare_particle_cuda { /* in device memory */
     const float *image;        /* [box²], in device memory; NULL: at its place in `images` */
     int shift_x, shift_y, optics, has_ctf;
     float scale;
+    float rest_x, rest_y;  /* px: alignment_cuda_shift_rest */
     double ctf[CTF_TERMS]; /* as struct ctf_terms */
 };
 /* Computes the transform of a mask that is even about its centre: [box][box] with the phase origin at the centre, norm
  * 1/box², real. Mask and result are in host memory. */
 enum status prepare_spread(int box, const float *mask, float *ret_spread, struct err *err);
+/* Shifts masked and unmasked images by (rest_x, rest_y) of which[particles], by phases. */
+enum status alignment_cuda_shift_rest(const struct references_cuda *references,
+                                      const struct prepare_particle_cuda *which, struct particles_cuda *particles,
+                                      void *stream, struct err *err);
 /* Returns the bytes of scratch for a batch of `count` images. */
 size_t prepare_cuda_scratch(const struct prepare_cuda *prepare, int count, int shared_shell);
 /* Prepares a batch: fills masked, unmasked, ctf, weight, power, constant and shift_log_prior of `particles` from

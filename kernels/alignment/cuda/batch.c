@@ -36,7 +36,9 @@ static void describe(const struct part *part, int i, struct alignment_cuda_slot 
                                             .shift_y = p->shift[1],
                                             .optics = p->optics,
                                             .has_ctf = p->ctf != NULL,
-                                            .scale = (float)p->scale};
+                                            .scale = (float)p->scale,
+                                            .rest_x = (float)p->rest[0],
+                                            .rest_y = (float)p->rest[1]};
     if (p->ctf != NULL) {
         struct ctf_terms terms = ctf_prepare(p->ctf);
         memcpy(which->ctf, &terms, sizeof which->ctf);
@@ -117,6 +119,8 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
     TRY(prepare_cuda_run(a->prepare, &a->references, &a->sampling, slot->images, slot->which, a->options.pixel_size,
                          a->options.mask_radius, a->iteration.shared_shell, a->sigma2, a->iteration.sigma_offset,
                          scratch, particles, stream_cuda_kernels(a->stream), err));
+    if (a->iteration.given_poses)
+        TRY(alignment_cuda_shift_rest(&a->references, slot->which, particles, stream_cuda_kernels(a->stream), err));
     TRY(stream_cuda_end(a->stream, err));
     arena_close(a->arena, ARENA_ORIENTATIONS);
     return STATUS_OK;

@@ -22,11 +22,10 @@ static void sort_near(struct sampling_subset *near) {
 enum status alignment_cuda_find_near(const struct alignment_cuda *a, const struct alignment_particle *particles,
                                      int count, int threads, struct sampling_subset *ret_near, struct err *err) {
     enum status failed = STATUS_OK;
-    const struct sampling *sampling = a->iteration.sampling;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int i = 0; i < count; i++) {
         struct err own = {0};
-        enum status status = sampling_near(sampling, particles[i].pose, sampling->angle_step, &ret_near[i], &own);
+        enum status status = alignment_near(&a->iteration, &particles[i], &ret_near[i], &own);
         if (status == STATUS_OK) sort_near(&ret_near[i]);
         if (status != STATUS_OK) {
 #pragma omp critical(alignment_near)
@@ -64,11 +63,11 @@ static enum status reserve_lists(struct alignment_cuda *a, int count, struct nea
 }
 
 enum status alignment_cuda_near_plan(struct alignment_cuda *a, struct err *err) {
-    static const double POSE[9] = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+    static const struct alignment_particle SOME = {.pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
     const struct alignment_iteration *it = &a->iteration;
     if (!it->local) return STATUS_OK;
     struct sampling_subset *near = &a->near_of[0][0];
-    TRY(sampling_near(it->sampling, POSE, it->sampling->angle_step, near, err));
+    TRY(alignment_near(it, &SOME, near, err));
     struct near_lists lists = {.row_count = (size_t)near->count * (size_t)it->reference_count * (size_t)a->particles};
     return reserve_lists(a, a->particles, &lists, err);
 }

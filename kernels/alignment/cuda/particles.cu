@@ -2,6 +2,7 @@
 #include "common/device_cuda.h"
 #include "kernels/alignment/alignment.h"
 #include "kernels/alignment/cuda/alignment.h"
+#include "kernels/alignment/cuda/shift.cuh"
 #include "kernels/fourier/launch.cuh"
 
 namespace {
@@ -36,7 +37,33 @@ __global__ void renumber(const contribution_cuda *from, uint32_t count, int add,
     to[i] = c;
 }
 
+__global__ void shift_rest(pixels_cuda pixels, const prepare_particle_cuda *which, size_t stride, float *masked,
+                           float *unmasked) {
+    int i = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (i >= pixels.count) return;
+    const prepare_particle_cuda *p = &which[blockIdx.y];
+    uint32_t turns = (uint32_t)pixels.kx[i] * shift_turns(p->rest_x, pixels.box) +
+                     (uint32_t)pixels.ky[i] * shift_turns(p->rest_y, pixels.box);
+    float2 phase = shift_phase(turns);
+    float2 *images[] = {(float2 *)masked, (float2 *)unmasked};
+    for (int image = 0; image < 2; image++) {
+        float2 *at = &images[image][blockIdx.y * stride + (size_t)i], value = *at;
+        *at = make_float2(value.x * phase.x - value.y * phase.y, value.x * phase.y + value.y * phase.x);
+    }
+}
+
 } // namespace
+
+extern "C" enum status alignment_cuda_shift_rest(const struct references_cuda *references,
+                                                 const struct prepare_particle_cuda *which,
+                                                 struct particles_cuda *particles, void *stream, struct err *err) {
+    const struct pixels_cuda *pixels = &references->pixels;
+    const dim3 blocks((unsigned)(pixels->count - 1) / THREADS + 1, (unsigned)particles->count);
+    shift_rest<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(*pixels, which, particles->stride, particles->masked,
+                                                             particles->unmasked);
+    CUDA_TRY(cudaGetLastError(), err, "shifting images");
+    return STATUS_OK;
+}
 
 extern "C" enum status alignment_cuda_contributions_copy(const struct contribution_cuda *from, uint32_t count, int add,
                                                          struct contribution_cuda *ret_contributions, void *stream,
