@@ -40,6 +40,7 @@ enum status batch_references(struct batch *b, int references, struct err *err) {
 
 void batch_release(struct batch *b) {
     release_particles(b);
+    sampling_destroy(&b->given);
     mem_free(&b->log_shares);
     mem_free(&b->projectors);
     mem_free(&b->accumulators);

@@ -17,9 +17,10 @@ struct batch {
     struct alignment_particle *particles;
     struct alignment_result *results;
     struct change *changes;
-    int *taken;     /* [room]: index of each particle's image among those read; images of twins are skipped */
-    float *powers;  /* [room][shells]: of results */
-    float *weights; /* [room][references]: of results */
+    int *taken;            /* [room]: index of each particle's image among those read; images of twins are skipped */
+    float *powers;         /* [room][shells]: of results */
+    float *weights;        /* [room][references]: of results */
+    struct sampling given; /* poses of all particles, in an iteration that keeps them (given_poses.h) */
     /* [references], as alignment takes them; NULL until batch_references */
     float *log_shares; /* prior of classes */
     struct projector **projectors;

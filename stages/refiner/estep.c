@@ -9,6 +9,7 @@
 #include "common/memory.h"
 #include "stages/refiner/bands.h"
 #include "stages/refiner/classes_held.h"
+#include "stages/refiner/given_poses.h"
 
 /* An empty class keeps this share, so that particles can still be compared with it. */
 static const double LEAST_SHARE = 1e-9;
@@ -86,9 +87,10 @@ enum status estep_open(struct refiner *r, struct err *err) {
         TRY(fourier_pixels_create(r->box, s->current_size, &r->pixels, err));
     }
     r->compared_size = compared_size(r);
-    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse_size(r, r->sampling.angle_step));
+    int coarse = s->kept ? r->compared_size : coarse_size(r, r->sampling.angle_step);
+    r->coarse_pixels = fourier_pixels_within(&r->pixels, coarse);
     r->screen_pixels = screen_pixels(r);
-    return STATUS_OK;
+    return s->kept ? given_poses_list(&r->set, &r->batch.given, err) : STATUS_OK;
 }
 
 static void clear_sums(const struct refiner *r, struct side *side) {
@@ -132,12 +134,15 @@ static void set_whole_noise(const struct refiner *r, struct side *side) {
 }
 
 enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
+    const struct schedule *s = &r->schedule;
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
                                                   .screen_pixels = r->screen_pixels,
-                                                  .sampling = &r->sampling,
-                                                  .local = r->schedule.local,
-                                                  .oversampled = r->schedule.oversampled,
+                                                  .sampling = s->kept ? &r->batch.given : &r->sampling,
+                                                  .local = s->local,
+                                                  .near_sigma = schedule_near_sigma(s),
+                                                  .given_poses = s->kept,
+                                                  .oversampled = s->oversampled,
                                                   .particle_count = side->member_count,
                                                   .reference_count = count,
                                                   .references = r->batch.projectors + first,
@@ -277,7 +282,10 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
                                          .scale = side->average_norm / p->norm,
                                          .residual = p->residual,
                                          .known_shell = p->residual_shell,
+                                         .orientation = side->members[first + i],
                                          .number = side->members[first + i] + 1};
+        for (int axis = 0; axis < 2 && r->schedule.kept; axis++)
+            b->rest[axis] = p->origin[axis] - b->shift[axis];
         memcpy(b->pose, p->pose, sizeof b->pose);
     }
     *ret_count = count;
@@ -300,17 +308,19 @@ static void take_over(const struct refiner *r, const struct side *side, struct p
                       const struct alignment_result *result, struct change *change) {
     int seed = r->at.seed_class > 0 ? r->at.seed_class : 0;
     *change = (struct change){.moved = p->aligned};
-    if (p->aligned) {
+    if (p->aligned && !r->schedule.kept) {
         double dx = result->shift[0] - p->origin[0], dy = result->shift[1] - p->origin[1];
         change->angle = symmetry_distance(&r->symmetry, p->pose, result->pose);
         change->offset2 = dx * dx + dy * dy;
-        change->classes = p->class_index != seed + result->reference;
     }
+    change->classes = p->aligned && p->class_index != seed + result->reference;
     /* Each norm is a multiple of the norm before. The norm of an empty image falls with every iteration, until its
      * inverse would be infinite. */
     p->norm = fmax(p->norm / side->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * side->average_norm);
-    memcpy(p->pose, result->pose, sizeof p->pose);
-    memcpy(p->origin, result->shift, sizeof p->origin);
+    if (!r->schedule.kept) {
+        memcpy(p->pose, result->pose, sizeof p->pose);
+        memcpy(p->origin, result->shift, sizeof p->origin);
+    }
     p->class_index = seed + result->reference;
     p->aligned = true;
     p->max_probability = result->pmax;

@@ -39,6 +39,32 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .maximum = 5,
      .help = "Order of the first coarse grid of directions: 2 is 15°, searched in steps of 7.5°; one order more halves "
              "both."},
+    {.name = "poses",
+     .type = PARAM_CHOICE,
+     .offset = AT(poses),
+     .default_text = "search",
+     .choices = "search|table",
+     .help = "Where poses come from: a search of all, or the table of the particles (rlnAngleRot, rlnAngleTilt, "
+             "rlnAnglePsi, rlnOriginXAngst, rlnOriginYAngst, or rlnOriginX and rlnOriginY in px). The first iteration "
+             "makes maps from the table's poses (or compares with several references near them); the next ones search "
+             "near the last poses only."},
+    {.name = "local_range",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(local_range),
+     .unit = "°",
+     .default_text = "10",
+     .minimum = 0.1,
+     .maximum = 90,
+     .help =
+         "With poses of the table: how far from its last pose an iteration searches a particle's direction, and its "
+         "in-plane angle; three deviations of their prior."},
+    {.name = "skip_align",
+     .type = PARAM_BOOL,
+     .offset = AT(skip_align),
+     .default_text = "false",
+     .help = "Keep the poses of the table: only maps, noise and classes are computed. One map is made in one iteration "
+             "and the final one."},
     {.name = "offset_range",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

@@ -23,7 +23,8 @@ struct particle {
     int half;     /* 0 or 1 */
     int own_half; /* the half of its row, or of its name */
     bool mapped;  /* the last maps that were made hold the image, in the map of `half` */
-    bool aligned; /* an iteration has found the pose */
+    bool aligned; /* an iteration has found the pose, or has kept the one given */
+    bool given;   /* the table gave a pose; what iterations find begins there */
     int class_index;
     struct ctf ctf;
     bool has_ctf;
@@ -96,6 +97,7 @@ struct particle_set {
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
     int held;                   /* number of holds (particle_set_hold) */
     bool outdated;              /* some files can be released */
+    bool poses_given;           /* tables must give poses (given_poses.h) */
     bool keep_twins;            /* no particle is left out as a twin */
     bool settled;               /* the twins of the present particles are known, as far as images were read */
     double twin_distance;       /* Å, between twins in one micrograph; 0: places are not compared */

@@ -11,6 +11,7 @@
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "stages/refiner/detectors.h"
+#include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
 
 struct reading {
@@ -19,6 +20,7 @@ struct reading {
     struct particle_table *table;
     struct particle_places places;
     int subset; /* column rlnRandomSubset; −1: absent */
+    struct given_columns given;
     int source;
     int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
 };
@@ -195,10 +197,19 @@ static enum status locate(struct reading *r, size_t row, int *ret_stack, int *re
     return STATUS_OK;
 }
 
+/* Gives a particle the pose of its row, unless an iteration has found one. */
+static enum status set_pose(const struct reading *r, size_t row, double row_pixel, struct particle *p,
+                            struct err *err) {
+    if (!r->set->poses_given || p->aligned) return STATUS_OK;
+    return given_poses_read(particle_table_rows(r->table), row, &r->given, r->path, row_pixel, r->set->pixel_size, p,
+                            err);
+}
+
 static enum status set_values(struct reading *r, size_t row, struct particle *p, struct err *err) {
     struct particle_row values;
     TRY(particle_table_row(r->table, row, &values, err));
     TRY(optics_of_row(r, &values, &p->optics, err));
+    TRY(set_pose(r, row, values.optics.pixel_size, p, err));
     struct particle_optics *o = &r->set->optics[p->optics];
     if (o->box == 0) o->box = r->set->stacks[p->stack].box;
     p->has_ctf = values.has_ctf;
@@ -273,6 +284,7 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
     r->subset = star_column_find(rows, "rlnRandomSubset");
+    if (set->poses_given && count > 0) TRY(given_poses_find(rows, r->path, &r->given, err));
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count > 0) TRY(read_first(r, err));
     set->settled = false;
@@ -318,6 +330,7 @@ enum status particle_set_try(const struct particle_set *set, struct star_file **
     struct particle_set scratch;
     particle_set_init(&scratch, set->seed, 0, set->fallback_pixel_size);
     scratch.ignore_optics = set->ignore_optics;
+    scratch.poses_given = set->poses_given;
     enum status status = set->root != NULL ? particle_text(set->root, &scratch.root, err) : STATUS_OK;
     if (status == STATUS_OK) status = particle_set_merge(&scratch, file, path, false, NULL, err);
     if (scratch.source_count > 0) {

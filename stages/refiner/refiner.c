@@ -12,6 +12,7 @@
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/files/kept_state.h"
+#include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/refiner_private.h"
@@ -46,6 +47,7 @@ static enum status initialise(struct refiner *r, struct err *err) {
     r->set.ignore_optics = o->ignore_optics;
     r->set.keep_twins = o->twins != 0;
     r->set.twin_distance = TWIN_DISTANCE * o->diameter;
+    r->set.poses_given = o->poses != 0 || o->skip_align;
     return keep_text(r->context.root, &r->set.root, err);
 }
 
@@ -232,6 +234,8 @@ static enum status first_iteration(struct refiner *r, struct err *err) {
     TRY(setup_noise(r, err));
     timing_spent(&r->timing, REFINER_NOISE);
     TRY(setup_reference(r, err));
+    for (int side = 0; side < r->side_count; side++)
+        r->sides[side].sigma_offset = fmax(r->sides[side].sigma_offset, given_poses_deviation(&r->set));
     schedule_start(&r->schedule);
     TRY(estep_open(r, err));
     TRY(setup_scale(r, err));
@@ -241,7 +245,8 @@ static enum status first_iteration(struct refiner *r, struct err *err) {
 
 static bool all_aligned(const struct refiner *r) {
     for (size_t i = 0; i < r->set.count; i++)
-        if (particle_counts(&r->set.particles[i]) && !r->set.particles[i].aligned) return false;
+        if (particle_counts(&r->set.particles[i]) && !r->set.particles[i].aligned && !r->set.particles[i].given)
+            return false;
     return true;
 }
 
@@ -406,6 +411,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .order = r->sampling.order,
                                   .current_size = r->pixels.size,
                                   .local = s->local,
+                                  .kept = s->kept,
                                   .converged = s->converged,
                                   .final = s->final,
                                   .particles = (size_t)count,

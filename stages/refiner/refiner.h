@@ -32,6 +32,9 @@ struct refiner_options {
     double initial_lowpass; /* Å */
     int healpix_order;      /* of the first coarse grid */
     int local_order;        /* from this order on, searches are near the last pose only */
+    int poses;              /* 0: search all; 1: begin with those of the table, and search near them */
+    double local_range;     /* °, of these searches */
+    bool skip_align;        /* keep the poses of the table */
     double offset_range;    /* px */
     double offset_step;     /* px, of the fine pass: the coarse grid has twice that */
     int max_significant;    /* the most coarse samples of a particle whose children are compared */
@@ -145,6 +148,7 @@ const char *refiner_step_name(enum refiner_step step);
 struct refiner_state {
     int iteration, order, current_size;
     bool local, converged, final;
+    bool kept;    /* particles were compared at their poses alone */
     bool stalled; /* nothing more to gain below max_order */
     size_t particles;
     size_t twins;                           /* left out, as in refiner_doubts */

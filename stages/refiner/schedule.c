@@ -69,7 +69,8 @@ void schedule_resume(struct schedule *s, const struct schedule *from) {
 void schedule_sizes(struct schedule *s) {
     int box = s->options.box, increment = s->large_increment ? (int)lround(0.25 * box / 2) : s->increment;
     s->telling_size = 2 * (s->resolution_shell + increment);
-    if (s->telling_size > box) s->telling_size = box;
+    /* Poses that are kept need no comparison: how far the maps of the halves agree is found at once. */
+    if (s->telling_size > box || (s->kept && !s->options.classifies)) s->telling_size = box;
     s->current_size = s->final ? box : s->telling_size;
 }
 
@@ -111,25 +112,44 @@ int schedule_signal_shell(const float *ssnr, int last) {
     return far > first + 3 ? far : first;
 }
 
+/* Returns the order of the first grid. Around poses that are given its step is within their range. */
+static int first_order(const struct schedule_options *o) {
+    int order = o->healpix_order;
+    while (o->poses_given && order < SAMPLING_MAX_ORDER - 1 && sampling_angle_step(order) > o->local_range &&
+           alignment_can_number(sampling_whole_sphere(order + 1), o->references))
+        order++;
+    return order;
+}
+
+/* The first grid around given poses covers their range. Finer grids search near what the one before has found. */
+double schedule_near_sigma(const struct schedule *s) {
+    const struct schedule_options *o = &s->options;
+    double step = sampling_angle_step(s->order), range = o->local_range / 3;
+    if (!o->poses_given) return step;
+    return s->order > first_order(o) ? fmin(range, step) : range;
+}
+
 /* While the map shows next to nothing of a pose, thousands of grid samples fit a particle alike, and their children
  * too. Comparing the children would take most of the time of the first iterations. If the data are so poor that a
  * grid stays coarse, its children must be compared in the end all the same. */
 static bool wants_children(const struct schedule *s, const struct schedule_plan *plan) {
     static const double BROAD = 0.05;
     enum { FIRST_ITERATIONS = 3 };
-    bool early = plan->max_order >= 0 || s->iteration < FIRST_ITERATIONS;
+    bool early = (plan->max_order >= 0 || s->iteration < FIRST_ITERATIONS) && !s->options.poses_given;
     return s->options.classifies || plan->final || !early || s->average_pmax >= BROAD;
 }
 
 bool schedule_local_next(const struct schedule *s) {
     int local_order = s->options.local_order - (s->sharp ? 1 : 0);
-    return s->order > s->options.healpix_order && s->order >= local_order;
+    return s->options.poses_given || (s->order > s->options.healpix_order && s->order >= local_order);
 }
 
 void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
-    int before_local = s->options.local_order - 1, first = s->options.healpix_order;
-    s->oversampled = wants_children(s, plan);
-    s->max_order = plan->max_order;
+    int before_local = s->options.local_order - 1, first = first_order(&s->options);
+    s->kept = s->options.keep_poses || (s->options.maps_of_poses && s->iteration == 0);
+    s->oversampled = wants_children(s, plan) && !s->kept;
+    s->max_order = plan->max_order >= 0 && s->options.poses_given && plan->max_order < first ? first : plan->max_order;
+    if (s->options.poses_given && s->order < first) s->order = first;
     if (s->max_order >= 0 && s->order > s->max_order) s->order = s->max_order;
     /* Particles without a pose must be searched for everywhere: the grid is the finest of those. */
     if (!plan->aligned && s->order >= s->options.local_order) s->order = before_local > first ? before_local : first;
@@ -197,7 +217,13 @@ static bool is_fine(const struct schedule *s) {
     if (s->order >= SAMPLING_MAX_ORDER - 1 ||
         !alignment_can_number(sampling_whole_sphere(s->order + 1), s->options.references))
         return true;
-    return s->order > s->options.healpix_order && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
+    return s->order > first_order(&s->options) && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
+}
+
+/* Maps of poses that are kept do not change any more: nothing but the final iteration is left. */
+static void keep_grid(struct schedule *s) {
+    s->stalled = false;
+    s->converged = s->options.keep_poses;
 }
 
 /* Takes a finer grid, or ends, once neither resolution nor poses change any more. */
@@ -222,6 +248,10 @@ static void after_refinement(struct schedule *s, const struct findings *f) {
     else {
         update_increment(s, f->fsc);
         count_resolution(s, f->signal_shell);
+        if (s->kept) {
+            keep_grid(s);
+            return;
+        }
         update_changes(s, f);
         next_grid(s);
     }

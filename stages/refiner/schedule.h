@@ -17,6 +17,10 @@ struct schedule_options {
     double pixel_size;                       /* Å */
     double initial_lowpass, join_resolution; /* Å */
     int healpix_order, local_order;
+    bool poses_given;                 /* particles come with poses: searches are local from the start */
+    bool keep_poses;                  /* these poses are kept, and nothing is searched */
+    bool maps_of_poses;               /* the first iteration makes its maps from the poses that are given */
+    double local_range;               /* °: how far from given poses directions and in-plane angles are searched */
     double offset_range, offset_step; /* px; the step of the fine pass */
     int iterations;                   /* of a classification, with all particles */
 };
@@ -40,6 +44,7 @@ struct schedule {
     bool sharp;                             /* poses are so certain that searches become local one order earlier */
     bool local;                             /* this iteration searches near the last poses only */
     bool oversampled; /* the fine pass compares children of coarse samples; else the coarse samples themselves */
+    bool kept;        /* this iteration compares particles at the poses that they have, and nowhere else */
     int max_order;    /* the grid grows no finer, while data arrive; −1: no bound */
     bool stalled;     /* the grid would grow finer, but max_order forbids it */
     bool converged, final;
@@ -59,12 +64,15 @@ int schedule_first_size(const struct schedule_options *options);
 struct schedule_plan {
     int max_order; /* as in struct schedule */
     bool final;
-    bool aligned; /* all particles have a pose */
+    bool aligned; /* all particles have a pose, found or given */
 };
 /* Decides on the grid of the iteration, and counts it. The caller then sets the perturbation. */
 void schedule_begin(struct schedule *schedule, const struct schedule_plan *plan);
 /* Sets telling_size and current_size. */
 void schedule_sizes(struct schedule *schedule);
+/* Returns the deviation (°) of the prior of a local search. Poses farther away than three times as much are not
+ * searched. */
+double schedule_near_sigma(const struct schedule *schedule);
 /* Returns the step of the fine pass, over the step of the coarse grid. */
 double schedule_fine_step(const struct schedule *schedule);
 

@@ -144,6 +144,11 @@ static struct schedule_options schedule_options(const struct refiner *r) {
                                      .join_resolution = o->join_resolution,
                                      .healpix_order = o->healpix_order,
                                      .local_order = o->local_order,
+                                     .poses_given = r->set.poses_given,
+                                     .keep_poses = o->skip_align,
+                                     .maps_of_poses =
+                                         r->set.poses_given && (!classifies(r) || r->map_count < r->reference_count),
+                                     .local_range = o->local_range,
                                      .offset_range = o->offset_range,
                                      .offset_step = o->offset_step,
                                      .iterations = o->iterations};

@@ -125,16 +125,16 @@ static inline void make_particles(struct data *d) {
 /* Lists the poses of the particles in reverse order, in place of the grid. */
 static inline void give_poses(struct data *d) {
     struct err err = {0};
-    int n = d->trial.particles;
-    double(*poses)[9] = new ((size_t)n, sizeof *poses);
-    for (int i = 0; i < n; i++) {
+    size_t n = (size_t)d->trial.particles;
+    double(*poses)[9] = new (n, sizeof *poses);
+    for (size_t i = 0; i < n; i++) {
         struct alignment_particle *p = &d->particles[i];
-        p->orientation = n - 1 - i;
+        p->orientation = (int)(n - 1 - i);
         memcpy(poses[p->orientation], p->pose, sizeof p->pose);
         p->rest[0] = phantom_uniform(&seed) - 0.5, p->rest[1] = phantom_uniform(&seed) - 0.5;
     }
     sampling_destroy(&d->sampling);
-    must(sampling_create_list((const double(*)[9])poses, n, &d->sampling, &err), &err);
+    must(sampling_create_list((const double(*)[9])poses, (int)n, &d->sampling, &err), &err);
     free(poses);
 }
 

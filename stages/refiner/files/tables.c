@@ -30,7 +30,7 @@ static int list_groups(const struct particle_set *set, int *groups) {
 static enum status general_table(const struct refiner *r, const struct side *side, int groups, struct star_file *file,
                                  struct err *err) {
     const bool local = schedule_local_next(&r->schedule);
-    const double sigma = local ? sampling_angle_step(r->schedule.order) : 0;
+    const double sigma = local ? schedule_near_sigma(&r->schedule) : 0;
     const struct star_cell cells[] = {
         {.column = "rlnReferenceDimensionality", .value = 3, .integer = true},
         {.column = "rlnDataDimensionality", .value = 2, .integer = true},

@@ -82,7 +82,10 @@ static void log_halves(struct stage *stage, const struct refiner_state *s) {
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",
-              s->iteration, s->final ? " (final)" : "", s->particles, s->resolution, s->order, s->local ? " near" : "",
+              s->iteration, s->final ? " (final)" : "", s->particles, s->resolution, s->order,
+              s->kept    ? " at the given poses"
+              : s->local ? " near"
+                         : "",
               s->angle_step, s->offset_step, s->current_size, s->accuracy_angle, s->accuracy_offset, s->average_pmax,
               s->significant, s->efficiency, took);
 }
