@@ -171,8 +171,10 @@ static enum status read_all(struct coordinates *c, const char *path, struct err 
 /* Adds a row's coordinates to `to`, multiplied, and the other columns that stay true of a particle that is cut again. */
 static enum status add_row(const struct star_table *from, size_t row, const char *path, double scale,
                            struct star_table *to, struct err *err) {
-    static const char *const KEPT[] = {"rlnAutopickFigureOfMerit", "rlnClassNumber", "rlnAnglePsi", "rlnHelicalTubeID",
-                                       "rlnHelicalTrackLengthAngst"};
+    static const char *const KEPT[] = {
+        "rlnAutopickFigureOfMerit", "rlnClassNumber", "rlnAnglePsi", "rlnHelicalTubeID", "rlnHelicalTrackLengthAngst",
+        /* A refiner may begin with these poses: origins in Å are those of any box. */
+        "rlnAngleRot", "rlnAngleTilt", "rlnOriginXAngst", "rlnOriginYAngst", "rlnRandomSubset"};
     double x, y;
     int column_x, column_y;
     size_t added;

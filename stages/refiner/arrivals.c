@@ -79,6 +79,12 @@ enum status arrival_read(struct stage *stage, const struct refiner *refiner, con
     FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
     TRY(star_read(path, &arrival->file, err));
     TRY(check_stacks(stage, path, arrival->file, err));
+    const struct refiner_options *options = stage_params(stage);
+    FAIL_IF(
+        arrival->replace && (options->poses != 0 || options->skip_align), err, STATUS_UNSUPPORTED,
+        "%s is a selection of the classifier, whose rlnAnglePsi and origins are those of 2D classes: poses cannot be "
+        "taken from it; refine `from` the extractor, or set `poses` to search and `skip_align` to false",
+        path);
     return refiner_try(refiner, &arrival->file, path, err);
 }
 

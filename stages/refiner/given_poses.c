@@ -5,6 +5,7 @@
 
 #include "common/memory.h"
 #include "kernels/symmetry/symmetry.h"
+#include "stages/refiner/grids.h"
 
 static const char *const ANGLES[3] = {"rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi"};
 static const char *const ORIGINS[2] = {"rlnOriginXAngst", "rlnOriginYAngst"};
@@ -40,19 +41,30 @@ static enum status read_number(const struct star_table *rows, size_t row, int co
     return STATUS_OK;
 }
 
-enum status given_poses_read(const struct star_table *rows, size_t row, const struct given_columns *c, const char *path,
-                             double row_pixel, double pixel, struct particle *p, struct err *err) {
+/* Origins in pixels are those of the particle's own image. */
+static enum status take_row(const struct particle_set *set, const struct star_table *rows,
+                            const struct given_columns *c, const char *path, struct particle *p, struct err *err) {
     static const double ANGLE_MOST = 1e4, ORIGIN_MOST = 1e5; /* °; Å or px */
     double angles[3], origins[2] = {0};
     for (int i = 0; i < 3; i++)
-        TRY(read_number(rows, row, c->angles[i], path, ANGLES[i], ANGLE_MOST, &angles[i], err));
+        TRY(read_number(rows, p->row, c->angles[i], path, ANGLES[i], ANGLE_MOST, &angles[i], err));
     for (int i = 0; i < 2 && c->origins[i] >= 0; i++)
-        TRY(read_number(rows, row, c->origins[i], path, c->angstrom ? ORIGINS[i] : PIXEL_ORIGINS[i], ORIGIN_MOST,
+        TRY(read_number(rows, p->row, c->origins[i], path, c->angstrom ? ORIGINS[i] : PIXEL_ORIGINS[i], ORIGIN_MOST,
                         &origins[i], err));
+    for (int i = 0; i < 2 && !c->angstrom; i++)
+        origins[i] *= set->optics[p->optics].pixel_size;
     euler_to_matrix(angles[0], angles[1], angles[2], p->pose);
-    for (int i = 0; i < 2; i++)
-        p->origin[i] = origins[i] * (c->angstrom ? 1 : row_pixel) / pixel;
+    grids_shift_from_table(set, p, origins);
     p->given = true;
+    return STATUS_OK;
+}
+
+enum status given_poses_take(struct particle_set *set, int source, const struct star_table *rows,
+                             const struct given_columns *columns, const char *path, struct err *err) {
+    for (size_t i = 0; i < set->count; i++) {
+        struct particle *p = &set->particles[i];
+        if (p->source == source && !p->aligned) TRY(take_row(set, rows, columns, path, p, err));
+    }
     return STATUS_OK;
 }
 

@@ -16,10 +16,10 @@ struct given_columns {
 /* Finds the columns. Fails if there are no angles, or one origin without the other. path: for messages. */
 enum status given_poses_find(const struct star_table *rows, const char *path, struct given_columns *ret_columns,
                              struct err *err);
-/* Gives a particle the pose of its row. row_pixel: Å, of the row's images; pixel: Å, of the particle's origin. */
-enum status given_poses_read(const struct star_table *rows, size_t row, const struct given_columns *columns,
-                             const char *path, double row_pixel, double pixel, struct particle *particle,
-                             struct err *err);
+/* Gives the particles that come from rows of a source their poses, unless an iteration has found them. Call it once the
+ * set has its grid (grids.h). */
+enum status given_poses_take(struct particle_set *set, int source, const struct star_table *rows,
+                             const struct given_columns *columns, const char *path, struct err *err);
 
 /* Returns the deviation (px) of given origins along an axis: of all particles that count. */
 double given_poses_deviation(const struct particle_set *set);

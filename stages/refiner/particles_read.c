@@ -20,7 +20,6 @@ struct reading {
     struct particle_table *table;
     struct particle_places places;
     int subset; /* column rlnRandomSubset; −1: absent */
-    struct given_columns given;
     int source;
     int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
 };
@@ -197,19 +196,10 @@ static enum status locate(struct reading *r, size_t row, int *ret_stack, int *re
     return STATUS_OK;
 }
 
-/* Gives a particle the pose of its row, unless an iteration has found one. */
-static enum status set_pose(const struct reading *r, size_t row, double row_pixel, struct particle *p,
-                            struct err *err) {
-    if (!r->set->poses_given || p->aligned) return STATUS_OK;
-    return given_poses_read(particle_table_rows(r->table), row, &r->given, r->path, row_pixel, r->set->pixel_size, p,
-                            err);
-}
-
 static enum status set_values(struct reading *r, size_t row, struct particle *p, struct err *err) {
     struct particle_row values;
     TRY(particle_table_row(r->table, row, &values, err));
     TRY(optics_of_row(r, &values, &p->optics, err));
-    TRY(set_pose(r, row, values.optics.pixel_size, p, err));
     struct particle_optics *o = &r->set->optics[p->optics];
     if (o->box == 0) o->box = r->set->stacks[p->stack].box;
     p->has_ctf = values.has_ctf;
@@ -283,8 +273,9 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
+    struct given_columns given = {0};
     r->subset = star_column_find(rows, "rlnRandomSubset");
-    if (set->poses_given && count > 0) TRY(given_poses_find(rows, r->path, &r->given, err));
+    if (set->poses_given && count > 0) TRY(given_poses_find(rows, r->path, &given, err));
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count > 0) TRY(read_first(r, err));
     set->settled = false;
@@ -302,7 +293,8 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
             set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
         }
     if (replace) particle_set_release_sources(set);
-    return grids_settle(set, err);
+    TRY(grids_settle(set, err));
+    return set->poses_given && count > 0 ? given_poses_take(set, r->source, rows, &given, r->path, err) : STATUS_OK;
 }
 
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,

@@ -220,6 +220,40 @@ def pipeline():
     check(ran.returncode == 2 and "needs items with picks" in ran.stdout + ran.stderr, ran.stdout, ran.stderr)
 
 
+def poses():
+    """Coordinates with poses and half sets, as of a run_data.star: the extractor passes them on, and a refiner keeps them."""
+    columns = ["rlnMicrographName", "rlnCoordinateX", "rlnCoordinateY", "rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi"]
+    columns += ["rlnOriginXAngst", "rlnOriginYAngst", "rlnRandomSubset"]
+    given, rows = {}, []
+    for number in range(30):
+        at = np.round(random.uniform([20, 20], [NX - 20, NY - 20]), 1)
+        pose = np.round([*random.uniform([-180, 10, -180], [180, 170, 180]), *random.uniform(-3, 3, 2)], 2)
+        given[tuple(at)] = [*pose, 1 + number % 2]
+        rows.append((f"{NAMES[number % 2]}.mrc", *at, *pose, 1 + number % 2))
+    write("poses/particles.star", star(columns, rows, "particles"))
+    c = np.arange(BOX) - BOX // 2
+    blob = np.exp(-(c[:, None, None] ** 2 + c[:, None] ** 2 + c**2) / 8) + np.exp(
+        -(c[:, None, None] ** 2 + (c[:, None] - 3) ** 2 + (c - 2) ** 2) / 4
+    )
+    with mrcfile.new("graph/blob.mrc") as file:
+        file.set_data(blob.astype(np.float32))
+        file.voxel_size = 2.0
+    text = open("graph/graph.yaml").read().replace("../eman/*.box", "../poses/particles.star")
+    refiner = "{from: extractor, reference: blob.mrc, diameter: 20, initial_lowpass: 15, twins: keep, skip_align: true}"
+    write("graph/poses.yaml", text + f"  refiner: {refiner}\n")
+    ran = subprocess.run([f"{BIN}/icestream", "check", "graph/poses.yaml"], capture_output=True, text=True, timeout=60)
+    check(ran.returncode == 0, ran.stdout, ran.stderr)
+    command = [f"{BIN}/icestream", "run", "graph/poses.yaml", "--session", "with_poses", "--until-idle", "1"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    check(ran.returncode == 0, ran.stdout, ran.stderr)
+    found = table("with_poses/refiner/run_data.star", "particles")
+    check(len(found) == 30, len(found))
+    for row in found:
+        cells = [float(row[name]) for name in columns[1:]]
+        expected = given[(round(cells[0], 1), round(cells[1], 1))]
+        check(np.allclose(cells[2:], expected, atol=1e-3), cells, expected)
+
+
 with tempfile.TemporaryDirectory(prefix="icestream-coordinates-") as work:
     os.chdir(work)
     os.makedirs("mics")
@@ -235,5 +269,6 @@ with tempfile.TemporaryDirectory(prefix="icestream-coordinates-") as work:
     absent()
     links()
     pipeline()
+    poses()
     os.chdir("/")
 print("all formats give the same particles")

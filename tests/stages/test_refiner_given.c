@@ -237,14 +237,13 @@ static void expect_refusal(const struct world *w, struct refiner_options options
     char path[PATH_SIZE];
     struct refiner *refiner = NULL;
     struct star_file *file = NULL;
-    struct refiner_grid grid;
     struct err err[2] = {{0}};
     options.reference = (char *)(uintptr_t)w->reference;
     options.diameter = 150;
     assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 1}, &refiner, NULL), STATUS_OK);
     assert_int_equal(path_join(w->scratch, "table.star", path, sizeof path, NULL), STATUS_OK);
     assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
-    assert_int_equal(refiner_try(refiner, &file, path, &grid, &err[0]), STATUS_BAD_FORMAT);
+    assert_int_equal(refiner_try(refiner, &file, path, &err[0]), STATUS_BAD_FORMAT);
     assert_int_equal(refiner_merge(refiner, &file, path, false, NULL, &err[1]), STATUS_BAD_FORMAT);
     for (int i = 0; i < 2; i++)
         if (strstr(err[i].message, expected) == NULL || strstr(err[i].message, path) == NULL)
