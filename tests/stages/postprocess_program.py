@@ -217,7 +217,14 @@ def refuse(rng):
     shutil.copy("small_half1.mrc", "flat_half2.mrc")
     with open("bad.star", "w") as f:
         f.write("data_\n\nloop_\n_rlnResolutionInversePixel\n_rlnMtfValue\n0 1\n0.5 0\n")
+    with open("sorted.star", "w") as f:
+        f.write("data_\n\nloop_\n_rlnResolutionInversePixel\n_rlnMtfValue\n0 1\n0.5 0.3\n0.4 0.4\n")
+    with open("other.star", "w") as f:
+        f.write("data_\n\nloop_\n_rlnMicrographName\na.mrc\nb.mrc\n")
     for words, code, expected in [
+        (("run_half1_unfil.mrc", "--mtf", "sorted.star"), 1, "does not rise in row 3"),
+        (("run_half1_unfil.mrc", "--mtf", "other.star"), 1, "no column rlnMtfValue"),
+        (("run_half1_unfil.mrc", "run_half2_unfil.mrc", "some.mrc"), 2, "third half map"),
         ((), 2, "no half map"),
         (("some.mrc",), 2, "does not say half1"),
         (("small_half1.mrc",), 1, "small_half2.mrc"),
