@@ -114,7 +114,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .offset = AT(mtf),
      .help =
          "STAR file with the detector's MTF (rlnResolutionInversePixel, rlnMtfValue): the final map is divided by it "
-         "before it is sharpened. Without one, session.mtf counts."},
+         "before it is sharpened. Without one, session.mtf counts, then that of the optics groups (rlnMtfFileName)."},
     {.name = "mtf_pixel_size",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

@@ -336,8 +336,8 @@ static enum status tell_orientations(struct stage *stage, const struct state *st
     return STATUS_OK;
 }
 
-/* Reads the MTF that the user gave, for the stage or the session, at the shells of a map; *ret_curve NULL: none. */
-/* The user's MTF comes first, then the session's, then that of the particles' optics groups. */
+/* Reads the MTF at the shells of a map: the user's, else the session's, else that of the particles' optics groups;
+ * *ret_curve NULL: none. */
 static enum status read_mtf(const struct stage *stage, const struct state *state, int box, double pixel_size,
                             float **ret_curve, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
