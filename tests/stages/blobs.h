@@ -23,6 +23,7 @@ static const double PIXEL = 6, SIGMA = 1.3; /* Å; px, of one blob */
 struct object {
     int count;
     double blobs[BLOBS_MOST][4]; /* x, y, z (px), weight */
+    double narrow;               /* views lie within so many degrees of z; 0: everywhere */
 };
 
 static inline double uniform(void) {
@@ -69,7 +70,8 @@ static inline void axes(double rot, double tilt, double psi, double x[3], double
 /* Makes an image with noise of deviation `noise`. Moving its content by (ox, oy) px centres it. */
 static inline void make_image(const struct object *o, float *image, double noise, double ox, double oy) {
     double x[3], y[3];
-    axes(2 * M_PI * uniform(), acos(2 * uniform() - 1), 2 * M_PI * uniform(), x, y);
+    double away = o->narrow > 0 ? 1 - cos(o->narrow * M_PI / 180) : 2;
+    axes(2 * M_PI * uniform(), acos(away * uniform() + 1 - away), 2 * M_PI * uniform(), x, y);
     for (int i = 0; i < BOX * BOX; i++)
         image[i] = (float)(noise * normal());
     for (int b = 0; b < o->count; b++) {
