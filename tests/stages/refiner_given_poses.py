@@ -4,8 +4,8 @@
 Particles of D2 blobs, with CTF and noise, from a printed seed: refiner_given_poses.py [SEED].
  - True poses that are kept (--skip_align) make the map of relion_reconstruct, in one iteration and the final one, and
    the table's poses and halves are those of run_data.star.
- - Poses that are 5° and 2 px off come back (--poses table), in fewer comparisons than a search of all poses needs, and
-   at least as near the truth.
+ - Poses that are 5° and 2 px off come back (--poses table), in fewer iterations than a search of all poses needs, and as
+   near the truth.
  - The poses of relion_refine_mpi, after four iterations, are continued within the range, with RELION's halves.
 Exits with 77 if RELION or the Python modules are missing."""
 
