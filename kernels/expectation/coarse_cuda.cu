@@ -24,9 +24,9 @@ __device__ inline float high_part(float value) {
 }
 
 /* Stores term `at` of a row. */
-template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int terms, int at, float value) {
-    if constexpr (!SPLIT) {
-        row[at] = value;
+template <coarse_precision PRECISION, bool SLICE> __device__ inline void put(float *row, int terms, int at, float value) {
+    if constexpr (PRECISION != COARSE_TF32X3) {
+        row[at] = PRECISION == COARSE_TF32 ? high_part(value) : value;
         return;
     }
     int first = at / COARSE_BLOCK * COARSE_BLOCK, length = terms - first < COARSE_BLOCK ? terms - first : COARSE_BLOCK;
@@ -37,7 +37,7 @@ template <bool SPLIT, bool SLICE> __device__ inline void put(float *row, int ter
     block[2 * length] = SLICE ? low : high;
 }
 
-template <bool SPLIT>
+template <coarse_precision PRECISION>
 __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, const float *matrices, size_t row,
                             float *slices, size_t norm_row, float *squares) {
     size_t slice = blockIdx.y;
@@ -50,18 +50,18 @@ __global__ void make_slices(grid_cuda grid, pixels_cuda pixels, int n_pixels, co
     if (squares) squares[slice * norm_row + at] = p.x * p.x + p.y * p.y;
     /* Rows are filled up to multiples of COARSE_STEP: a row of n terms may continue where a row of 2·n terms ends. */
     float *out = slices + slice * row;
-    int terms = (int)(row / (SPLIT ? 3 : 1));
+    int terms = (int)(row / (PRECISION == COARSE_TF32X3 ? 3 : 1));
     if (2 * at >= terms) return;
-    put<SPLIT, true>(out, terms, 2 * at, p.x);
-    put<SPLIT, true>(out, terms, 2 * at + 1, p.y);
+    put<PRECISION, true>(out, terms, 2 * at, p.x);
+    put<PRECISION, true>(out, terms, 2 * at + 1, p.y);
 }
 
-template <bool SPLIT>
+template <coarse_precision PRECISION>
 __global__ void make_columns(pixels_cuda pixels, int n_pixels, const float *images, const float *ctf,
                              const float *weight, size_t stride, const float *shifts, int n_shifts, size_t row,
                              float *columns, size_t norm_row, float *halves) {
     size_t particle = blockIdx.y;
-    int at = (int)(blockIdx.x * THREADS + threadIdx.x), terms = (int)(row / (SPLIT ? 3 : 1));
+    int at = (int)(blockIdx.x * THREADS + threadIdx.x), terms = (int)(row / (PRECISION == COARSE_TF32X3 ? 3 : 1));
     if (at >= (int)norm_row) return;
     float2 x = make_float2(0, 0);
     float half = 0, kx = 0, ky = 0;
@@ -78,10 +78,16 @@ __global__ void make_columns(pixels_cuda pixels, int n_pixels, const float *imag
         float s, c, turns = -2 * (kx * shifts[2 * t] + ky * shifts[2 * t + 1]) / (float)pixels.box;
         sincospif(turns, &s, &c);
         float *out = columns + (particle * n_shifts + t) * row;
-        put<SPLIT, false>(out, terms, 2 * at, x.x * c - x.y * s);
-        put<SPLIT, false>(out, terms, 2 * at + 1, x.x * s + x.y * c);
+        put<PRECISION, false>(out, terms, 2 * at, x.x * c - x.y * s);
+        put<PRECISION, false>(out, terms, 2 * at + 1, x.x * s + x.y * c);
     }
 }
+
+/* By enum coarse_precision. */
+decltype(&make_slices<COARSE_FP32>) const SLICES_OF[] = {make_slices<COARSE_FP32>, make_slices<COARSE_TF32X3>,
+                                                         make_slices<COARSE_TF32>};
+decltype(&make_columns<COARSE_FP32>) const COLUMNS_OF[] = {make_columns<COARSE_FP32>, make_columns<COARSE_TF32X3>,
+                                                           make_columns<COARSE_TF32>};
 
 } // namespace
 
@@ -114,14 +120,9 @@ extern "C" enum status coarse_cuda_slices(const struct grid_cuda *grid, const st
     for (int first = 0; first < n; first += most) {
         dim3 blocks(blocks_for(norm_row, THREADS), (unsigned)(n - first < most ? n - first : most));
         float *squares = ret_squares ? ret_squares + (size_t)first * norm_row : NULL;
-        if (precision == COARSE_TF32X3)
-            make_slices<true><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
-                *grid, *pixels, n_pixels, matrices + (size_t)first * 9, row, ret_slices + (size_t)first * row, norm_row,
-                squares);
-        else
-            make_slices<false><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
-                *grid, *pixels, n_pixels, matrices + (size_t)first * 9, row, ret_slices + (size_t)first * row, norm_row,
-                squares);
+        SLICES_OF[precision]<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+            *grid, *pixels, n_pixels, matrices + (size_t)first * 9, row, ret_slices + (size_t)first * row, norm_row,
+            squares);
     }
     CUDA_TRY(cudaGetLastError(), err, "making slices");
     return STATUS_OK;
@@ -133,12 +134,8 @@ extern "C" enum status coarse_cuda_columns(const struct pixels_cuda *pixels, int
                                            float *ret_columns, float *ret_halves, void *stream, struct err *err) {
     size_t row = coarse_row(n_pixels, precision), norm_row = coarse_norm_row(n_pixels);
     dim3 blocks(blocks_for(norm_row, THREADS), (unsigned)n);
-    if (precision == COARSE_TF32X3)
-        make_columns<true><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
-            *pixels, n_pixels, images, ctf, weight, stride, shifts, n_shifts, row, ret_columns, norm_row, ret_halves);
-    else
-        make_columns<false><<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
-            *pixels, n_pixels, images, ctf, weight, stride, shifts, n_shifts, row, ret_columns, norm_row, ret_halves);
+    COLUMNS_OF[precision]<<<blocks, THREADS, 0, (cudaStream_t)stream>>>(
+        *pixels, n_pixels, images, ctf, weight, stride, shifts, n_shifts, row, ret_columns, norm_row, ret_halves);
     CUDA_TRY(cudaGetLastError(), err, "shifting images");
     return STATUS_OK;
 }
@@ -160,9 +157,10 @@ extern "C" enum status coarse_cuda_product(struct coarse_cuda *c, int n_pixels, 
                                            const float *columns, const float *halves, int n_particles, int n_shifts,
                                            size_t all_slices, float *ret_dots, float *ret_norms, void *stream,
                                            struct err *err) {
-    bool split = precision == COARSE_TF32X3;
-    TRY(multiply(c->product, split ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, coarse_row(n_pixels, precision),
-                 split ? 3 * COARSE_BLOCK : COARSE_BLOCK, -1, slices, n_slices, all_slices, columns,
+    /* The sum of a long block loses less than the rounded parts did. */
+    static const size_t blocks[] = {COARSE_BLOCK, 3 * COARSE_BLOCK, 8 * COARSE_BLOCK};
+    TRY(multiply(c->product, precision == COARSE_FP32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32,
+                 coarse_row(n_pixels, precision), blocks[precision], -1, slices, n_slices, all_slices, columns,
                  n_particles * n_shifts, ret_dots, stream, err));
     return multiply(c->product, CUBLAS_COMPUTE_32F, coarse_norm_row(n_pixels), COARSE_BLOCK, 1, squares, n_slices,
                     all_slices, halves, n_particles, ret_norms, stream, err);

@@ -299,6 +299,9 @@ static void check_weights(const struct comparison *c, const struct coarse_result
     free(value);
 }
 
+/* The rounded parts alone may be this many times further off. */
+enum { ROUNDED = 50 };
+
 static void coarse_trial(struct comparison c, int size, double noise, double bound) {
     make_comparison(&c, size, noise);
     size_t samples = (size_t)c.particles * c.shifts * c.slices;
@@ -307,11 +310,13 @@ static void coarse_trial(struct comparison c, int size, double noise, double bou
         host_new((size_t)c.particles * LIMITS, sizeof *r.sums),
         host_new(kept_words(c.slices) * (size_t)c.shifts * (size_t)c.particles * LIMITS, sizeof *r.kept)};
     double *truth = true_log_weights(&c);
-    for (int precision = COARSE_FP32; precision <= COARSE_TF32X3; precision++) {
+    static const char *const names[] = {"FP32", "3xTF32", "TF32"};
+    for (int precision = COARSE_FP32; precision <= COARSE_TF32; precision++) {
+        double limit = precision == COARSE_TF32 ? ROUNDED * bound : bound;
         run_coarse(&c, (enum coarse_precision)precision, &r);
         double worst = worst_error(&c, &r, truth);
-        tell_comparison(&c, precision == COARSE_FP32 ? "FP32" : "3xTF32", truth, worst, bound);
-        assert_true(worst <= bound);
+        tell_comparison(&c, names[precision], truth, worst, limit);
+        assert_true(worst <= limit);
         check_weights(&c, &r);
     }
     free(truth);

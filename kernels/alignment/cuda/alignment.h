@@ -75,10 +75,10 @@ struct samples_cuda {
     const uint32_t *row_begin;   /* [particles + 1] */
 };
 
-/* Returns the complex values of a stored slice: pixels.count, rounded up to FINE_SLICE_STEP. */
+/* Returns the complex values of a stored slice: fine_pixels, rounded up to FINE_SLICE_STEP. */
 enum { FINE_SLICE_STEP = 128 };
 static inline size_t alignment_cuda_fine_slice_row(const struct references_cuda *references) {
-    return ((size_t)references->pixels.count + FINE_SLICE_STEP - 1) / FINE_SLICE_STEP * FINE_SLICE_STEP;
+    return ((size_t)references->fine_pixels + FINE_SLICE_STEP - 1) / FINE_SLICE_STEP * FINE_SLICE_STEP;
 }
 /* Makes slices of the fine pass for rows first .. first + count - 1 of the grid: ret_slices[count ·
  * rotations][2·alignment_cuda_fine_slice_row] (re, im), filled up with zeros. Comparing with stored slices is several

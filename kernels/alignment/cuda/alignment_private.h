@@ -8,9 +8,6 @@
 #include "kernels/alignment/cuda/alignment.h"
 #include "kernels/alignment/cuda/stream.h"
 
-/* Precision of the coarse pass; the plan counts the memory that it needs. */
-static const enum coarse_precision ALIGNMENT_PRECISION = COARSE_TF32X3;
-
 /* Input of the particles that are on the device at a time: images and earlier results. One block each on the host
  * (page-locked) and on the device. */
 struct alignment_cuda_slot {
@@ -115,6 +112,11 @@ struct alignment_cuda {
     struct worker *worker;
     struct alignment_cuda_order order;
 };
+
+/* Returns the precision of the products over the whole grid. Samples that are only screened are compared again. */
+static inline enum coarse_precision grid_precision(const struct alignment_cuda *alignment) {
+    return alignment->iteration.screen_pixels > 0 ? COARSE_TF32 : COARSE_TF32X3;
+}
 
 enum { ALIGNMENT_PUT_BYTES = 16 << 20, ALIGNMENT_SUMS_BYTES = 64 << 20 };
 enum { ALIGNMENT_PARTICLES_MOST = 512 };

@@ -129,12 +129,12 @@ static enum status prepare(struct alignment_cuda *a, const struct part *part, st
 /* Makes slices of rows first .. first + count − 1, which may belong to several references. */
 static enum status make_slices(struct alignment_cuda *a, int first, int count, struct err *err) {
     int n = grid_pixels(&a->iteration);
-    size_t row = coarse_row(n, ALIGNMENT_PRECISION), norm_row = coarse_norm_row(n);
+    size_t row = coarse_row(n, grid_precision(a)), norm_row = coarse_norm_row(n);
     for (int at = first; at < first + count;) {
         int k = at / a->orientations, end = (k + 1) * a->orientations;
         if (end > first + count) end = first + count;
         TRY(coarse_cuda_slices(&a->references.grids[k], &a->references.pixels, n,
-                               a->matrices + 9 * (size_t)(at % a->orientations), end - at, ALIGNMENT_PRECISION,
+                               a->matrices + 9 * (size_t)(at % a->orientations), end - at, grid_precision(a),
                                a->slices + (size_t)(at - first) * row, a->squares + (size_t)(at - first) * norm_row,
                                stream_cuda_kernels(a->stream), err));
         at = end;
@@ -147,15 +147,15 @@ static enum status multiply(struct alignment_cuda *a, const struct particles_cud
     int n = grid_pixels(&a->iteration), shifts = a->sampling.shift_count;
     void *stream = stream_cuda_kernels(a->stream);
     float *columns = NULL, *halves = NULL;
-    size_t count = (size_t)p->count, row = coarse_row(n, ALIGNMENT_PRECISION);
+    size_t count = (size_t)p->count, row = coarse_row(n, grid_precision(a));
     TRY(arena_take(a->arena, count * (size_t)shifts * row, sizeof *columns, "shifted images", &columns, err));
     TRY(arena_take(a->arena, count * coarse_norm_row(n), sizeof *halves, "shifted images", &halves, err));
     TRY(coarse_cuda_columns(&a->references.pixels, n, p->masked, p->ctf, p->weight, p->stride, p->count,
-                            a->sampling.shifts, shifts, ALIGNMENT_PRECISION, columns, halves, stream, err));
+                            a->sampling.shifts, shifts, grid_precision(a), columns, halves, stream, err));
     for (int first = 0; first < a->rows; first += a->rows_at_once) {
         int rows = a->rows - first < a->rows_at_once ? a->rows - first : a->rows_at_once;
         if (!a->slices_made) TRY(make_slices(a, first, rows, err));
-        TRY(coarse_cuda_product(a->coarse, n, ALIGNMENT_PRECISION, a->slices, a->squares, rows, columns, halves,
+        TRY(coarse_cuda_product(a->coarse, n, grid_precision(a), a->slices, a->squares, rows, columns, halves,
                                 p->count, shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
     }
     a->slices_made = a->rows_at_once == a->rows;
@@ -236,19 +236,30 @@ static enum status list_samples(struct alignment_cuda *a, const struct coarse_pa
     return STATUS_OK;
 }
 
-/* Returns how many particles from `first` on fit into the memory left, if a tenth of their poses contribute. */
+/* Returns the bytes of a particle's lists in the fine pass, if a tenth of the poses contribute. Lists of samples that
+ * are compared over coarse_pixels, in a local search or after screening, hold a number and a weight of each; the fine
+ * pass takes `most` of them. */
+static size_t lists_bytes(const struct alignment_cuda *a, int particle) {
+    const size_t each = (size_t)a->each, row = sizeof(struct row_cuda);
+    const size_t of_listed = sizeof(uint32_t) + sizeof(float);
+    const size_t of_fine =
+        alignment_cuda_blocks_bytes(1, a->each, sizeof(float)) + row + each * sizeof(struct contribution_cuda) / 10;
+    if (a->iteration.local) {
+        size_t rows = (size_t)a->near[particle].count * (size_t)a->iteration.reference_count;
+        return rows * (row + (size_t)a->sampling.shift_count * of_listed) + (rows < a->most ? rows : a->most) * of_fine;
+    }
+    const struct sample_counts *counts = &counts_of_grid(a)[particle];
+    if (a->iteration.screen_pixels == 0) return counts->samples * of_fine;
+    return counts->rows * row + counts->samples * of_listed +
+           (counts->samples < a->most ? counts->samples : a->most) * of_fine;
+}
+
+/* Returns how many particles from `first` on fit into the memory left. */
 static int fitting(const struct alignment_cuda *a, int first, int count) {
-    size_t each = (size_t)a->each, left = arena_left(a->arena), need = 0;
-    size_t of_sample = alignment_cuda_blocks_bytes(1, a->each, sizeof(float)) + sizeof(struct row_cuda) +
-                       each * sizeof(struct contribution_cuda) / 10;
-    size_t of_near = sizeof(struct row_cuda) + (size_t)a->sampling.shift_count * 2 * sizeof(float);
+    size_t left = arena_left(a->arena), need = 0;
     int i = first;
     for (; i < count; i++) {
-        need += (a->stride + 4 * (size_t)a->shells) * sizeof(float) + 4096;
-        if (a->iteration.local)
-            need += (size_t)a->near[i].count * (size_t)a->iteration.reference_count * (of_near + of_sample);
-        else
-            need += counts_of_grid(a)[i].samples * of_sample;
+        need += (a->stride + 4 * (size_t)a->shells) * sizeof(float) + 4096 + lists_bytes(a, i);
         if (i > first && need > left) break;
     }
     return i - first;

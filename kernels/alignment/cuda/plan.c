@@ -201,7 +201,7 @@ static enum status upload_coarse_grid(struct alignment_cuda *a, struct err *err)
 
 static size_t slice_bytes(const struct alignment_cuda *a) {
     int n = grid_pixels(&a->iteration);
-    return (coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
+    return (coarse_row(n, grid_precision(a)) + coarse_norm_row(n)) * sizeof(float);
 }
 
 /* Returns the bytes of a particle in a batch: image, spectra, and results of the coarse pass. */
@@ -212,7 +212,7 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     bytes += 6 * a->stride * sizeof(float) + (shifts + (size_t)a->shells + 64) * sizeof(float);
     bytes += prepare_cuda_scratch(a->prepare, 64, a->iteration.shared_shell) / 64 + top_sum_scratch(1);
     if (a->iteration.local) return bytes;
-    bytes += (shifts * coarse_row(n, ALIGNMENT_PRECISION) + coarse_norm_row(n)) * sizeof(float);
+    bytes += (shifts * coarse_row(n, grid_precision(a)) + coarse_norm_row(n)) * sizeof(float);
     bytes += (shifts + 1) * rows * sizeof(float) + shifts * kept_words(a->rows) * sizeof(uint32_t);
     return bytes;
 }
@@ -283,7 +283,7 @@ static enum status take_slices(struct alignment_cuda *a, struct err *err) {
     a->slices_made = false;
     if (n == 0) return STATUS_OK;
     int pixels = grid_pixels(&a->iteration);
-    size_t row = coarse_row(pixels, ALIGNMENT_PRECISION);
+    size_t row = coarse_row(pixels, grid_precision(a));
     TRY(arena_take(a->arena, n * row, sizeof(float), "slices", &a->slices, err));
     return arena_take(a->arena, n * coarse_norm_row(pixels), sizeof(float), "slices", &a->squares, err);
 }

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS) make_slices(const __grid_constant__ r
     float m[6];
     child_plane(sampling, place, GRID_PAD, m);
     float2 p = make_float2(0, 0);
-    if (at < references.pixels.count)
+    if (at < references.fine_pixels)
         p = grid_sample(references.grids[place.reference], m, references.pixels.kx[at], references.pixels.ky[at]);
     ((float2 *)slices)[(size_t)blockIdx.x * row + at] = p;
 }
