@@ -19,6 +19,10 @@ struct fft_plan {
 /* FFTW has one planner per process, and two threads must not call it at once. */
 static pthread_mutex_t planner_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static bool is_complex(const struct fft_options *o) {
+    return o->direction == FFT_COMPLEX || o->direction == FFT_COMPLEX_INVERSE;
+}
+
 static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real, float *complex_side, size_t real_count,
                             size_t complex_count) {
     unsigned flags = o->measure ? FFTW_MEASURE : FFTW_ESTIMATE;
@@ -32,9 +36,12 @@ static fftwf_plan make_plan(const struct fft_options *o, int batch, float *real,
     fftwf_init_threads();
     fftwf_plan_with_nthreads(threads);
 #endif
-    if (o->direction == FFT_COMPLEX)
-        return fftwf_plan_many_dft(o->rank, o->shape, batch, spectrum, NULL, 1, cd, spectrum, NULL, 1, cd, FFTW_FORWARD,
-                                   flags);
+    if (is_complex(o)) {
+        int stride = o->stride > 0 ? o->stride : 1, apart = o->stride > 0 ? 1 : cd;
+        int sign = o->direction == FFT_COMPLEX ? FFTW_FORWARD : FFTW_BACKWARD;
+        return fftwf_plan_many_dft(o->rank, o->shape, batch, spectrum, NULL, stride, apart, spectrum, NULL, stride,
+                                   apart, sign, flags);
+    }
     if (o->direction == FFT_FORWARD)
         return fftwf_plan_many_dft_r2c(o->rank, o->shape, batch, real, NULL, 1, rd, spectrum, NULL, 1, cd, flags);
     return fftwf_plan_many_dft_c2r(o->rank, o->shape, batch, spectrum, NULL, 1, cd, real, NULL, 1, rd, flags);
@@ -59,12 +66,14 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
     FAIL_IF(options->rank < 1 || options->rank > 3, err, STATUS_BAD_ARGUMENT,
             "a transform has 1 to 3 dimensions, not %d", options->rank);
     int batch = options->batch > 0 ? options->batch : 1;
+    FAIL_IF(options->stride != 0 && (options->stride < batch || options->rank != 1 || !is_complex(options)), err,
+            STATUS_BAD_ARGUMENT, "%d transforms cannot lie %d values apart", batch, options->stride);
     size_t real_count = 1, complex_count = 1;
     for (int d = 0; d < options->rank; d++) {
         int n = options->shape[d];
         FAIL_IF(n < 1, err, STATUS_BAD_ARGUMENT, "a transform of size %d was asked for", n);
         real_count *= (size_t)n;
-        bool halved = d == options->rank - 1 && options->direction != FFT_COMPLEX;
+        bool halved = d == options->rank - 1 && !is_complex(options);
         complex_count *= halved ? (size_t)n / 2 + 1 : (size_t)n;
     }
     _cleanup_(mem_free) float *real = NULL;
@@ -73,7 +82,8 @@ enum status fft_create(const struct fft_options *options, struct fft_plan **ret_
     enum status (*reserve)(size_t, size_t, const char *, void *, struct err *) =
         options->measure ? mem_new : mem_new_unset;
     TRY(reserve(real_count * (size_t)batch, sizeof *real, "Fourier plan", &real, err));
-    TRY(reserve(complex_count * (size_t)batch, 2 * sizeof *spectrum, "Fourier plan", &spectrum, err));
+    size_t width = options->stride > 0 ? (size_t)options->stride : (size_t)batch;
+    TRY(reserve(complex_count * width, 2 * sizeof *spectrum, "Fourier plan", &spectrum, err));
     struct fft_plan *plan = calloc(1, sizeof *plan);
     FAIL_IF(plan == NULL, err, STATUS_NO_MEMORY, "no memory for a Fourier plan");
     plan->direction = options->direction;
@@ -104,7 +114,7 @@ void fft_destroy(struct fft_plan **plan) {
 void fft_run(const struct fft_plan *plan, float *in, float *out) {
     if (plan->direction == FFT_FORWARD)
         fftwf_execute_dft_r2c(plan->plan, in, (fftwf_complex *)out);
-    else if (plan->direction == FFT_COMPLEX)
+    else if (plan->direction != FFT_INVERSE)
         fftwf_execute_dft(plan->plan, (fftwf_complex *)in, (fftwf_complex *)out);
     else
         fftwf_execute_dft_c2r(plan->plan, (fftwf_complex *)in, out);

@@ -20,13 +20,14 @@
 /* The number of threads that a parallel region would have. Results do not depend on the number of threads. */
 enum { FFT_ALL_THREADS = -1 };
 
-/* FFT_COMPLEX: forward, from complex to complex, in place. */
-enum fft_direction { FFT_FORWARD, FFT_INVERSE, FFT_COMPLEX };
+/* FFT_COMPLEX: forward, from complex to complex, in place; FFT_COMPLEX_INVERSE: back. */
+enum fft_direction { FFT_FORWARD, FFT_INVERSE, FFT_COMPLEX, FFT_COMPLEX_INVERSE };
 
 struct fft_options {
     int rank;     /* 1 to 3 */
     int shape[3]; /* slowest first */
     int batch;    /* transforms side by side, each of them contiguous; 0 counts as 1 */
+    int stride;   /* rank 1, complex: from value to value, with the batch's transforms one value apart; 0: contiguous */
     enum fft_direction direction;
     bool measure; /* FFTW times its choices: for plans that run thousands of times */
     int threads;  /* threads inside one transform, or FFT_ALL_THREADS; 0 counts as 1 */

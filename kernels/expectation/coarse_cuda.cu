@@ -24,7 +24,8 @@ __device__ inline float high_part(float value) {
 }
 
 /* Stores term `at` of a row. */
-template <coarse_precision PRECISION, bool SLICE> __device__ inline void put(float *row, int terms, int at, float value) {
+template <coarse_precision PRECISION, bool SLICE>
+__device__ inline void put(float *row, int terms, int at, float value) {
     if constexpr (PRECISION != COARSE_TF32X3) {
         row[at] = PRECISION == COARSE_TF32 ? high_part(value) : value;
         return;
@@ -84,10 +85,10 @@ __global__ void make_columns(pixels_cuda pixels, int n_pixels, const float *imag
 }
 
 /* By enum coarse_precision. */
-decltype(&make_slices<COARSE_FP32>) const SLICES_OF[] = {make_slices<COARSE_FP32>, make_slices<COARSE_TF32X3>,
-                                                         make_slices<COARSE_TF32>};
-decltype(&make_columns<COARSE_FP32>) const COLUMNS_OF[] = {make_columns<COARSE_FP32>, make_columns<COARSE_TF32X3>,
-                                                           make_columns<COARSE_TF32>};
+decltype(&make_slices<COARSE_FP32>)
+    const SLICES_OF[] = {make_slices<COARSE_FP32>, make_slices<COARSE_TF32X3>, make_slices<COARSE_TF32>};
+decltype(&make_columns<COARSE_FP32>)
+    const COLUMNS_OF[] = {make_columns<COARSE_FP32>, make_columns<COARSE_TF32X3>, make_columns<COARSE_TF32>};
 
 } // namespace
 

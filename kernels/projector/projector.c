@@ -33,6 +33,7 @@ enum status projector_create(int dimensions, int box, int threads, struct projec
 void projector_destroy(struct projector **projector) {
     if (projector == NULL || *projector == NULL) return;
     fft_destroy(&(*projector)->plan);
+    fourier_cube_destroy(&(*projector)->cube);
     mem_free(&(*projector)->padded);
     mem_free(&(*projector)->spectrum);
     mem_free(&(*projector)->correction);

@@ -25,25 +25,29 @@ static void fill_correction(int box, int dimensions, float *table) {
     }
 }
 
+/* 2D; a cube pads a 3D map itself. */
 static void pad_map(struct projector *p, const float *map, const float *correction) {
     int box = p->box, n = PAD * box, first = (n - box) / 2, c = box / 2;
-    int depth = p->dimensions == 3 ? box : 1;
 #pragma omp parallel for schedule(static) num_threads(p->threads)
-    for (int z = 0; z < depth; z++)
-        for (int y = 0; y < box; y++) {
-            int dz = depth == 1 ? 0 : z - c;
-            size_t row = (size_t)(depth == 1 ? 0 : z + first) * (size_t)n + (size_t)(y + first);
-            float *out = p->padded + row * (size_t)n + first;
-            const float *in = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
-            for (int x = 0; x < box; x++)
-                out[x] = in[x] * correction[dz * dz + (y - c) * (y - c) + (x - c) * (x - c)];
-        }
+    for (int y = 0; y < box; y++) {
+        float *out = p->padded + (size_t)(y + first) * (size_t)n + first;
+        const float *in = map + (size_t)y * (size_t)box;
+        for (int x = 0; x < box; x++)
+            out[x] = in[x] * correction[(y - c) * (y - c) + (x - c) * (x - c)];
+    }
+}
+
+/* Returns the line x = 0 .. of the transform at these frequencies, which are not beyond Nyquist by more than one. */
+static const float *line_of(const struct projector *p, int z, int y) {
+    int n = PAD * p->box;
+    if (p->dimensions == 3) return fourier_cube_line(&p->cube, z, y);
+    return p->spectrum + 2 * (size_t)((y + n) % n) * (size_t)(n / 2 + 1);
 }
 
 /* Copies the grid points within this radius from the transform: about the origin, with the phase origin moved to the
  * centre and the scale of a slice (norm 1/box²). */
 static void copy_grid(struct projector *p, int radius) {
-    int n = PAD * p->box, columns = n / 2 + 1;
+    int n = PAD * p->box;
     float scale = 1 / ((float)p->box * (float)p->box);
 #pragma omp parallel for schedule(static) num_threads(p->threads)
     for (int row = 0; row < p->nz * p->ny; row++) {
@@ -52,9 +56,7 @@ static void copy_grid(struct projector *p, int radius) {
         for (int x = 0; x < p->nx && x * x + y * y + z * z <= radius * radius; x++) {
             /* At full size the last points lie beyond Nyquist: the transform is periodic and Hermitian. */
             bool mirrored = x > n / 2;
-            int fx = mirrored ? n - x : x;
-            int fy = ((mirrored ? -y : y) + 2 * n) % n, fz = ((mirrored ? -z : z) + 2 * n) % n;
-            const float *in = p->spectrum + 2 * (((size_t)fz * (size_t)n + (size_t)fy) * (size_t)columns + (size_t)fx);
+            const float *in = line_of(p, mirrored ? -z : z, mirrored ? -y : y) + 2 * (mirrored ? n - x : x);
             float sign = (x + y + z) % 2 == 0 ? scale : -scale;
             out[2 * x] = sign * in[0];
             out[2 * x + 1] = mirrored ? -sign * in[1] : sign * in[1];
@@ -62,10 +64,15 @@ static void copy_grid(struct projector *p, int radius) {
     }
 }
 
+/* Makes plans and takes memory for the current shape. */
 static enum status make_plan(struct projector *p, struct err *err) {
     int n = PAD * p->box;
-    const struct fft_options options = {
-        .rank = p->dimensions, .shape = {n, n, n}, .direction = FFT_FORWARD, .threads = p->threads};
+    if (p->dimensions == 3) {
+        if (p->cube.values != NULL && p->cube.reach == p->reach) return STATUS_OK;
+        fourier_cube_destroy(&p->cube);
+        return fourier_cube_create(p->box, n, p->reach, FFT_FORWARD, p->threads, &p->cube, err);
+    }
+    const struct fft_options options = {.rank = 2, .shape = {n, n}, .direction = FFT_FORWARD, .threads = p->threads};
     if (p->plan == NULL) TRY(fft_create(&options, &p->plan, err));
     if (p->padded == NULL)
         TRY(mem_new(fft_real_count(p->plan), sizeof *p->padded, "padded reference", &p->padded, err));
@@ -80,6 +87,10 @@ static enum status transform(struct projector *p, const float *map, struct err *
         size_t count = (size_t)(p->dimensions * (p->box / 2) * (p->box / 2) + 1);
         TRY(mem_new(count, sizeof *p->correction, "gridding correction", &p->correction, err));
         fill_correction(p->box, p->dimensions, p->correction);
+    }
+    if (p->dimensions == 3) {
+        fourier_cube_forward(&p->cube, map, p->correction);
+        return STATUS_OK;
     }
     pad_map(p, map, p->correction);
     fft_run(p->plan, p->padded, p->spectrum);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "common/fft.h"
+#include "kernels/fourier/cube.h"
 #include "kernels/projector/projector.h"
 
 /* Grid points per pixel of the unpadded transform. */
@@ -13,9 +14,10 @@ enum { PROJECTOR_PAD = 2 };
 struct projector {
     int dimensions, box, threads;
     int r_max; /* highest frequency, px of the unpadded transform */
-    /* plan, padded, spectrum and correction serve the CPU; NULL before its first map. */
+    /* cube (3D), plan, padded and spectrum (2D) and correction serve the CPU; empty before its first map. */
+    struct fourier_cube cube;
     struct fft_plan *plan;
-    float *padded;     /* [(PAD · box)^dimensions] the padded map */
+    float *padded;     /* [(PAD · box)²] the padded map */
     float *spectrum;   /* half-plane transform of `padded` */
     float *correction; /* factors that cancel the interpolation's sinc², by squared distance from the centre in px */
     /* Half grid about the origin: [nz][ny][nx] complex, x = 0 .. reach, y and z = −reach .. reach (2-D: z = 0). The

@@ -5,6 +5,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/fourier/cube.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/reconstruct/accumulator_private.h"
 
@@ -87,14 +88,20 @@ static enum status make_tables(int limit, short **ret_round, short **ret_floor, 
     return STATUS_OK;
 }
 
+/* The padded transform: of a 2D map a half plane, of a 3D map the frequencies in use. */
+struct padded {
+    float *spectrum;
+    struct fourier_cube *cube_or_null;
+};
+
 /* Fills one plane of the padded transform: data over denominator, with the phase origin moved from the centre. */
-static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, float *spectrum) {
+static void filter_plane(const struct wiener *w, const struct shell_sums *sums, int z, const struct padded *padded) {
     const struct accumulator *a = w->accumulator;
     int n = PAD * a->box, limit2 = w->map_limit * w->map_limit;
     for (int y = -w->map_limit; y <= w->map_limit; y++) {
         const accumulator_voxel *row = accumulator_row(a, z, y);
-        size_t line = (size_t)((z + n) % n) * (size_t)n + (size_t)((y + n) % n);
-        float *out = spectrum + 2 * line * (size_t)(n / 2 + 1);
+        float *out = padded->cube_or_null != NULL ? fourier_cube_line(padded->cube_or_null, z, y)
+                                                  : padded->spectrum + 2 * (size_t)((y + n) % n) * (size_t)(n / 2 + 1);
         for (int x = 0, r2 = y * y + z * z; r2 < limit2; r2 += 2 * x + 1, x++) {
             const struct shell_sums *s = sums + w->floor[r2];
             double value = denominator(w, row[x][2], w->round[r2]);
@@ -108,20 +115,14 @@ static void filter_plane(const struct wiener *w, const struct shell_sums *sums, 
     }
 }
 
-/* Cuts the centre out of the padded map and scales it. The fall-off of interpolation is corrected after the mask,
+/* Cuts the centre out of the padded map and scales it; 2D. The fall-off of interpolation is corrected after the mask,
  * because the corners of the box are weak there. */
-static void cut_map(const struct accumulator *a, const float *padded, int threads, float *map) {
-    int box = a->box, n = PAD * box, first = (n - box) / 2, depth = a->dimensions == 3 ? box : 1;
-    float scale = a->dimensions == 3 ? 1 / ((float)(PAD * PAD * PAD) * (float)box) : 1 / (float)(PAD * PAD);
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int z = 0; z < depth; z++)
-        for (int y = 0; y < box; y++) {
-            size_t line = (size_t)(depth == 1 ? 0 : z + first) * (size_t)n + (size_t)(y + first);
-            const float *in = padded + line * (size_t)n + first;
-            float *out = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;
-            for (int x = 0; x < box; x++)
-                out[x] = scale * in[x];
-        }
+static void cut_map(const struct accumulator *a, const float *padded, float *map) {
+    int box = a->box, n = PAD * box, first = (n - box) / 2;
+    float scale = 1 / (float)(PAD * PAD);
+    for (int y = 0; y < box; y++)
+        for (int x = 0; x < box; x++)
+            map[y * box + x] = scale * padded[(size_t)(y + first) * (size_t)n + (size_t)(x + first)];
 }
 
 static void correct_gridding(const struct accumulator *a, const float *correction, int threads, float *map) {
@@ -153,11 +154,10 @@ void map_space_clear(struct map_space *space) {
     mem_free(&space->correction);
 }
 
-/* Takes memory, with the transform all zeros. */
+/* Takes memory for a 2D map, with the transform all zeros. */
 static enum status open_space(const struct accumulator *a, int threads, struct map_space *space, struct err *err) {
     int n = PAD * a->box;
-    const struct fft_options options = {
-        .rank = a->dimensions, .shape = {n, n, n}, .direction = FFT_INVERSE, .threads = threads};
+    const struct fft_options options = {.rank = 2, .shape = {n, n}, .direction = FFT_INVERSE, .threads = threads};
     if (space->plan != NULL) {
         memset(space->spectrum, 0, fft_complex_floats(space->plan) * sizeof *space->spectrum);
         return STATUS_OK;
@@ -173,20 +173,33 @@ static enum status open_space(const struct accumulator *a, int threads, struct m
     return status;
 }
 
-static enum status transform(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
-                             struct err *err) {
+static enum status transform_2d(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
+                                struct err *err) {
     const struct accumulator *a = w->accumulator;
-    int depth = a->dimensions == 3 ? w->map_limit : 0;
-    struct map_space own = {0}, *space = a->dimensions == 2 ? a->space : &own;
-    TRY(open_space(a, threads, space, err));
+    TRY(open_space(a, threads, a->space, err));
+    filter_plane(w, sums, 0, &(struct padded){.spectrum = a->space->spectrum});
+    fft_run(a->space->plan, a->space->spectrum, a->space->padded);
+    cut_map(a, a->space->padded, map);
+    mask_sphere(2, a->box, map, a->box / 2, 3, 1);
+    correct_gridding(a, a->space->correction, threads, map);
+    return STATUS_OK;
+}
+
+static enum status transform_3d(const struct wiener *w, const struct shell_sums *sums, int threads, float *map,
+                                struct err *err) {
+    const struct accumulator *a = w->accumulator;
+    const float scale = 1 / ((float)(PAD * PAD * PAD) * (float)a->box);
+    _cleanup_(mem_free) float *correction = NULL;
+    _cleanup_(fourier_cube_destroy) struct fourier_cube cube = {0};
+    TRY(fill_correction(a, &correction, err));
+    TRY(fourier_cube_create(a->box, PAD * a->box, w->map_limit > 0 ? w->map_limit : 1, FFT_INVERSE, threads, &cube,
+                            err));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int z = -depth; z <= depth; z++)
-        filter_plane(w, sums, z, space->spectrum);
-    fft_run(space->plan, space->spectrum, space->padded);
-    cut_map(a, space->padded, threads, map);
-    mask_sphere(a->dimensions, a->box, map, a->box / 2, 3, 1);
-    correct_gridding(a, space->correction, threads, map);
-    map_space_clear(&own);
+    for (int z = -w->map_limit; z <= w->map_limit; z++)
+        filter_plane(w, sums, z, &(struct padded){.cube_or_null = &cube});
+    fourier_cube_inverse(&cube, scale, map);
+    mask_sphere(3, a->box, map, a->box / 2, 3, 1);
+    correct_gridding(a, correction, threads, map);
     return STATUS_OK;
 }
 
@@ -210,7 +223,8 @@ enum status accumulator_cpu_map(const struct accumulator *a, const struct recons
         .floor = below,
     };
     TRY(sum_shells(&wiener, threads, sums, err));
-    TRY(transform(&wiener, sums, threads, map, err));
+    TRY(a->dimensions == 3 ? transform_3d(&wiener, sums, threads, map, err)
+                           : transform_2d(&wiener, sums, threads, map, err));
     for (int s = 0; s < shells; s++) {
         double count = sums[s].count > 0 ? sums[s].count : 1;
         if (ret_data_vs_prior != NULL) ret_data_vs_prior[s] = (float)(sums[s].ssnr / count);

@@ -155,8 +155,8 @@ static enum status multiply(struct alignment_cuda *a, const struct particles_cud
     for (int first = 0; first < a->rows; first += a->rows_at_once) {
         int rows = a->rows - first < a->rows_at_once ? a->rows - first : a->rows_at_once;
         if (!a->slices_made) TRY(make_slices(a, first, rows, err));
-        TRY(coarse_cuda_product(a->coarse, n, grid_precision(a), a->slices, a->squares, rows, columns, halves,
-                                p->count, shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
+        TRY(coarse_cuda_product(a->coarse, n, grid_precision(a), a->slices, a->squares, rows, columns, halves, p->count,
+                                shifts, (size_t)a->rows, dots + first, norms + first, stream, err));
     }
     a->slices_made = a->rows_at_once == a->rows;
     return STATUS_OK;
