@@ -439,7 +439,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
     if (status == STATUS_OK) set_result(stage, state, &result, efficiency);
     postprocess_result_destroy(&result);
     directions_destroy(&directions);
-    return status == STATUS_OK ? local_resolution(stage, state, NULL, err) : status;
+    return status == STATUS_OK ? local_resolution(stage, state, refiner_workspace(state->refiner), err) : status;
 }
 
 static enum status flush(struct stage *stage, void *context, struct err *err) {

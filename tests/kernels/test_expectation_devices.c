@@ -300,7 +300,7 @@ static void check_weights(const struct comparison *c, const struct coarse_result
 }
 
 /* The rounded parts alone may be this many times further off. */
-enum { ROUNDED = 50 };
+enum { ROUNDED = 10 };
 
 static void coarse_trial(struct comparison c, int size, double noise, double bound) {
     make_comparison(&c, size, noise);
