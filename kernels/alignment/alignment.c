@@ -108,6 +108,8 @@ enum status alignment_begin(struct alignment *a, const struct alignment_iteratio
                 (iteration->local && iteration->screen_pixels > 0),
             err, STATUS_BAD_ARGUMENT, "%d of %d coarse pixels cannot be compared first", iteration->screen_pixels,
             iteration->coarse_pixels);
+    FAIL_IF(!(iteration->summed >= 0 && iteration->summed < 1), err, STATUS_BAD_ARGUMENT,
+            "poses that hold %g of the probability cannot be summed", iteration->summed);
     int orientations = sampling_orientation_count(iteration->sampling);
     FAIL_IF(!alignment_can_number(orientations, iteration->reference_count), err, STATUS_UNSUPPORTED,
             "%d references at %d orientations are more than can be numbered: search a coarser grid",

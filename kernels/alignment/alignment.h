@@ -83,6 +83,9 @@ struct alignment_iteration {
     /* With local, and without oversampled: compare each particle at its own pose alone. The sampling is a list of poses
      * (sampling_create_list). */
     bool given_poses;
+    /* Share of a particle's probability whose poses make up sums, noise and spreads: the most probable ones; 0: 99.9 %.
+     * Where thousands of poses fit alike, the last hundredth is a third of them. */
+    double summed;
     bool oversampled;   /* compare children in the fine pass; false: the coarse samples themselves */
     int particle_count; /* most particles that will be added, 0 to 10^6: the sums have room for so many */
     int reference_count;
@@ -162,7 +165,7 @@ struct alignment_result {
     double evidence;    /* ln Σ over poses of prior · likelihood, relative to the likelihood of an empty image */
     double nothing;     /* doubtful: probability that the image shows no particle; weights of poses sum to the rest */
     bool left_out;      /* doubtful: norm_sum is out of range, the image does not contribute */
-    double weight_sum;  /* Σ w of the contributing poses: about 0.999 (1 − nothing) */
+    double weight_sum;  /* Σ w of the contributing poses: about `summed` (1 − nothing) */
     double offset2;     /* Σ w |shift|², px² */
     double norm_sum;    /* Σ w |c P − X|² over the half plane; |X|² beyond the current size */
     double reliability; /* factor applied to what the image gave to the map */

@@ -28,6 +28,11 @@ static inline size_t most_coarse_samples(const struct alignment_options *options
     return (size_t)options->max_significant * (size_t)(iteration->oversampled ? 1 : ALIGNMENT_WITHOUT_CHILDREN);
 }
 
+/* Returns the share of the probability whose poses are added to the sums. */
+static inline double summed_share(const struct alignment_iteration *iteration) {
+    return iteration->summed > 0 ? iteration->summed : 0.999;
+}
+
 /* Returns how many pixels of all samples of the whole grid are compared, and the most samples of a particle that are
  * compared over coarse_pixels after that, except for ties. */
 enum { ALIGNMENT_SCREENED = 64 };

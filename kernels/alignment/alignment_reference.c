@@ -136,9 +136,9 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Turns values into weights, the largest 1. Keeps those that hold FRACTION of their sum, but at most `most`.
+/* Turns values into weights, the largest 1. Keeps those that hold a fraction of their sum, but at most `most`.
  * ret_significant: their number without that limit. */
-static enum status keep_poses(struct comparison *c, size_t most, double *ret_least, double *ret_sum,
+static enum status keep_poses(struct comparison *c, double fraction, size_t most, double *ret_least, double *ret_sum,
                               size_t *ret_significant, struct err *err) {
     _cleanup_(mem_free) double *sorted = NULL;
     double least = INFINITY, sum = 0;
@@ -150,13 +150,13 @@ static enum status keep_poses(struct comparison *c, size_t most, double *ret_lea
     qsort(sorted, c->pose_count, sizeof *sorted, descending);
     size_t last = 0;
     double above = sorted[0];
-    while (last + 1 < c->pose_count && above <= FRACTION * sum)
+    while (last + 1 < c->pose_count && above <= fraction * sum)
         above += sorted[++last];
     double threshold = sorted[last];
     if (last + 1 < c->pose_count) c->margin = fmin(c->margin, 1 - sorted[last + 1] / threshold);
     /* The margin measures how close the sum came to crossing one weight earlier or later. */
-    double crossed = above - FRACTION * sum;
-    c->margin = fmin(c->margin, fmin(crossed, threshold - crossed) / ((1 - FRACTION) * sum));
+    double crossed = above - fraction * sum;
+    c->margin = fmin(c->margin, fmin(crossed, threshold - crossed) / ((1 - fraction) * sum));
     *ret_significant = last + 1;
     if (last >= most) {
         threshold = sorted[most - 1];
@@ -320,16 +320,16 @@ static enum status compare(struct comparison *c, const struct alignment_options 
     TRY(list_coarse(c, c->iteration->sigma_offset, err));
     if (c->iteration->screen_pixels > 0) {
         compare_poses(c, c->iteration->screen_pixels);
-        TRY(keep_poses(c, most_screened_samples(o, c->iteration), &least, &sum, &significant, err));
+        TRY(keep_poses(c, FRACTION, most_screened_samples(o, c->iteration), &least, &sum, &significant, err));
         c->pose_count = c->kept_count;
         memcpy(c->poses, c->kept, c->kept_count * sizeof *c->poses);
     }
     compare_poses(c, c->iteration->coarse_pixels);
-    TRY(keep_poses(c, most_coarse_samples(o, c->iteration), &least, &sum, &significant, err));
+    TRY(keep_poses(c, FRACTION, most_coarse_samples(o, c->iteration), &least, &sum, &significant, err));
     result->significant = (int)significant;
     TRY(list_fine(c, err));
     compare_poses(c, c->n);
-    TRY(keep_poses(c, SIZE_MAX, &least, &sum, &contribute, err));
+    TRY(keep_poses(c, summed_share(c->iteration), SIZE_MAX, &least, &sum, &contribute, err));
     const struct alignment_particle *p = c->particle;
     result->evidence = result->log_likelihood = log(sum) - least;
     result->nothing = 0;

@@ -13,6 +13,9 @@
 
 /* An empty class keeps this share, so that particles can still be compared with it. */
 static const double LEAST_SHARE = 1e-9;
+/* Poses beyond this share of the probability are the least likely third or half of all, and hardly show in the map.
+ * Classes keep them: what a class gets may be no more than that. */
+static const double SUMMED = 0.98;
 static const double LEAST_NORM = 1e-3; /* over the mean norm of all particles */
 enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 };
 
@@ -143,6 +146,7 @@ enum status estep_compare_with(struct refiner *r, struct side *side, int first, 
                                                   .near_sigma = schedule_near_sigma(s),
                                                   .given_poses = s->kept,
                                                   .oversampled = s->oversampled,
+                                                  .summed = classifies(r) ? 0 : SUMMED,
                                                   .particle_count = side->member_count,
                                                   .reference_count = count,
                                                   .references = r->batch.projectors + first,

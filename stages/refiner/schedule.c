@@ -8,7 +8,8 @@
 #include "kernels/alignment/alignment.h"
 #include "kernels/sampling/sampling.h"
 
-enum { INCREMENT = 10 };
+enum { INCREMENT = 10, SHARP_SAMPLES = 100 };
+static const double SHARP = 0.3;
 
 static double extent(const struct schedule_options *o) {
     return o->box * o->pixel_size;
@@ -208,6 +209,14 @@ static void refine_sampling(struct schedule *s) {
     s->best_pmax = 0;
 }
 
+/* Returns whether a finer grid would only divide the probability of a particle among more poses: many poses fit it alike,
+ * and half a step of the fine pass moves the particle's rim by less than what the map resolves. */
+static bool only_divides(const struct schedule *s) {
+    static const double BROAD = 0.05, UNSEEN = 0.2; /* Pmax; of the resolution */
+    double moved = s->options.diameter / 2 * sampling_angle_step(s->order) / 4 * M_PI / 180;
+    return s->average_pmax < BROAD && moved < UNSEEN * extent(&s->options) / s->resolution_shell;
+}
+
 /* Returns whether a finer grid would be finer than orientations are known, or than can be numbered. The accuracy is
  * never believed with the first grid: it is estimated from a map whose poses lie on this very grid, so that a poor
  * map of a coarse grid seems to deserve no better. */
@@ -217,7 +226,8 @@ static bool is_fine(const struct schedule *s) {
     if (s->order >= SAMPLING_MAX_ORDER - 1 ||
         !alignment_can_number(sampling_whole_sphere(s->order + 1), s->options.references))
         return true;
-    return s->order > first_order(&s->options) && sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
+    if (s->order <= first_order(&s->options)) return false;
+    return only_divides(s) || sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
 }
 
 /* Maps of poses that are kept do not change any more: nothing but the final iteration is left. */
@@ -255,10 +265,10 @@ static void after_refinement(struct schedule *s, const struct findings *f) {
         update_changes(s, f);
         next_grid(s);
     }
-    /* Half of the probability in one pose, and few other samples that matter: a search of the whole grid, which
-     * takes most of the time of a refinement, would only find the same poses again. Finer grids divide the
-     * probability among more poses: once sharp stays sharp. */
-    s->sharp = s->sharp || (s->average_pmax >= 0.5 && f->significant > 0 && f->significant <= 10);
+    /* A third of the probability in one pose, and few other samples that matter, which lie beside it: a search of the
+     * whole grid, which takes most of the time of a refinement, would only find the same poses again. Finer grids
+     * divide the probability among more poses: once sharp stays sharp. */
+    s->sharp = s->sharp || (s->average_pmax >= SHARP && f->significant > 0 && f->significant <= SHARP_SAMPLES);
 }
 
 /* Counts iterations with all particles; a particle that joins starts the count anew. */

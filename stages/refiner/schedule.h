@@ -14,7 +14,7 @@ struct schedule_options {
     bool classifies;                         /* 3D classification: no halves, the grid stays as it is */
     int references;                          /* maps that each particle is compared with: 1, or the number of classes */
     int box;                                 /* px */
-    double pixel_size;                       /* Å */
+    double pixel_size, diameter;             /* Å; of the particle */
     double initial_lowpass, join_resolution; /* Å */
     int healpix_order, local_order;
     bool poses_given;                 /* particles come with poses: searches are local from the start */

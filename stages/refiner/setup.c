@@ -141,6 +141,7 @@ static struct schedule_options schedule_options(const struct refiner *r) {
                                      .box = r->box,
                                      .pixel_size = r->pixel_size,
                                      .initial_lowpass = o->initial_lowpass,
+                                     .diameter = o->diameter,
                                      .join_resolution = o->join_resolution,
                                      .healpix_order = o->healpix_order,
                                      .local_order = o->local_order,

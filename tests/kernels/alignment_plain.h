@@ -45,8 +45,7 @@ struct setting {
     enum alignment_norm reliability;
     int order; /* number of the grid, in 3D */
     int max_significant;
-    double offset_range;
-    double noise;
+    double offset_range, noise, summed;
     double near_sigma; /* °; 0: the grid's step */
     double rounding;   /* how much larger rounding is than in sums of a hundred terms of FP32 */
     double memory;     /* bytes */
@@ -212,6 +211,7 @@ static struct data *make_data(struct setting setting) {
         .screen_pixels = setting.screen_size > 0 ? fourier_pixels_within(&d->pixels, setting.screen_size) : 0,
         .sampling = &d->sampling,
         .local = setting.local,
+        .summed = setting.summed,
         .near_sigma = setting.near_sigma,
         .oversampled = setting.oversampled,
         .reference_count = setting.references,

@@ -24,6 +24,7 @@ struct trial {
     const char *symmetry; /* NULL: none */
     int shared_shell;     /* images are masked in two bands, up to this shell and beyond; 0: one band */
     int reference_size;   /* references are empty beyond, px; 0: beyond `size` */
+    double summed;        /* as in struct alignment_iteration */
     int screen_size;      /* up to which the whole grid is compared first, px; 0: up to coarse_size */
 };
 
@@ -213,6 +214,7 @@ static inline struct alignment_iteration iteration_of(const struct data *d, cons
         .local = d->trial.local,
         .near_sigma = d->trial.near_sigma,
         .given_poses = d->trial.given,
+        .summed = d->trial.summed,
         .oversampled = d->trial.oversampled,
         .reference_count = d->trial.references,
         .references = d->projectors,

@@ -131,9 +131,9 @@ static void with_fewer_pixels_compared(void **state) {
     struct setting s = plain_setting();
     s.reference_size = 14, s.reliability = ALIGNMENT_NORM_L2;
     check(s);
-    s.screen_size = 6, s.references = 2, s.priors = true, s.max_significant = 3, s.threads = 3;
+    s.screen_size = 6, s.references = 2, s.priors = true, s.max_significant = 3, s.threads = 3, s.summed = 0.9;
     check(s);
-    s.screen_size = 0, s.local = true;
+    s.screen_size = 0, s.local = true, s.summed = 0.8;
     check(s);
 }
 

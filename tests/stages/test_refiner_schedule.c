@@ -25,6 +25,7 @@ static void begin(struct settled *s) {
     *s = (struct settled){.schedule = {.options = {.references = 1,
                                                    .box = BOX,
                                                    .pixel_size = 3,
+                                                   .diameter = 120,
                                                    .initial_lowpass = 30,
                                                    .join_resolution = 40,
                                                    .healpix_order = FIRST_ORDER,
@@ -67,6 +68,21 @@ static void goes_on_while_the_grid_is_coarse(void **state) {
         assert_in_range(settle(&s, 1), 1, 9);
         assert_false(s.schedule.converged);
         assert_int_equal(s.schedule.order, order);
+    }
+}
+
+/* Shell 17 is 11.3 Å: half a step moves the rim by 1.96 Å at order 3, and by 0.98 Å at order 4. */
+static void stops_where_many_poses_fit_alike(void **state) {
+    (void)state;
+    for (int broad = 0; broad < 2; broad++) {
+        struct settled s;
+        begin(&s);
+        s.findings.average_pmax = broad ? 0.02 : 0.1;
+        (void)settle(&s, 0.1);
+        assert_int_equal(s.schedule.order, 3);
+        (void)settle(&s, 0.1);
+        assert_int_equal(s.schedule.converged, broad);
+        assert_int_equal(s.schedule.order, broad ? 3 : 4);
     }
 }
 
@@ -119,7 +135,7 @@ static void searches_become_local(void **state) {
     for (int sharp = 0; sharp < 2; sharp++) {
         struct settled s;
         begin(&s);
-        s.findings.significant = sharp ? 10 : 11; /* the best pose holds half of the probability */
+        s.findings.significant = sharp ? 100 : 101; /* the best pose holds a third of the probability */
         iterate(&s);
         assert_true(s.schedule.sharp == (sharp == 1));
         s.schedule.order = 3;
@@ -228,6 +244,7 @@ static void the_end_has_its_iterations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_on_while_the_grid_is_coarse),
+        cmocka_unit_test(stops_where_many_poses_fit_alike),
         cmocka_unit_test(stops_where_the_grid_is_fine),
         cmocka_unit_test(stops_at_the_finest_grid_there_is),
         cmocka_unit_test(does_not_stop_at_the_first_grid),

@@ -200,7 +200,7 @@ static void add_contribution(const struct alignment_cpu *a, struct batch_particl
         result->reference_weights[alignment_cpu_slice_reference(a, slice)] += (float)weight;
 }
 
-/* Keeps the poses that hold 99.9 %, with weights that sum to 1 over all poses, and finds the best pose. */
+/* Keeps the poses that are added to the sums, with weights that sum to 1 over all poses, and finds the best pose. */
 static enum status keep_poses(const struct alignment_cpu *a, struct batch_particle *b, struct thread_space *s,
                               int poses, struct err *err) {
     struct alignment_result *result = b->result;
@@ -209,7 +209,7 @@ static enum status keep_poses(const struct alignment_cpu *a, struct batch_partic
     size_t kept;
     int best = 0;
     posterior_weights(s->poses.data, 1, poses, NULL, NULL, &least, &sum);
-    expectation_top_sum(s->poses.data, (size_t)poses, ALIGNMENT_FRACTION, &threshold, &kept);
+    expectation_top_sum(s->poses.data, (size_t)poses, summed_share(&a->iteration), &threshold, &kept);
     TRY(reserve_contributions(b, kept, err));
     b->contribution_count = b->used_shifts = 0;
     result->offset2 = result->weight_sum = 0;

@@ -4,8 +4,6 @@
 
 #include "kernels/alignment/cuda/alignment_private.h"
 
-static const double ADAPTIVE_FRACTION = 0.999;
-
 /* Memory of the compared poses. */
 struct fine_pass {
     float *values, *least;
@@ -45,8 +43,8 @@ static enum status weigh(struct alignment_cuda *a, const struct particles_cuda *
     TRY(alignment_cuda_compare(&a->references, &a->sampling, p, samples, 1, f->values, stream, err));
     TRY(alignment_cuda_weigh(p, samples, &a->sampling, a->each, f->values, f->least, stream, err));
     TRY(alignment_cuda_values_begin(samples->begin, p->count, a->each, f->begin, stream, err));
-    TRY(top_sum_cuda(f->values, f->begin, p->count, longest * (size_t)a->each, ADAPTIVE_FRACTION, 0, scratch, f->sums,
-                     stream, err));
+    TRY(top_sum_cuda(f->values, f->begin, p->count, longest * (size_t)a->each, summed_share(&a->iteration), 0, scratch,
+                     f->sums, stream, err));
     TRY(alignment_cuda_contributions_count(p, samples, &a->sampling, f->values, f->sums, f->least, jobs->own, f->best,
                                            f->contributions_begin, stream, err));
     TRY(stream_cuda_get(a->stream, a->found->contributions, f->contributions_begin,
