@@ -1,6 +1,6 @@
-/* The rules and numbers are those of RELION's auto-refine, with two exceptions. A stray shell beyond a dip of the
+/* The rules and numbers are those of RELION's auto-refine, with three exceptions. A stray shell beyond a dip of the
  * SSNR counts as resolution only where three shells in a row hold signal: with high symmetry the few independent
- * voxels of a shell stray often. And the first grid is never the last. */
+ * voxels of a shell stray often. The first grid is never the last. And a grid whose step is not seen is. */
 #include "stages/refiner/schedule.h"
 
 #include <math.h>
