@@ -165,8 +165,15 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     TRY(check_background(c, &noise, &scale, err));
     TRY(all_peaks(c, c->maps->score, err));
     size_t count = c->scratch->peaks.count;
-    c->automatic = noise && count >= PEAKS_MIN ? faint_threshold(heights(c), count, c->noise, scale, &c->g->peaks)
-                                               : threshold_over_noise(heights(c), count, c->noise);
+    const float *scores = heights(c);
+    c->automatic = threshold_over_noise(scores, count, c->noise);
+    if (count < PEAKS_MIN || !(c->noise > 0)) return STATUS_OK;
+    float faint = INFINITY;
+    if (noise)
+        c->automatic = faint_threshold(scores, count, c->noise, scale, &c->g->peaks);
+    else if (c->g->method == PICKER_TEMPLATE && !threshold_is_sure(scores, count, c->noise) &&
+             faint_threshold_of_best(scores, count, c->noise, &faint))
+        c->automatic = faint;
     return STATUS_OK;
 }
 

@@ -1,27 +1,23 @@
 #include "stages/lowpass-picker/faint.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 /* Bins of the heights, in standard deviations of the noise. Lower and higher ones count in the outer bins. */
-enum { BINS = 190 };
+enum { BINS = 230 };
 static const double FIRST = -3, STEP = 0.1;
+/* More peaks weigh no more than this number: the shape of noise is not known better. */
+static const double COUNT_MOST = 700;
 
-/* The mixtures: shares of particles among the peaks, and mean and deviation of the particles' own scores. */
+/* The mixtures: shares of particles among the peaks, and deviations of the particles' own scores. */
 static const double SHARES[] = {0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.14, 0.19, 0.25, 0.32, 0.4, 0.5};
 static const double DEVIATIONS[] = {0.55, 0.8, 1.15, 1.7};
-/* Dark fringes of particles lower the noise beside them, so its peaks may lie lower than in empty ice. */
-static const double SHIFTS[] = {0, -0.15, -0.3};
 enum {
     SHARE_COUNT = sizeof SHARES / sizeof *SHARES,
     DEVIATION_COUNT = sizeof DEVIATIONS / sizeof *DEVIATIONS,
-    SHIFT_COUNT = sizeof SHIFTS / sizeof *SHIFTS,
     MEAN_COUNT = 33,
-    SCALE_COUNT = 2,
-    MODEL_COUNT = SCALE_COUNT * SHIFT_COUNT * DEVIATION_COUNT * MEAN_COUNT
 };
-/* Scores of one particle vary less than this part of their mean above that of noise. */
-static const double DEVIATION_MOST = 0.35;
+/* Scores of one particle vary less than this part of their mean, which lies so far above zero beside the mode. */
+static const double DEVIATION_MOST = 0.35, DEVIATION_BASE = 1.6;
 /* A threshold never lies further below the mode of noise. */
 static const double BELOW_MODE = 0.3;
 /* Without particles, this number of noise peaks is expected above the threshold. */
@@ -32,62 +28,108 @@ static const double TINY = 1e-9;
 /* Logarithm of how much better mixtures must explain the heights than noise alone does. */
 static const double EVIDENCE = 2.5;
 
-struct shares {
-    double particles[BINS], noise[BINS];             /* of the heights, in each bin */
-    double particles_above[BINS], noise_above[BINS]; /* at or above the lower edge of each bin */
+/* Known noise: dark fringes of particles lower the noise beside them, so its peaks may lie lower than in empty ice. */
+static const double SHIFTS[] = {0, -0.15, -0.3};
+enum { SHIFT_COUNT = sizeof SHIFTS / sizeof *SHIFTS, SCALE_COUNT = 2 };
+/* The best of many draws: the more draws, the higher its mode, and the narrower its halves; yet narrower if templates
+ * are long, as their draws differ more. */
+enum { MODE_COUNT = 40, WIDTH_COUNT = 2 };
+static const double MODE_LEAST = 2.8, MODE_STEP = 0.07, BEST_BELOW = 4.3, BEST_ABOVE = 2.3;
+static const double WIDTHS[WIDTH_COUNT] = {1, 0.75};
+
+/* Noise as it may be: alone, or beside particles only. */
+struct variant {
+    struct noise_peaks peaks;
+    bool alone;
 };
 
-static double mean_of(int i) {
-    if (i < 14) return 2.9 + 0.15 * i;
-    if (i < 24) return 5 + 0.3 * (i - 14);
-    return 8 + 0.8 * (i - 24);
+/* Parts of the heights in each bin, and at or above its lower edge. */
+struct shares {
+    double in[BINS], above[BINS];
+};
+
+/* What all mixtures say of a micrograph, weighted by their likelihood. */
+struct opinion {
+    double counts[BINS];
+    double best, total;       /* greatest log-likelihood, and the sum of all relative to it */
+    double models;            /* that were compared */
+    double expected[BINS];    /* F1 of a threshold at each edge, times total */
+    double alone;             /* greatest log-likelihood of noise alone, */
+    struct noise_peaks noise; /* and its noise */
+};
+
+static double mean_above_mode(int i) {
+    if (i < 14) return 0.3 + 0.15 * i;
+    if (i < 24) return 2.4 + 0.3 * (i - 14);
+    return 5.4 + 0.8 * (i - 24);
 }
 
 static double edge(int bin) {
     return FIRST + STEP * bin;
 }
 
-static double normal_above(double height, double mean, double deviation) {
-    return 0.5 * erfc((height - mean) / deviation * M_SQRT1_2);
+static void fill_bins(struct shares *s, double least) {
+    for (int i = 0; i < BINS; i++)
+        s->in[i] = s->above[i] - (i + 1 < BINS ? s->above[i + 1] : 0) + least;
 }
 
-/* The noise of a micrograph: its peaks in units of what is known of it. */
-struct faint_noise {
-    const struct noise_peaks *peaks;
-    double scales[SCALE_COUNT];
-};
-
-/* Describes a mixture. Returns whether it is one that occurs. */
-static bool describe(const struct faint_noise *noise, int model, struct shares *s) {
-    double scale = noise->scales[model / (SHIFT_COUNT * DEVIATION_COUNT * MEAN_COUNT)];
-    double shift = SHIFTS[model / (DEVIATION_COUNT * MEAN_COUNT) % SHIFT_COUNT];
-    double deviation = DEVIATIONS[model / MEAN_COUNT % DEVIATION_COUNT], mean = mean_of(model % MEAN_COUNT);
-    if (deviation > DEVIATION_MOST * (mean - 1)) return false;
-    for (int i = 0; i < BINS; i++) {
-        s->particles_above[i] = normal_above(edge(i), mean, deviation);
-        s->noise_above[i] = noise_peaks_share(noise->peaks, shift, edge(i) / scale);
-    }
-    for (int i = 0; i < BINS; i++) {
-        bool last = i + 1 == BINS;
-        s->particles[i] = s->particles_above[i] - (last ? 0 : s->particles_above[i + 1]) + TINY;
-        s->noise[i] = s->noise_above[i] - (last ? 0 : s->noise_above[i + 1]) + 100 * TINY;
-    }
-    return true;
+static void noise_shares(const struct noise_peaks *peaks, struct shares *s) {
+    for (int i = 0; i < BINS; i++)
+        s->above[i] = noise_peaks_share(peaks, 0, edge(i));
+    fill_bins(s, 100 * TINY);
 }
 
-static double log_likelihood(const double *counts, const struct shares *s, double share) {
+static void particle_shares(double mean, double deviation, struct shares *s) {
+    for (int i = 0; i < BINS; i++)
+        s->above[i] = 0.5 * erfc((edge(i) - mean) / deviation * M_SQRT1_2);
+    fill_bins(s, TINY);
+}
+
+static double log_likelihood(const double *counts, const struct shares *particles, const struct shares *noise,
+                             double share) {
     double sum = 0;
     for (int i = 0; i < BINS; i++)
-        if (counts[i] > 0) sum += counts[i] * log(share * s->particles[i] + (1 - share) * s->noise[i]);
+        if (counts[i] > 0) sum += counts[i] * log(share * particles->in[i] + (1 - share) * noise->in[i]);
     return sum;
 }
 
-/* Adds the F1 that a mixture expects of a threshold at each edge. */
-static void add_expected(const struct shares *s, double share, double weight, double *expected) {
-    for (int i = 0; i < BINS; i++) {
-        double right = share * s->particles_above[i], all = right + (1 - share) * s->noise_above[i];
-        expected[i] += weight * 2 * right / (all + share);
+/* Adds the opinion of one mixture. */
+static void add_mixture(struct opinion *o, const struct shares *particles, const struct shares *noise, double share) {
+    double here = log_likelihood(o->counts, particles, noise, share);
+    if (here > o->best) {
+        double factor = exp(o->best - here);
+        o->best = here;
+        o->total *= factor;
+        for (int i = 0; i < BINS; i++)
+            o->expected[i] *= factor;
     }
+    double weight = exp(here - o->best);
+    o->total += weight;
+    o->models++;
+    if (weight < WEIGHT_LEAST) return;
+    for (int i = 0; i < BINS; i++) {
+        double right = share * particles->above[i], all = right + (1 - share) * noise->above[i];
+        o->expected[i] += weight * 2 * right / (all + share);
+    }
+}
+
+/* Adds the opinion of all mixtures with one noise. */
+static void add_noise(struct opinion *o, const struct variant *variant) {
+    struct shares noise, particles;
+    noise_shares(&variant->peaks, &noise);
+    double alone = log_likelihood(o->counts, &noise, &noise, 0);
+    if (variant->alone && alone > o->alone) {
+        o->alone = alone;
+        o->noise = variant->peaks;
+    }
+    for (int d = 0; d < DEVIATION_COUNT; d++)
+        for (int m = 0; m < MEAN_COUNT; m++) {
+            double above = mean_above_mode(m);
+            if (DEVIATIONS[d] > DEVIATION_MOST * (above + DEVIATION_BASE)) continue;
+            particle_shares(variant->peaks.mode + above, DEVIATIONS[d], &particles);
+            for (int p = 0; p < SHARE_COUNT; p++)
+                add_mixture(o, &particles, &noise, SHARES[p]);
+        }
 }
 
 /* Returns the height that FALSE_PEAKS of `count` peaks of noise exceed. */
@@ -103,61 +145,52 @@ static double outlier(const struct noise_peaks *peaks, size_t count) {
     return high;
 }
 
-/* Returns the log-likelihood of noise alone, at the better one of its scales. */
-static double of_noise_alone(const struct faint_noise *noise, const double *counts) {
-    double best = -INFINITY;
-    for (int i = 0; i < SCALE_COUNT; i++) {
-        struct shares s;
-        describe(noise, i * SHIFT_COUNT * DEVIATION_COUNT * MEAN_COUNT + MEAN_COUNT - 1, &s);
-        best = fmax(best, log_likelihood(counts, &s, 0));
+static void count_heights(const float *scores, size_t count, float noise, struct opinion *o) {
+    double weight = fmin(1, COUNT_MOST / (double)count);
+    *o = (struct opinion){.best = -INFINITY, .alone = -INFINITY};
+    for (size_t i = 0; i < count; i++) {
+        double bin = floor((scores[i] / noise - FIRST) / STEP);
+        o->counts[(int)fmin(fmax(bin, 0), BINS - 1)] += weight;
     }
-    return best;
 }
 
-/* Fills logs with the log-likelihood of each mixture. Returns the greatest one. */
-static double compare(const struct faint_noise *noise, const double *counts, double logs[][SHARE_COUNT]) {
-    double best = -INFINITY;
-    for (int m = 0; m < MODEL_COUNT; m++) {
-        struct shares s;
-        bool occurs = describe(noise, m, &s);
-        for (int p = 0; p < SHARE_COUNT; p++) {
-            logs[m][p] = occurs ? log_likelihood(counts, &s, SHARES[p]) : -INFINITY;
-            best = fmax(best, logs[m][p]);
-        }
-    }
-    return best;
-}
-
-/* Adds up what all mixtures expect, weighted by their likelihood. Returns the sum of the weights. */
-static double expect(const struct faint_noise *noise, double logs[][SHARE_COUNT], double best, double *expected) {
-    double total = 0;
-    for (int m = 0; m < MODEL_COUNT; m++) {
-        struct shares s;
-        bool described = false;
-        for (int p = 0; p < SHARE_COUNT; p++) {
-            double weight = exp(logs[m][p] - best);
-            total += weight;
-            if (weight < WEIGHT_LEAST) continue;
-            if (!described) described = describe(noise, m, &s);
-            add_expected(&s, SHARES[p], weight, expected);
-        }
-    }
-    return total;
+/* Returns the threshold in standard deviations of noise. */
+static double decide(const struct opinion *o, size_t count) {
+    double evidence = log(o->total / o->models) + o->best - o->alone;
+    if (!(evidence > EVIDENCE)) return outlier(&o->noise, count);
+    double least = o->noise.mode - BELOW_MODE;
+    int at = 0;
+    for (int i = 1; i < BINS; i++)
+        if (edge(i) >= least && (edge(at) < least || o->expected[i] > o->expected[at])) at = i;
+    return edge(at);
 }
 
 float faint_threshold(const float *scores, size_t count, float noise, double scale, const struct noise_peaks *peaks) {
-    double counts[BINS] = {0}, logs[MODEL_COUNT][SHARE_COUNT], expected[BINS] = {0};
-    struct faint_noise n = {.peaks = peaks, .scales = {fmin(1, scale), fmax(1, scale)}};
-    for (size_t i = 0; i < count; i++) {
-        double bin = floor((scores[i] / noise - FIRST) / STEP);
-        counts[(int)fmin(fmax(bin, 0), BINS - 1)]++;
+    /* The greater scale comes last: it is taken where both explain noise as well. */
+    const double scales[SCALE_COUNT] = {fmin(1, scale), fmax(1, scale)};
+    struct opinion opinion;
+    count_heights(scores, count, noise, &opinion);
+    for (int i = 0; i < SCALE_COUNT; i++)
+        for (int j = 0; j < SHIFT_COUNT; j++) {
+            struct variant variant = {{.mode = scales[i] * (peaks->mode + SHIFTS[j]),
+                                       .below = scales[i] * peaks->below,
+                                       .above = scales[i] * peaks->above},
+                                      .alone = j == 0};
+            add_noise(&opinion, &variant);
+        }
+    return noise * (float)decide(&opinion, count);
+}
+
+bool faint_threshold_of_best(const float *scores, size_t count, float noise, float *ret_threshold) {
+    struct opinion opinion;
+    double last = MODE_LEAST + MODE_STEP * (MODE_COUNT - 1);
+    count_heights(scores, count, noise, &opinion);
+    for (int i = 0; i < MODE_COUNT * WIDTH_COUNT; i++) {
+        double mode = MODE_LEAST + MODE_STEP * (i % MODE_COUNT), width = WIDTHS[i / MODE_COUNT];
+        struct variant variant = {
+            {.mode = mode, .below = width * BEST_BELOW / mode, .above = width * BEST_ABOVE / mode}, .alone = true};
+        add_noise(&opinion, &variant);
     }
-    double best = compare(&n, counts, logs), total = expect(&n, logs, best, expected);
-    double evidence = log(total / (MODEL_COUNT * SHARE_COUNT)) + best - of_noise_alone(&n, counts);
-    if (!(evidence > EVIDENCE)) return noise * (float)(n.scales[1] * outlier(peaks, count));
-    double least = peaks->mode - BELOW_MODE;
-    int at = 0;
-    for (int i = 1; i < BINS; i++)
-        if (edge(i) >= least && (edge(at) < least || expected[i] > expected[at])) at = i;
-    return noise * (float)edge(at);
+    *ret_threshold = noise * (float)decide(&opinion, count);
+    return opinion.noise.mode > MODE_LEAST && opinion.noise.mode < last;
 }

@@ -135,7 +135,7 @@ static struct pick_geometry geometry_of(const struct lowpass_picker_task *task) 
 /* Bytes for each pixel, as counted in the sources and checked against the peak of runs from 2048² to 8192² px: of the
  * square around the micrograph, of the maps for each micrograph, and of the maps for the search and each of its
  * threads. Maps of single templates take 6 more. */
-enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6, ROUND_MOST = 16 };
+enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6, ROUND_MOST = 18 };
 
 struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates) {
     struct pick_geometry g = geometry_of(task);

@@ -104,7 +104,8 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .minimum = 1,
      .maximum = 100000,
      .list_count = 2,
-     .help = "Least and greatest diameter for LoG; by default diameter ± 20 %."},
+     .help = "Least and greatest diameter for LoG; by default diameter ± 20 %. If the greatest is at least twice the "
+             "least, ellipses of that length and width are searched too."},
     {.name = "invert",
      .type = PARAM_BOOL,
      .changes = PARAM_RESTART,

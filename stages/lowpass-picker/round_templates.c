@@ -4,6 +4,10 @@
 
 #include "common/memory.h"
 
+/* From this ratio of the diameters on, particles may be as long as the greater and as wide as the smaller one. */
+static const double ELONGATED = 2;
+/* Orientations of elongated shapes over half a turn. */
+enum { ORIENTATIONS = 12 };
 /* Shapes of three sizes, sampled so that the largest diameter is DIAMETER px; the box leaves room for the background.
  * PADDED is the box in which spheres are blurred. */
 enum { SIZES = 3, SHAPES = 2, DIAMETER = 48, BOX = 94, PADDED = 2 * BOX };
@@ -11,13 +15,16 @@ enum { SIZES = 3, SHAPES = 2, DIAMETER = 48, BOX = 94, PADDED = 2 * BOX };
  * frequencies. */
 static const double HIGH_PASS = 0.2;
 
-/* Draws a Laplacian of Gaussian with its zeros on a circle of the diameter: for filled particles. */
-static void draw_log(double diameter, float *image) {
-    double variance2 = diameter * diameter / 4;
+/* Draws a Laplacian of Gaussian, stretched to a length along a direction, with its zeros on an ellipse: for filled
+ * particles. angle: of the length to the x axis, radians. */
+static void draw_log(double length, double width, double angle, float *image) {
+    double c = cos(angle), s = sin(angle);
     for (int y = 0; y < BOX; y++)
         for (int x = 0; x < BOX; x++) {
-            double i = x - BOX / 2, j = y - BOX / 2, s = (i * i + j * j) / variance2;
-            image[y * BOX + x] = (float)((1 - s) * exp(-s));
+            double i = x - BOX / 2, j = y - BOX / 2;
+            double along = 2 * (c * i + s * j) / length, across = 2 * (c * j - s * i) / width;
+            double squares = along * along + across * across;
+            image[y * BOX + x] = (float)((1 - squares) * exp(-squares));
         }
 }
 
@@ -84,19 +91,26 @@ enum status round_templates_draw(double low, double high, const struct pick_geom
             high, high / g->pixel_size, g->nx, g->ny);
     _cleanup_(mem_free) float *scratch = NULL;
     TRY(mem_new((size_t)3 * PADDED * PADDED, sizeof *scratch, "shapes", &scratch, err));
-    TRY(mem_new((size_t)SIZES * SHAPES * BOX * BOX, sizeof **ret_shapes, "shapes", ret_shapes, err));
+    int round = SIZES * SHAPES, elongated = high >= ELONGATED * low ? ORIENTATIONS : 0;
+    TRY(mem_new((size_t)(round + elongated) * BOX * BOX, sizeof **ret_shapes, "shapes", ret_shapes, err));
     const double sizes[SIZES] = {low, (low + high) / 2, high};
     for (int i = 0; i < SIZES; i++) {
         float *image = *ret_shapes + (size_t)SHAPES * i * BOX * BOX;
-        draw_log(sizes[i] / high * DIAMETER, image);
-        draw_sphere(sizes[i] / high * DIAMETER, scratch, image + BOX * BOX);
+        double diameter = sizes[i] / high * DIAMETER;
+        draw_log(diameter, diameter, 0, image);
+        draw_sphere(diameter, scratch, image + BOX * BOX);
         normalise(image);
         normalise(image + BOX * BOX);
+    }
+    for (int i = 0; i < elongated; i++) {
+        float *image = *ret_shapes + (size_t)(round + i) * BOX * BOX;
+        draw_log(DIAMETER, low / high * DIAMETER, i * M_PI / ORIENTATIONS, image);
+        normalise(image);
     }
     *ret_templates = (struct picker_templates){
         .data = *ret_shapes,
         .box = BOX,
-        .count = SIZES * SHAPES,
+        .count = round + elongated,
         .pixel_size = high / DIAMETER,
     };
     return STATUS_OK;

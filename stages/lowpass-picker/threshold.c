@@ -61,12 +61,20 @@ static float outliers(const float *scores, size_t count) {
     return median + OUTLIER_SPREADS * 1.4826f * (median - quartile);
 }
 
-float threshold_over_noise(const float *scores, size_t count, float noise) {
-    float least = NOISE_LEAST * noise, split = threshold_split(scores, count, least);
-    if (!isfinite(split) || count < PEAKS_MIN) return split;
+static bool is_sure(const float *scores, size_t count, float noise, float split) {
     struct heaps heaps = describe(scores, count, split);
     double scatter = sqrt(ONE_HEAP * (1 - ONE_HEAP) / (double)count);
-    if (heaps.between <= ONE_HEAP - TWO_HEAPS_SPREADS * scatter || heaps.above >= NOISE_SURE * noise) return split;
+    return heaps.between <= ONE_HEAP - TWO_HEAPS_SPREADS * scatter || heaps.above >= NOISE_SURE * noise;
+}
+
+float threshold_over_noise(const float *scores, size_t count, float noise) {
+    float least = NOISE_LEAST * noise, split = threshold_split(scores, count, least);
+    if (!isfinite(split) || count < PEAKS_MIN || is_sure(scores, count, noise, split)) return split;
     float outlier = outliers(scores, count);
     return outlier > split ? outlier : split;
+}
+
+bool threshold_is_sure(const float *scores, size_t count, float noise) {
+    float split = threshold_split(scores, count, NOISE_LEAST * noise);
+    return count >= PEAKS_MIN && isfinite(split) && is_sure(scores, count, noise, split);
 }

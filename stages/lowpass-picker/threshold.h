@@ -4,6 +4,7 @@
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_THRESHOLD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Returns the split, at least `least`; infinity if no score reaches `least`. scores: count values, sorted falling. */
@@ -13,5 +14,8 @@ float threshold_split(const float *scores, size_t count, float least);
  * form two heaps, or particles stand out beyond doubt, it is the split; if they form one heap, it is the end of that
  * heap. */
 float threshold_over_noise(const float *scores, size_t count, float noise);
+
+/* Returns whether that threshold is beyond doubt: the scores form two heaps, or particles stand out. */
+bool threshold_is_sure(const float *scores, size_t count, float noise);
 
 #endif

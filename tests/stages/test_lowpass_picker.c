@@ -17,10 +17,7 @@
 #include "common/formats/star.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
-#include "stages/lowpass-picker/faint.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
-#include "stages/lowpass-picker/noise_peaks.h"
-#include "stages/lowpass-picker/threshold.h"
 
 enum { BOX = 64, TRUTH_MAX = 64 };
 
@@ -253,141 +250,6 @@ static void what_is_wrong_is_said(void **state) {
     }
 }
 
-static void thresholds_split_two_heaps(void **state) {
-    (void)state;
-    float scores[200];
-    for (int i = 0; i < 100; i++) {
-        scores[i] = 2.0f - 0.005f * (float)i;
-        scores[100 + i] = 0.5f - 0.005f * (float)i;
-    }
-    scores[0] = 90; /* an outlier, as a gold bead gives */
-    float split = threshold_split(scores, 200, 0.1f);
-    assert_true(split > 0.5f && split < 1.51f);
-    assert_float_equal(threshold_split(scores, 200, 1.7f), 1.7, 0);
-    assert_true(isinf(threshold_split(scores + 100, 100, 0.6f)));
-    assert_true(isinf(threshold_split(scores, 0, 0)));
-    assert_float_equal(threshold_split(scores, 5, 0.1f), 0.1, 1e-6);
-}
-
-static int falling(const void *a, const void *b) {
-    float p = *(const float *)a, q = *(const float *)b;
-    return (p < q) - (p > q);
-}
-
-static void one_heap_is_noise(void **state) {
-    (void)state;
-    /* Noise scores have a mean of 3 and a deviation of 0.5, in units of 0.01. Some particles with higher scores are
-     * among them. */
-    enum { COUNT = 400, FEW = 5, MANY = 100 };
-    const float noise = 0.01f;
-    float scores[COUNT];
-    for (int particles = 0; particles <= MANY; particles += particles < FEW ? FEW : MANY - FEW) {
-        for (int i = 0; i < COUNT; i++)
-            scores[i] = i < particles ? noise * (10 + gauss()) : noise * (3 + 0.5f * gauss());
-        qsort(scores, COUNT, sizeof *scores, falling);
-        for (float scale = 1; scale < 200; scale *= 100) {
-            float threshold = threshold_over_noise(scores, COUNT, scale * noise);
-            int above = 0;
-            for (int i = 0; i < COUNT; i++)
-                above += scores[i] >= threshold;
-            assert_in_range(above, particles - 1 < 0 ? 0 : particles - 1, particles);
-            /* The threshold must not depend on the scale of the scores. */
-            for (int i = 0; i < COUNT; i++)
-                scores[i] *= 100;
-        }
-    }
-    assert_true(isinf(threshold_over_noise(scores, 0, noise)));
-}
-
-/* Draws a height of a peak of noise: two halves of normal distributions. */
-static float noise_height(const struct noise_peaks *peaks) {
-    bool above = uniform() * (peaks->above + peaks->below) < peaks->above;
-    return (float)(peaks->mode + (above ? peaks->above : -peaks->below) * fabs(gauss()));
-}
-
-struct height {
-    float score;
-    bool particle;
-};
-
-static int height_falling(const void *a, const void *b) {
-    return falling(&((const struct height *)a)->score, &((const struct height *)b)->score);
-}
-
-enum { HEIGHTS = 600 };
-
-/* Draws peaks, of which the first `particles` are particles, and sorts them. Returns F1 at the threshold, and the best
- * F1 of all. */
-static double f1_of_faint(int particles, float mean, const struct noise_peaks *peaks, double *ret_best,
-                          int *ret_picks) {
-    const float noise = 0.03f;
-    struct height heights[HEIGHTS];
-    float scores[HEIGHTS];
-    for (int i = 0; i < HEIGHTS; i++)
-        heights[i] =
-            (struct height){noise * (i < particles ? mean + 0.8f * gauss() : noise_height(peaks)), i < particles};
-    qsort(heights, HEIGHTS, sizeof *heights, height_falling);
-    for (int i = 0; i < HEIGHTS; i++)
-        scores[i] = heights[i].score;
-    float threshold = faint_threshold(scores, HEIGHTS, noise, 1, peaks);
-    double f1 = 0;
-    int right = 0;
-    *ret_best = *ret_picks = 0;
-    for (int i = 0; i < HEIGHTS; i++) {
-        right += heights[i].particle;
-        double here = 2.0 * right / (i + 1 + particles);
-        *ret_best = fmax(*ret_best, here);
-        if (scores[i] < threshold) continue;
-        f1 = here;
-        *ret_picks = i + 1;
-    }
-    return f1;
-}
-
-static void faint_particles_are_found(void **state) {
-    (void)state;
-    const struct noise_peaks peaks = {.mode = 2.6, .below = 1.2, .above = 0.7};
-    const int particles[] = {5, 40, 200};
-    double best = 0;
-    int picks = 0, of_noise = 0;
-    enum { RUNS = 6 };
-    for (float mean = 4.5f; mean < 13; mean += 2)
-        for (size_t i = 0; i < sizeof particles / sizeof *particles; i++) {
-            double lost = 0;
-            for (int run = 0; run < RUNS; run++) {
-                double f1 = f1_of_faint(particles[i], mean, &peaks, &best, &picks);
-                lost += (best - f1) / RUNS;
-            }
-            print_message("%d particles at %.1f: %.3f of F1 lost\n", particles[i], (double)mean, lost);
-            /* The best F1 is of each draw in hindsight: the fewer particles, the more of it is chance. */
-            assert_true(lost < (particles[i] < 10 ? 0.25 : particles[i] < 100 ? 0.1 : 0.05));
-        }
-    for (int run = 0; run < 3 * RUNS; run++) {
-        f1_of_faint(0, 0, &peaks, &best, &picks);
-        of_noise += picks;
-    }
-    assert_true(of_noise <= RUNS);
-}
-
-static void heights_of_noise_are_fitted(void **state) {
-    (void)state;
-    const struct noise_peaks peaks = {.mode = 2.8, .below = 0.9, .above = 0.6};
-    enum { COUNT = 4000 };
-    float heights[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        heights[i] = noise_height(&peaks);
-    qsort(heights, COUNT, sizeof *heights, falling);
-    struct noise_peaks fit = noise_peaks_fit(heights, COUNT);
-    assert_float_equal(fit.mode, peaks.mode, 0.15);
-    assert_float_equal(fit.below, peaks.below, 0.1);
-    assert_float_equal(fit.above, peaks.above, 0.1);
-    for (int i = COUNT / 100; i < COUNT; i += 200)
-        assert_float_equal(noise_peaks_share(&fit, 0, heights[i]), (double)i / COUNT, 0.03);
-    assert_false(noise_peaks_known(&(struct noise_peaks){0}));
-    fit = noise_peaks_fit(heights, 3);
-    assert_false(noise_peaks_known(&fit));
-}
-
 static int make_folder(void **state) {
     (void)state;
     snprintf(folder, sizeof folder, "%s/icestream-picker-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -414,10 +276,6 @@ int main(void) {
         cmocka_unit_test(empty_micrographs_stay_empty),
         cmocka_unit_test(same_again),
         cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(thresholds_split_two_heaps),
-        cmocka_unit_test(one_heap_is_noise),
-        cmocka_unit_test(faint_particles_are_found),
-        cmocka_unit_test(heights_of_noise_are_fitted),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,204 @@
+/* Tests the picker's automatic thresholds on drawn scores: two heaps, one heap of noise with a few particles, and faint
+ * particles whose scores overlap with those of noise. Searches are not under test. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "stages/lowpass-picker/faint.h"
+#include "stages/lowpass-picker/noise_peaks.h"
+#include "stages/lowpass-picker/threshold.h"
+
+static uint64_t seed = 4711;
+
+static double uniform(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
+}
+
+static float gauss(void) {
+    double u = uniform(), v = uniform();
+    return (float)(sqrt(-2 * log(u)) * cos(2 * M_PI * v));
+}
+
+static void thresholds_split_two_heaps(void **state) {
+    (void)state;
+    float scores[200];
+    for (int i = 0; i < 100; i++) {
+        scores[i] = 2.0f - 0.005f * (float)i;
+        scores[100 + i] = 0.5f - 0.005f * (float)i;
+    }
+    scores[0] = 90; /* an outlier, as a gold bead gives */
+    float split = threshold_split(scores, 200, 0.1f);
+    assert_true(split > 0.5f && split < 1.51f);
+    assert_float_equal(threshold_split(scores, 200, 1.7f), 1.7, 0);
+    assert_true(isinf(threshold_split(scores + 100, 100, 0.6f)));
+    assert_true(isinf(threshold_split(scores, 0, 0)));
+    assert_float_equal(threshold_split(scores, 5, 0.1f), 0.1, 1e-6);
+}
+
+static int falling(const void *a, const void *b) {
+    float p = *(const float *)a, q = *(const float *)b;
+    return (p < q) - (p > q);
+}
+
+static void one_heap_is_noise(void **state) {
+    (void)state;
+    /* Noise scores have a mean of 3 and a deviation of 0.5, in units of 0.01. Some particles with higher scores are
+     * among them. */
+    enum { COUNT = 400, FEW = 5, MANY = 100 };
+    const float noise = 0.01f;
+    float scores[COUNT];
+    for (int particles = 0; particles <= MANY; particles += particles < FEW ? FEW : MANY - FEW) {
+        for (int i = 0; i < COUNT; i++)
+            scores[i] = i < particles ? noise * (10 + gauss()) : noise * (3 + 0.5f * gauss());
+        qsort(scores, COUNT, sizeof *scores, falling);
+        for (float scale = 1; scale < 200; scale *= 100) {
+            float threshold = threshold_over_noise(scores, COUNT, scale * noise);
+            int above = 0;
+            for (int i = 0; i < COUNT; i++)
+                above += scores[i] >= threshold;
+            /* One in two thousand of a heap is taken for more. */
+            assert_in_range(above, particles - 1 < 0 ? 0 : particles - 1, particles + 1);
+            /* The threshold must not depend on the scale of the scores. */
+            for (int i = 0; i < COUNT; i++)
+                scores[i] *= 100;
+        }
+    }
+    assert_true(isinf(threshold_over_noise(scores, 0, noise)));
+}
+
+/* Draws a height of a peak of noise: two halves of normal distributions. */
+static float noise_height(const struct noise_peaks *peaks) {
+    bool above = uniform() * (peaks->above + peaks->below) < peaks->above;
+    return (float)(peaks->mode + (above ? peaks->above : -peaks->below) * fabs(gauss()));
+}
+
+struct height {
+    float score;
+    bool particle;
+};
+
+static int height_falling(const void *a, const void *b) {
+    return falling(&((const struct height *)a)->score, &((const struct height *)b)->score);
+}
+
+enum { HEIGHTS = 600 };
+
+/* Draws peaks, of which the first `particles` are particles, and sorts them. Returns F1 at the threshold, and the best
+ * F1 of all. */
+static double f1_of_faint(int particles, float mean, const struct noise_peaks *peaks, double *ret_best,
+                          int *ret_picks) {
+    const float noise = 0.03f;
+    struct height heights[HEIGHTS];
+    float scores[HEIGHTS];
+    for (int i = 0; i < HEIGHTS; i++)
+        heights[i] =
+            (struct height){noise * (i < particles ? mean + 0.8f * gauss() : noise_height(peaks)), i < particles};
+    qsort(heights, HEIGHTS, sizeof *heights, height_falling);
+    for (int i = 0; i < HEIGHTS; i++)
+        scores[i] = heights[i].score;
+    float threshold = faint_threshold(scores, HEIGHTS, noise, 1, peaks);
+    double f1 = 0;
+    int right = 0;
+    *ret_best = *ret_picks = 0;
+    for (int i = 0; i < HEIGHTS; i++) {
+        right += heights[i].particle;
+        double here = 2.0 * right / (i + 1 + particles);
+        *ret_best = fmax(*ret_best, here);
+        if (scores[i] < threshold) continue;
+        f1 = here;
+        *ret_picks = i + 1;
+    }
+    return f1;
+}
+
+static void faint_particles_are_found(void **state) {
+    (void)state;
+    const struct noise_peaks peaks = {.mode = 2.6, .below = 1.2, .above = 0.7};
+    const int particles[] = {5, 40, 200};
+    double best = 0;
+    int picks = 0, of_noise = 0;
+    enum { RUNS = 5 };
+    for (float mean = 4.5f; mean < 13; mean += 2)
+        for (size_t i = 0; i < sizeof particles / sizeof *particles; i++) {
+            double lost = 0;
+            for (int run = 0; run < RUNS; run++) {
+                double f1 = f1_of_faint(particles[i], mean, &peaks, &best, &picks);
+                lost += (best - f1) / RUNS;
+            }
+            print_message("%d particles at %.1f: %.3f of F1 lost\n", particles[i], (double)mean, lost);
+            /* The best F1 is of each draw in hindsight: the fewer particles, the more of it is chance. Five so faint ones
+             * among hundreds of noise peaks cannot be told from them. */
+            if (particles[i] > 10 || mean > 5) assert_true(lost < (particles[i] < 100 ? 0.1 : 0.05));
+        }
+    for (int run = 0; run < 3 * RUNS; run++) {
+        f1_of_faint(0, 0, &peaks, &best, &picks);
+        of_noise += picks;
+    }
+    assert_true(of_noise <= RUNS);
+}
+
+static void faint_particles_are_found_by_templates(void **state) {
+    (void)state;
+    /* The best of many draws of unit variance; particles score higher. The noise is not known by 4 %. */
+    enum { DRAWS = 2000, COUNT = 400 };
+    const float noise = 0.03f;
+    const int particles[] = {0, 100};
+    for (size_t i = 0; i < sizeof particles / sizeof *particles; i++) {
+        struct height heights[COUNT];
+        float scores[COUNT], threshold = 0;
+        for (int j = 0; j < COUNT; j++) {
+            float best = 0;
+            for (int k = 0; k < DRAWS; k++)
+                best = fmaxf(best, gauss());
+            if (j < particles[i]) best = fmaxf(best, 5.5f + 0.9f * gauss());
+            heights[j] = (struct height){1.04f * noise * best, j < particles[i]};
+        }
+        qsort(heights, COUNT, sizeof *heights, height_falling);
+        for (int j = 0; j < COUNT; j++)
+            scores[j] = heights[j].score;
+        assert_true(faint_threshold_of_best(scores, COUNT, noise, &threshold));
+        int right = 0, picks = 0;
+        for (; picks < COUNT && scores[picks] >= threshold; picks++)
+            right += heights[picks].particle;
+        print_message("%d particles: %d picks, %d right\n", particles[i], picks, right);
+        assert_true(particles[i] ? 2.0 * right / (picks + particles[i]) > 0.85 : picks <= 1);
+        /* Heights far from those of noise are not taken for noise. */
+        assert_false(faint_threshold_of_best(scores, COUNT, 3 * noise, &threshold));
+        assert_false(faint_threshold_of_best(scores, COUNT, noise / 3, &threshold));
+    }
+}
+
+static void heights_of_noise_are_fitted(void **state) {
+    (void)state;
+    const struct noise_peaks peaks = {.mode = 2.8, .below = 0.9, .above = 0.6};
+    enum { COUNT = 4000 };
+    float heights[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        heights[i] = noise_height(&peaks);
+    qsort(heights, COUNT, sizeof *heights, falling);
+    struct noise_peaks fit = noise_peaks_fit(heights, COUNT);
+    assert_float_equal(fit.mode, peaks.mode, 0.15);
+    assert_float_equal(fit.below, peaks.below, 0.1);
+    assert_float_equal(fit.above, peaks.above, 0.1);
+    for (int i = COUNT / 100; i < COUNT; i += 200)
+        assert_float_equal(noise_peaks_share(&fit, 0, heights[i]), (double)i / COUNT, 0.03);
+    assert_false(noise_peaks_known(&(struct noise_peaks){0}));
+    fit = noise_peaks_fit(heights, 3);
+    assert_false(noise_peaks_known(&fit));
+}
+
+int main(void) {
+    print_message("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thresholds_split_two_heaps),  cmocka_unit_test(one_heap_is_noise),
+        cmocka_unit_test(faint_particles_are_found),   cmocka_unit_test(faint_particles_are_found_by_templates),
+        cmocka_unit_test(heights_of_noise_are_fitted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
