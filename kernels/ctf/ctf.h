@@ -31,6 +31,14 @@ double ctf_wavelength(double voltage);
  * come from a broken table; a single NaN would end up in every pixel of a map. */
 int ctf_is_plausible(const struct ctf *ctf);
 
+/* A defocus that a table has by mistake more often than a microscope. */
+enum ctf_doubt {
+    CTF_USUAL,
+    CTF_DEFOCUS_LOW,      /* less than 1000 Å either way, and no phase plate: values in µm look so */
+    CTF_DEFOCUS_NEGATIVE, /* overfocus: the contrast is inverted */
+};
+enum ctf_doubt ctf_doubt(const struct ctf *ctf);
+
 /* Terms for evaluation, computed once per CTF. Frequencies x, y are in 1/Å. */
 struct ctf_terms {
     double xx, xy, yy;                     /* quadratic form of π λ D u² */

@@ -1,6 +1,7 @@
 #include "kernels/ctf/ctf.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 static const double DEGREES = M_PI / 180;
@@ -25,6 +26,14 @@ int ctf_is_plausible(const struct ctf *ctf) {
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (!(limits[i].value >= limits[i].minimum && limits[i].value <= limits[i].maximum)) return 0;
     return 1;
+}
+
+enum ctf_doubt ctf_doubt(const struct ctf *ctf) {
+    const double least = 1000, plate = 30; /* Å, ° */
+    double defocus = (ctf->defocus_u + ctf->defocus_v) / 2;
+    if (defocus <= -least) return CTF_DEFOCUS_NEGATIVE;
+    bool with_plate = fabs(sin(ctf->phase_shift * DEGREES)) > sin(plate * DEGREES);
+    return fabs(defocus) < least && !with_plate ? CTF_DEFOCUS_LOW : CTF_USUAL;
 }
 
 _Static_assert(sizeof(struct ctf_terms) == CTF_TERMS * sizeof(double), "terms of a CTF");

@@ -44,12 +44,17 @@ static enum status reserve_indices(size_t **array, size_t *capacity, size_t coun
     return STATUS_OK;
 }
 
+static double mask_diameter(const struct classifier *c) {
+    double side = dataset_box(c->dataset) * dataset_pixel_size(c->dataset);
+    return isnan(c->options.diameter) ? 0.8 * side : c->options.diameter;
+}
+
 enum status classifier_start(struct classifier *c, struct err *err) {
     if (c->model != NULL) return STATUS_OK;
     const struct classifier_options *o = &c->options;
     int box = dataset_box(c->dataset);
     double pixel_size = dataset_pixel_size(c->dataset);
-    double diameter = isnan(o->diameter) ? 0.8 * box * pixel_size : o->diameter;
+    double diameter = mask_diameter(c);
     double radius = fmin(diameter / (2 * pixel_size), box / 2 - 1);
     FAIL_IF(radius < 4, err, STATUS_BAD_ARGUMENT,
             "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least 8 px are needed", diameter,
@@ -97,6 +102,11 @@ static int wanted_classes(const struct classifier *c) {
 
 enum { SAMPLE = 2000 }; /* as many particles represent all */
 
+static enum status judge_images(struct classifier *c, const size_t *which, size_t count, struct err *err) {
+    const struct classifier_options *o = &c->options;
+    return dataset_judge(c->dataset, which, count, mask_diameter(c), (enum image_check_mode)o->normalise, err);
+}
+
 /* Makes the first references: low-pass filtered averages of random subsets. */
 static enum status seed(struct classifier *c, struct err *err) {
     struct model *m = c->model;
@@ -110,7 +120,7 @@ static enum status seed(struct classifier *c, struct err *err) {
     int box = m->options.box;
     for (int k = 0; k < m->class_count; k++)
         TRY(model_set_map(m, k, 0, err));
-    TRY(dataset_judge(c->dataset, c->order, count, err));
+    TRY(judge_images(c, c->order, count, err));
     TRY(seed_noise(m, c->dataset, c->order, count, err));
     /* The signal variance is unknown yet. Set to that of the noise, it gives averages half their weight. */
     for (int k = 0; k < m->class_count; k++)
@@ -218,7 +228,7 @@ static enum status open_batch(struct classifier *c, bool everything, struct err 
     TRY(sort_batch(c, err));
     double factor = fade_factor(c);
     size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
-    if (c->restored) TRY(dataset_judge(c->dataset, c->batch, sample, err));
+    if (c->restored) TRY(judge_images(c, c->batch, sample, err));
     if (c->updates == 0 || c->restored) TRY(estep_place(c->estep, c->model, err));
     /* estep_begin takes the priors over classes from the old sums, so that it comes before model_fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));

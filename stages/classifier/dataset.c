@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/formats/mrc.h"
-#include "common/formats/particle_image.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 
@@ -26,7 +25,7 @@ struct dataset {
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
-    double strongest; /* greatest strength of a usable image (particle_image.h); 0: unknown */
+    struct image_check *check; /* of images as they are read; NULL: not decided yet */
     struct ways ways;
     float *given; /* an image as its file has it, and what kernels/regrid needs */
     size_t given_floats;
@@ -197,6 +196,7 @@ void dataset_destroy(struct dataset **dataset) {
         dataset_batch_destroy(&d->batches[i]);
     for (size_t i = 0; i < d->count; i++)
         free(d->particles[i].image);
+    image_check_destroy(&d->check);
     mrc_close(&d->reader);
     ways_destroy(&d->ways);
     free(d->given);
@@ -289,12 +289,15 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
-/* Sets the image of an unusable particle to zero. */
+/* Sets the image of an unusable particle to zero, and normalises others where images are. */
 static void check_values(const struct dataset *d, struct dataset_particle *p, float *image) {
     size_t pixels = (size_t)d->box * (size_t)d->box;
     bool fits = image_values_fit(image, pixels);
-    p->unusable = p->unusable || !fits || (d->strongest > 0 && particle_image_strength(image, pixels) > d->strongest);
-    if (p->unusable) memset(image, 0, pixels * sizeof *image);
+    p->unusable = p->unusable || !fits || (d->check != NULL && !image_check_usable(d->check, image));
+    if (p->unusable)
+        memset(image, 0, pixels * sizeof *image);
+    else if (d->check != NULL)
+        image_check_take(d->check, image);
 }
 
 /* Makes room for an image as its file has it, and for the scratch of its way to the grid. */
@@ -382,21 +385,33 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     return STATUS_OK;
 }
 
-enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, struct err *err) {
-    size_t pixels = (size_t)d->box * (size_t)d->box, usable = 0;
-    _cleanup_(mem_free) double *strengths = NULL;
+enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, double diameter,
+                          enum image_check_mode mode, struct err *err) {
+    size_t pixels = (size_t)d->box * (size_t)d->box;
+    const struct image_check_options options = {
+        .box = d->box, .pixel_size = d->pixel_size, .diameter = diameter, .mode = mode};
+    _cleanup_(image_check_destroy) struct image_check *check = NULL;
     _cleanup_(mem_free) float *scratch = NULL;
-    TRY(mem_new(count, sizeof *strengths, "particles", &strengths, err));
+    if (d->check != NULL) return STATUS_OK;
+    TRY(image_check_create(&options, &check, err));
     TRY(mem_new(pixels, sizeof *scratch, "a particle", &scratch, err));
     for (size_t i = 0; i < count; i++) {
         const float *image = NULL;
         TRY(dataset_image(d, which[i], scratch, &image, err));
-        if (!d->particles[which[i]].unusable) strengths[usable++] = particle_image_strength(image, pixels);
+        const struct dataset_particle *p = &d->particles[which[i]];
+        bool resampled = d->ways.list[p->way]->regrid != NULL;
+        if (!p->unusable) TRY(image_check_sample(check, image, resampled, err));
     }
-    d->strongest = particle_image_limit(strengths, usable);
+    TRY(image_check_decide(check, err));
+    d->check = check;
+    check = NULL;
     for (size_t i = 0; i < d->count; i++)
         if (d->particles[i].image != NULL) check_values(d, &d->particles[i], d->particles[i].image);
     return STATUS_OK;
+}
+
+const char *dataset_normalised(const struct dataset *d) {
+    return d->check != NULL ? image_check_reason(d->check) : "";
 }
 
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row) {

@@ -12,6 +12,7 @@
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
+#include "kernels/prepare/image_check.h"
 #include "stages/classifier/ways.h"
 
 struct dataset_particle {
@@ -93,9 +94,12 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
  * than the others, is set to zero, and its particle becomes `unusable`. */
 enum status dataset_image(struct dataset *dataset, size_t index, float *scratch, const float **ret_image,
                           struct err *err);
-/* Finds from some images how strong an image may be (particle_image.h); at least half of these must be good. Checks
- * images that are in memory again. */
-enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, struct err *err);
+/* Decides once, from some images, how images are checked and normalised (image_check.h). Checks images that are in
+ * memory again. diameter: Å. */
+enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, double diameter,
+                          enum image_check_mode mode, struct err *err);
+/* Returns why images are normalised, for a warning; "": they are taken as they are, or it is not decided yet. */
+const char *dataset_normalised(const struct dataset *dataset);
 /* Returns the table that holds the particle's row. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
 /* Returns the path of the stack that holds the image. */

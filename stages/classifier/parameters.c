@@ -70,6 +70,16 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .maximum = 1e5,
      .help = "Particles of kept classes that lie farther from their pick are left out; auto: the larger of 0.13 of the "
              "diameter and four times the median distance, and no limit with keep: all."},
+    {.name = "normalise",
+     .type = PARAM_CHOICE,
+     .changes = PARAM_RESTART,
+     .offset = AT(normalise),
+     .default_text = "auto",
+     .choices = "auto|ramp|off",
+     .help =
+         "Images whose background outside the diameter has not mean 0 and standard deviation 1: auto: normalise each "
+         "image of such a set in memory, and warn; ramp: normalise all, and take a plane away; off: take images as "
+         "they are."},
     {.name = "resolution",
      .type = PARAM_FLOAT,
      .offset = AT(resolution),

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,4 +186,30 @@ double quality_best(const struct model *m) {
     for (int k = 0; k < m->class_count; k++)
         if (m->classes[k].members > 0) best = fmax(best, m->classes[k].quality);
     return best;
+}
+
+void quality_explain(const struct model *m, struct dataset *dataset, const char *rule, char *text, size_t size) {
+    const struct model_class *best = NULL;
+    size_t count = dataset_count(dataset), in_classes = 0, unusable = 0;
+    for (int k = 0; k < m->class_count; k++) {
+        const struct model_class *c = &m->classes[k];
+        if (c->members > 0 && (best == NULL || c->quality > best->quality)) best = c;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct dataset_particle *p = dataset_at(dataset, i);
+        unusable += p->unusable;
+        in_classes += !p->unusable && p->class_index >= 0 && p->class_index < m->class_count;
+    }
+    bool by_default = strcmp(rule, "auto") == 0;
+    int used = snprintf(text, size, "`keep` asks for %s", by_default ? AUTO_RULE : rule);
+    if (best != NULL && used >= 0 && (size_t)used < size)
+        used +=
+            snprintf(text + used, size - (size_t)used,
+                     "; the best class has %.0f particles, quality %.2f, evidence %.1f (averages of noise have up to "
+                     "15), halves that agree in %.1f shells, and %.1f Å",
+                     best->members, best->quality, best->evidence, best->detail, best->resolution);
+    if (used >= 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used,
+                 "; %zu of %zu particles are in classes, %zu in the empty class, %zu images are ignored", in_classes,
+                 count, count - in_classes - unusable, unusable);
 }

@@ -29,6 +29,9 @@ enum status quality_rule_parse(const char *text, struct quality_rule *ret_rule, 
 /* Counts members, scores every class and sets `kept`. */
 enum status quality_judge(struct model *model, struct dataset *dataset, const struct quality_rule *rule,
                           struct err *err);
+/* Writes why no class is kept, after quality_judge: what the rule asks, what the best class has, and where the other
+ * particles are. */
+void quality_explain(const struct model *model, struct dataset *dataset, const char *rule, char *text, size_t size);
 /* Returns the quality of the best class that has members, after quality_judge; 0: there is none. */
 double quality_best(const struct model *model);
 

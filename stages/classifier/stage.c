@@ -30,6 +30,8 @@ struct state {
     bool restored;                      /* the state of the last run is restored, or there was none */
     bool warned_of_averages;            /* that they are made on the host */
     bool warned_of_ctf;                 /* that particles have none */
+    bool warned_of_background;          /* that particles are not normalised */
+    bool warned_of_defocus;             /* that its sign or unit is doubtful */
     bool told_of_grids, told_of_optics; /* particles are resampled, or corrected */
     size_t unusable;                    /* images that the log has counted */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
@@ -297,6 +299,39 @@ static void tell_of_optics(struct stage *stage, struct state *s) {
     s->told_of_optics = corrected > 0;
 }
 
+/* A few such particles do no harm. */
+static const double DEFOCUS_SHARE = 0.01;
+
+static void warn_of_defocus(struct stage *stage, struct state *s) {
+    size_t count = dataset_count(s->dataset), low = 0, negative = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct dataset_particle *p = dataset_at(s->dataset, i);
+        enum ctf_doubt doubt = p->has_ctf ? ctf_doubt(&p->ctf) : CTF_USUAL;
+        low += doubt == CTF_DEFOCUS_LOW;
+        negative += doubt == CTF_DEFOCUS_NEGATIVE;
+    }
+    double least = DEFOCUS_SHARE * (double)count;
+    bool warn_low = low > 0 && (double)low >= least, warn_negative = negative > 0 && (double)negative >= least;
+    if (warn_low && !s->warned_of_defocus)
+        stage_log(stage, LOG_WARN, "defocus",
+                  "%zu of %zu particles have a defocus of less than 1000 Å: rlnDefocusU and rlnDefocusV are in Å; "
+                  "multiply values in µm by 10000",
+                  low, count);
+    if (warn_negative && !s->warned_of_defocus)
+        stage_log(stage, LOG_WARN, "defocus",
+                  "%zu of %zu particles have a negative defocus, which is overfocus and inverts the contrast: "
+                  "rlnDefocusU and rlnDefocusV are positive for underfocus; change the sign if that was meant",
+                  negative, count);
+    s->warned_of_defocus = warn_low || warn_negative;
+}
+
+/* Logs, once, that images are normalised in memory. */
+static void warn_of_background(struct stage *stage, struct state *s) {
+    const char *reason = dataset_normalised(s->dataset);
+    if (reason[0] != 0 && !s->warned_of_background) stage_log(stage, LOG_WARN, "background", "%s", reason);
+    s->warned_of_background = reason[0] != 0;
+}
+
 /* Logs defects of particles that make averages worse without being visible in them. */
 static void warn_of_particles(struct stage *stage, struct state *s) {
     size_t count = dataset_count(s->dataset), unusable = 0, without_ctf = 0;
@@ -304,6 +339,7 @@ static void warn_of_particles(struct stage *stage, struct state *s) {
         unusable += dataset_at(s->dataset, i)->unusable;
         without_ctf += !dataset_at(s->dataset, i)->has_ctf;
     }
+    warn_of_defocus(stage, s);
     if (unusable > s->unusable)
         stage_log(
             stage, LOG_WARN, "images",
@@ -317,6 +353,22 @@ static void warn_of_particles(struct stage *stage, struct state *s) {
     s->unusable = unusable;
     s->warned_of_ctf = without_ctf > 0;
     tell_of_optics(stage, s);
+}
+
+/* Logs why the selection is empty. */
+static void warn_if_none(struct stage *stage, const struct state *s, const struct snapshot *snapshot) {
+    char why[400];
+    size_t count = dataset_count(s->dataset);
+    if (snapshot->kept > 0 || count == 0) return;
+    if (snapshot->kept_classes > 0)
+        snprintf(why, sizeof why,
+                 "%d classes are kept, but all their particles are left out, by hand or because they lie farther from "
+                 "their picks than `off_centre` allows",
+                 snapshot->kept_classes);
+    else
+        quality_explain(s->classifier.model, s->dataset, s->options.keep != NULL ? s->options.keep : "auto", why,
+                        sizeof why);
+    stage_log(stage, LOG_WARN, "none", "iteration %d keeps none of %zu particles: %s", snapshot->iteration, count, why);
 }
 
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
@@ -347,6 +399,7 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
                  100 * (double)snapshot.kept / (double)dataset_count(s->dataset));
     warn_of_particles(stage, s);
     warn_if_poor(stage, s->classifier.model, s->iteration);
+    warn_if_none(stage, s, &snapshot);
     if (final) warn_if_weak(stage, s->classifier.model);
     return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
 }
@@ -369,6 +422,7 @@ static void note(struct stage *stage, struct state *s) {
         return;
     }
     const struct model *m = c->model;
+    warn_of_background(stage, s);
     double length = m->options.box * m->options.pixel_size;
     warn_if_on_host(stage, s);
     double resolution = length / (m->current_shell > 0 ? m->current_shell : 1);

@@ -5,9 +5,9 @@
 
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
-#include "common/formats/particle_image.h"
 #include "common/memory.h"
 #include "common/worker.h"
+#include "kernels/prepare/image_check.h"
 #include "stages/refiner/grids.h"
 
 enum { THREADS_MOST = 16 };
@@ -207,13 +207,14 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     /* One NaN or huge value would spread over the whole map. */
     job->spoiled = !image_values_fit(image, given) || is_constant(image, given);
     if (!job->spoiled && job->regrid != NULL) regrid_run(job->regrid, image, scratch + aligned_image(box), job->to);
-    job->spoiled = job->spoiled || (set->strongest > 0 && particle_image_strength(job->to, pixels) > set->strongest);
+    job->spoiled = job->spoiled || (set->check != NULL && !image_check_usable(set->check, job->to));
     if (job->spoiled)
         memset(job->to, 0, pixels * sizeof *job->to);
     else if (particle_has_digest(&set->particles[job->particle]))
         job->digest = set->particles[job->particle].digest;
     else if (!set->keep_twins)
         job->digest = digest_memory(image, given * sizeof *image);
+    if (!job->spoiled && set->check != NULL) image_check_take(set->check, job->to);
     return STATUS_OK;
 }
 
@@ -320,27 +321,36 @@ enum status loader_take(struct loader *l, const struct alignment *kept_by, const
     return STATUS_OK;
 }
 
-enum status loader_judge(struct loader *l, const int *indices, int count, struct err *err) {
+/* Judges the images that are in memory, and normalises them. */
+static void judge_again(struct particle_set *set, const struct image_check *check) {
+    size_t pixels = (size_t)set->box * (size_t)set->box;
+    for (size_t i = 0; i < set->count; i++) {
+        struct particle *p = &set->particles[i];
+        if (p->image == NULL || p->spoiled) continue;
+        if (image_check_usable(check, p->image)) {
+            image_check_take(check, p->image);
+            continue;
+        }
+        memset(p->image, 0, pixels * sizeof *p->image);
+        p->spoiled = true;
+        p->digest = (struct digest_value){0};
+    }
+}
+
+enum status loader_judge(struct loader *l, struct image_check *check, const int *indices, int count, struct err *err) {
     enum { AT_A_TIME = 128 };
     struct particle_set *set = l->set;
-    size_t pixels = (size_t)set->box * (size_t)set->box, usable = 0;
-    _cleanup_(mem_free) double *strengths = NULL;
-    TRY(mem_new((size_t)count, sizeof *strengths, "particles", &strengths, err));
     for (int first = 0, part; first < count; first += part) {
         const float *const *images = NULL;
         part = count - first < AT_A_TIME ? count - first : AT_A_TIME;
         TRY(loader_take(l, NULL, indices + first, part, &images, err));
-        for (int i = 0; i < part; i++)
-            if (!set->particles[indices[first + i]].spoiled)
-                strengths[usable++] = particle_image_strength(images[i], pixels);
+        for (int i = 0; i < part; i++) {
+            const struct particle *p = &set->particles[indices[first + i]];
+            if (!p->spoiled) TRY(image_check_sample(check, images[i], grids_resample(set, p), err));
+        }
     }
-    set->strongest = particle_image_limit(strengths, usable);
-    for (size_t i = 0; set->strongest > 0 && i < set->count; i++) {
-        float *image = set->particles[i].image;
-        if (image == NULL || !(particle_image_strength(image, pixels) > set->strongest)) continue;
-        memset(image, 0, pixels * sizeof *image);
-        set->particles[i].spoiled = true;
-        set->particles[i].digest = (struct digest_value){0};
-    }
+    TRY(image_check_decide(check, err));
+    judge_again(set, check);
+    set->check = check;
     return STATUS_OK;
 }

@@ -135,6 +135,16 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .maximum = 10000,
      .help = "B-factor of the final map; below 0 it sharpens, 0 only filters. By default it is fitted from 10 Å to the "
              "resolution, and a map that is coarser than 10 Å is filtered and not sharpened."},
+    {.name = "normalise",
+     .type = PARAM_CHOICE,
+     .changes = PARAM_RESTART,
+     .offset = AT(normalise),
+     .default_text = "auto",
+     .choices = "auto|ramp|off",
+     .help =
+         "Images whose background outside the diameter has not mean 0 and standard deviation 1: auto: normalise each "
+         "image of such a set in memory, and warn; ramp: normalise all, and take a plane away; off: take images as "
+         "they are."},
     {.name = "twins",
      .type = PARAM_CHOICE,
      .changes = PARAM_RESTART,

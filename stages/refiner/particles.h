@@ -13,6 +13,7 @@
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
+#include "kernels/prepare/image_check.h"
 
 struct particle {
     char *name;       /* "000001@stack"; the stack relative to the root if it lies below the root */
@@ -91,7 +92,7 @@ struct particle_set {
     double preferred_pixel_size; /* Å */
     bool ignore_optics;          /* aberrations are not corrected */
     size_t cached_bytes, cache_limit;
-    double strongest; /* greatest strength of an image (particle_image.h); 0: unknown */
+    const struct image_check *check; /* of images as they are read; NULL: not decided yet. The refiner's */
     unsigned seed;
     char *root;                 /* stacks not beside their table are looked for below it; NULL: none */
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */

@@ -10,6 +10,7 @@
 #include "stages/refiner/accuracy.h"
 #include "stages/refiner/classes.h"
 #include "stages/refiner/detectors.h"
+#include "stages/refiner/doubts.h"
 #include "stages/refiner/estep.h"
 #include "stages/refiner/files/kept_state.h"
 #include "stages/refiner/given_poses.h"
@@ -75,6 +76,7 @@ void refiner_destroy(struct refiner **refiner) {
     device_host_free(&r->context.device, &r->solvent);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
+    image_check_destroy(&r->check);
     sampling_destroy(&r->sampling);
     fourier_pixels_destroy(&r->pixels);
     star_destroy(&r->kept_poses);
@@ -121,31 +123,6 @@ enum status refiner_set_threads(struct refiner *r, int threads, struct err *err)
 
 size_t refiner_particles(const struct refiner *r) {
     return particle_set_counted(&r->set);
-}
-
-struct refiner_doubts refiner_doubts(const struct refiner *r) {
-    struct refiner_doubts doubts = {0};
-    for (size_t i = 0; i < r->set.count; i++) {
-        const struct particle *p = &r->set.particles[i];
-        if (p->source < 0) continue;
-        bool twin = p->twin != 0, example = doubts.twin == NULL && (twin || p->repeated > 0);
-        doubts.spoiled += !twin && p->spoiled;
-        doubts.without_ctf += !twin && !p->has_ctf;
-        doubts.twins += (size_t)twin + (size_t)p->repeated;
-        if (grids_resample(&r->set, p)) {
-            doubts.resampled++;
-            doubts.resampled_box = r->set.stacks[p->stack].box;
-            doubts.resampled_pixel_size = r->set.optics[p->optics].pixel_size;
-        }
-        if (grids_correct(&r->set, p)) {
-            doubts.corrected++;
-            doubts.aberrations = &r->set.optics[p->optics].aberrations;
-        }
-        if (example) doubts.twin = p->name;
-        if (example) doubts.twin_of = twin ? r->set.particles[p->twin - 1].name : p->name;
-    }
-    doubts.missing_mtf = detectors_missing(&r->set);
-    return doubts;
 }
 
 bool refiner_busy(const struct refiner *r) {
@@ -204,20 +181,6 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
     }
     r->chosen = true;
     return STATUS_OK;
-}
-
-/* Finds from a sample of each side how strong images are. One image that is nothing like the others, as from a broken
- * detector, would drown them. */
-static enum status judge_images(struct refiner *r, struct err *err) {
-    enum { SAMPLE = 512 };
-    _cleanup_(mem_free) int *indices = NULL;
-    int count = 0;
-    if (r->set.strongest > 0) return STATUS_OK;
-    TRY(mem_new(2 * SAMPLE, sizeof *indices, "particles", &indices, err));
-    for (int side = 0; side < r->side_count; side++)
-        for (int i = 0; i < r->sides[side].member_count && i < SAMPLE; i++)
-            indices[count++] = r->sides[side].members[i];
-    return loader_judge(r->loader, indices, count, err);
 }
 
 static void count_unread(struct refiner *r) {
@@ -283,7 +246,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
     TRY(choose_members(r, iteration->most, err));
     count_unread(r);
-    TRY(judge_images(r, err));
+    TRY(doubts_judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;
     TRY(signal_test(r, err));

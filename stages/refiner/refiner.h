@@ -42,6 +42,7 @@ struct refiner_options {
     double join_resolution; /* Å: up to here the halves share their data */
     bool auto_mask;         /* without a mask, make one from the map when the map is good enough */
     bool local_resolution;  /* at the end: local resolution, and a map filtered by it */
+    int normalise;          /* enum image_check_mode */
     int twins;              /* particles that are there twice; 0: leave the later one out, 1: keep both */
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
@@ -85,10 +86,19 @@ enum status refiner_merge(struct refiner *refiner, struct star_file **file, cons
 /* Returns the number of particles, without those that are known to be twins of others (twins.h). */
 size_t refiner_particles(const struct refiner *refiner);
 /* Counts particles that make maps worse than they could be. Call it between iterations only. */
+struct refiner_cut {
+    double share;    /* of a map's density, squared, that lies outside the diameter; 0: not known */
+    double diameter; /* Å: outside this one lies a hundredth of it */
+};
 struct refiner_doubts {
     size_t spoiled;     /* the image holds NaN or infinite values, or is far stronger than others: it counts as empty */
     size_t without_ctf; /* the particle has no CTF */
-    size_t twins;       /* left out: particles that are there twice (twins.h), and rows that name an image again */
+    size_t low_defocus, negative_defocus; /* ctf_doubt */
+    double contrast; /* how much better particles fit the reference than its inverse: a factor; 0: not known. Noise has
+                        about 1 */
+    struct refiner_cut cut; /* of the reference; of several, of that with most outside */
+    const char *background; /* why images are normalised; "": they are taken as they are */
+    size_t twins;           /* left out: particles that are there twice (twins.h), and rows that name an image again */
     const char *twin, *twin_of;  /* an example: names, the refiner's own; NULL: there are none */
     size_t resampled;            /* the image has another box or pixel size, and is brought to the refinement's */
     int resampled_box;           /* px: an example */
@@ -218,6 +228,26 @@ struct refiner_maps refiner_maps(const struct refiner *refiner);
 /* Returns the path of the MTF that images have, as their optics groups name it, and the pixel size (Å) of its detector.
  * NULL: none is named. */
 const char *refiner_mtf(const struct refiner *refiner, double *ret_detector);
+
+/* A map refined in a group is the same in all its mates, and each particle has been put into any of them. So the group
+ * alone cannot show that the particles lack it. Here each half lets its particles choose anew among the mates of their
+ * poses, by a map in C1 of its other particles, from a first choice by chance. Particles that lack the symmetry separate:
+ * the map of one half agrees with that of the other in one mate, and less in the rest. Particles that have it agree in
+ * all mates alike. Nothing of this goes into any map. */
+struct refiner_symmetry {
+    bool looked; /* false: C1, or a classification */
+    double best,
+        mean; /* agreement of the C1 maps of both halves in the best mate, and the mean over all mates: atanh(FSC),
+                          averaged over shells */
+    double resolution; /* Å, to which they were compared */
+    size_t particles;  /* of a half */
+};
+/* Compares after the last iteration of a refinement. In symmetry_check.c. */
+enum status refiner_check_symmetry(struct refiner *refiner, struct refiner_symmetry *ret_symmetry, struct err *err);
+
+/* Finds how much of the final map lies outside the diameter: what the unfiltered halves have in common, to 30 Å. In
+ * doubts.c. */
+enum status refiner_check_diameter(const struct refiner *refiner, struct refiner_cut *ret_cut, struct err *err);
 
 /* Empties the memory of the iteration on the device, and lends it until the next iteration begins. NULL: there is no
  * device, or no iteration has been completed yet. Call it between iterations only. */

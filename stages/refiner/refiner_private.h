@@ -77,7 +77,8 @@ struct refiner {
     int map_count;
     struct symmetry symmetry;
     struct particle_set set;
-    int box, shells; /* shells = box/2 + 1 */
+    struct image_check *check; /* of the set's images; NULL: not decided yet */
+    int box, shells;           /* shells = box/2 + 1 */
     double pixel_size;
     double mask_radius;      /* px */
     double mask_share;       /* of the noise of an image: inside the mask */
@@ -96,7 +97,9 @@ struct refiner {
     bool agree_beyond; /* the halves agree beyond the shells that they share */
     double told;       /* Å: the resolution that is told (told.h) */
     struct signal signal;
-    double efficiency; /* of the directions of view; known in copies of the writer alone */
+    double efficiency;      /* of the directions of view; known in copies of the writer alone */
+    double contrast;        /* how much better particles fit the reference than its inverse: a factor; 0: not known */
+    struct refiner_cut cut; /* of the references */
     char remark[512];
     int given_box;           /* px, of the reference file that was read last */
     double given_pixel_size; /* Å: the pixel size that it was taken to have */

@@ -14,7 +14,7 @@
 #include "kernels/fsc/soft_edge.h"
 #include "kernels/prepare/mask.h"
 #include "kernels/prepare/prepare.h"
-#include "stages/refiner/estep.h"
+#include "stages/refiner/doubts.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/resample.h"
 
@@ -26,7 +26,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, SCALE_PARTICLES = 96, READING_THREADS = 8, RADIUS_LEAST = 4 };
+enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, READING_THREADS = 8, RADIUS_LEAST = 4 };
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -99,9 +99,7 @@ static enum status read_mask(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-/* Returns the bytes of sums and references that are compared up to this size: those of one half at least, with some
- * room for particles. */
-static double bytes_of_maps(const struct refiner *r, int size) {
+double setup_bytes_of_maps(const struct refiner *r, int size) {
     double each = (double)(accumulator_bytes(3, size) + projector_bytes(3, size));
     return 1.06 * each * (classifies(r) ? r->reference_count : 1);
 }
@@ -112,26 +110,13 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     const struct workspace *workspace = alignment_workspace(r->alignment);
     if (workspace == NULL) return STATUS_OK;
     int size = classifies(r) ? schedule_first_size(&r->schedule.options) : r->box;
-    double need = bytes_of_maps(r, size), capacity = (double)workspace_capacity(workspace);
+    double need = setup_bytes_of_maps(r, size), capacity = (double)workspace_capacity(workspace);
     FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
             "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: %s",
             classifies(r) ? r->reference_count : r->side_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
             r->options.memory > 0 ? "set `memory` to more, or to 0 for what is free"
                                   : "end other programs that use the device, or extract smaller particles");
     return STATUS_OK;
-}
-
-/* Adds to the remark how much memory a classification may come to need. */
-static void remark_memory(struct refiner *r) {
-    const struct workspace *workspace = alignment_workspace(r->alignment);
-    if (workspace == NULL || !classifies(r)) return;
-    double need = bytes_of_maps(r, r->box), capacity = (double)workspace_capacity(workspace);
-    size_t used = strlen(r->remark);
-    if (need > capacity)
-        snprintf(r->remark + used, sizeof r->remark - used,
-                 "; if classes come to be compared up to their full %d px, that needs %.2f GiB of the device's memory; "
-                 "%.2f GiB may be used",
-                 r->box, need * 0x1p-30, capacity * 0x1p-30);
 }
 
 static struct schedule_options schedule_options(const struct refiner *r) {
@@ -297,6 +282,7 @@ enum status setup_read_reference(struct refiner *r, const char *path, float *map
         status = resample_map(reference.data, r->given_box, r->given_pixel_size, r->box, r->pixel_size, map, err);
     image_destroy(&reference);
     TRY(status);
+    TRY(doubts_look_at_reference(r, map, err));
     double shell = r->box * r->pixel_size / r->options.initial_lowpass + 1;
     TRY(lowpass_map(map, r->box, shell, 2, err));
     if (r->symmetry.count > 1) TRY(symmetry_average_map(&r->symmetry, r->box, map, err));
@@ -413,61 +399,5 @@ enum status setup_noise(struct refiner *r, struct err *err) {
         noise_close(&noise);
         TRY(status);
     }
-    return STATUS_OK;
-}
-
-/* Scales map k of those that were read, and all its copies. */
-static void scale_maps(struct refiner *r, int k, double factor) {
-    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
-    for (int side = 0; side < r->side_count; side++)
-        for (int c = 0; c < r->reference_count; c++)
-            for (size_t i = 0; i < voxels && (c == k || r->map_count == 1); i++)
-                r->sides[side].references[c].map[i] *= (float)factor;
-}
-
-static enum status compare_with(struct refiner *r, int side, int k, struct err *err) {
-    TRY(estep_place(r, err));
-    TRY(estep_set_references(r, &r->sides[side], k, 1, err));
-    return estep_compare_with(r, &r->sides[side], k, 1, err);
-}
-
-/* Finds the factor that brings a reference, which may have any grey scale, to the scale of the particles: the one
- * that fits a sample of particles best, each at its best pose. Only the E-step of the first iteration depends on the
- * factor; the maps that it makes are on the scale of the particles. */
-static enum status scale_reference(struct refiner *r, int k, struct err *err) {
-    double dots = 0, norms = 0, mean, factor;
-    int count;
-    /* First scale the reference so that floats can tell D and N apart. */
-    TRY(compare_with(r, 0, k, err));
-    TRY(estep_load(r, &r->sides[0], 0, &count, err));
-    TRY(alignment_scale(r->alignment, r->batch.particles, 1, &mean, NULL, NULL, err));
-    FAIL_IF(!(mean > 0), err, STATUS_BAD_FORMAT, "the reference %s is empty inside the mask", r->map_paths[k]);
-    factor = sqrt(500 / mean);
-    scale_maps(r, k, factor);
-    for (int side = 0; side < r->side_count; side++) {
-        TRY(compare_with(r, side, k, err));
-        for (int first = 0; first < r->sides[side].member_count && first < SCALE_PARTICLES; first += count) {
-            TRY(estep_load(r, &r->sides[side], first, &count, err));
-            /* Take exactly SCALE_PARTICLES, whatever the size of a batch. */
-            if (count > SCALE_PARTICLES - first) count = SCALE_PARTICLES - first;
-            TRY(alignment_scale(r->alignment, r->batch.particles, count, &mean, &dots, &norms, err));
-        }
-    }
-    FAIL_IF(!(dots > 0), err, STATUS_BAD_FORMAT,
-            "no particle resembles the reference %s: is its contrast inverted (protein must be white in both)?",
-            r->map_paths[k]);
-    scale_maps(r, k, dots / norms);
-    snprintf(r->remark, sizeof r->remark,
-             "reference %s, taken as %d px of %.4g Å (the particles have %d px of %.4g Å), scaled by %.3g to the grey "
-             "values of %zu particles",
-             r->map_paths[k], r->given_box, r->given_pixel_size, r->box, r->pixel_size, factor * dots / norms,
-             r->set.present);
-    return STATUS_OK;
-}
-
-enum status setup_scale(struct refiner *r, struct err *err) {
-    for (int k = 0; k < r->map_count; k++)
-        TRY(scale_reference(r, k, err));
-    remark_memory(r);
     return STATUS_OK;
 }

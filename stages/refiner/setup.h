@@ -14,6 +14,9 @@ double setup_map_share(const struct refiner *refiner);
 void setup_release(struct refiner *refiner);
 /* Replaces the alignment by a new one for the present number of threads. */
 enum status setup_alignment(struct refiner *refiner, struct err *err);
+/* Returns the bytes of sums and references that are compared up to this size: those of one half at least, with some
+ * room for particles. */
+double setup_bytes_of_maps(const struct refiner *refiner, int size);
 /* Makes room for new optics groups. */
 enum status setup_optics(struct refiner *refiner, struct err *err);
 /* Reads a reference into map (box³) as below, with its own grey scale. */
@@ -22,7 +25,8 @@ enum status setup_read_reference(struct refiner *refiner, const char *path, floa
 enum status setup_reference(struct refiner *refiner, struct err *err);
 /* Estimates noise spectra from the images. */
 enum status setup_noise(struct refiner *refiner, struct err *err);
-/* Brings the references to the grey scale of the particles. */
+/* Brings the references to the grey scale of the particles, and finds how much better they fit than the same references
+ * with inverted contrast. In grey_scale.c. */
 enum status setup_scale(struct refiner *refiner, struct err *err);
 
 #endif

@@ -24,6 +24,7 @@
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
 #include "stages/refiner/tell.h"
+#include "stages/refiner/warnings.h"
 
 enum { LEAST_PARTICLES = 10 }; /* fewer make no map */
 
@@ -39,14 +40,8 @@ struct state {
     /* Reported in the log already: */
     bool logged_start;     /* how the refinement began */
     bool logged_host_sums; /* sums come to the host */
-    size_t spoiled;        /* number of images that count as empty */
-    size_t twins;          /* number of particles that are left out as twins */
-    bool told_of_grids;    /* particles are resampled */
-    bool told_of_mtf;      /* an MTF is missing */
-    bool told_of_optics;   /* the optics of particles are corrected */
-    bool warned_of_ctf;    /* particles have no CTF */
-    bool warned_of_mask;   /* the mask was compared with the box */
-    bool told_noise;       /* the images are noise */
+    struct warned warned;
+    bool told_noise; /* the images are noise */
 };
 
 struct lane {
@@ -159,69 +154,16 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     return status;
 }
 
-/* Says once which particles are resampled, and whose optics are corrected. */
-static void tell_of_optics(struct stage *stage, struct state *state, const struct refiner_doubts *doubts) {
-    const struct refiner_grid grid = refiner_grid(state->refiner);
-    char name[256];
-    if (doubts->resampled > 0 && !state->told_of_grids)
-        stage_log(stage, LOG_WARN, "refine-resampled",
-                  "%zu of %zu particles have another box or pixel size (such as %d px of %.4g Å), and are resampled to "
-                  "the %d px of %.4g Å of the refinement",
-                  doubts->resampled, refiner_particles(state->refiner), doubts->resampled_box,
-                  doubts->resampled_pixel_size, grid.box, grid.pixel_size);
-    if (doubts->corrected > 0 && !state->told_of_optics)
-        stage_log(stage, LOG_INFO, "refine-optics", "the optics of %zu of %zu particles are corrected: %s",
-                  doubts->corrected, refiner_particles(state->refiner),
-                  optics_aberrations_name(doubts->aberrations, name, sizeof name));
-    if (doubts->missing_mtf != NULL && !state->told_of_mtf)
-        stage_log(
-            stage, LOG_WARN, "refine-mtf",
-            "the MTF %s (rlnMtfFileName) is not beside its table, nor in the session or the working directory, is "
-            "no table with rlnResolutionInversePixel and rlnMtfValue, or rlnMicrographOriginalPixelSize is "
-            "missing: the map is not corrected for it",
-            doubts->missing_mtf);
-    state->told_of_mtf = doubts->missing_mtf != NULL;
-    state->told_of_grids = doubts->resampled > 0;
-    state->told_of_optics = doubts->corrected > 0;
-}
-
-/* Warns about particles that make a map worse than it could be, which the map itself would not show. */
-static void warn_of_doubts(struct stage *stage, struct state *state) {
-    const struct refiner_doubts doubts = refiner_doubts(state->refiner);
-    size_t particles = refiner_particles(state->refiner);
-    if (doubts.spoiled > state->spoiled)
-        stage_log(
-            stage, LOG_WARN, "refine-images",
-            "%zu of %zu images are ignored: constant, NaN or infinite pixels, or more than 100 times stronger than the "
-            "median image",
-            doubts.spoiled, particles);
-    if (doubts.twins > state->twins)
-        stage_log(stage, LOG_WARN, "refine-twins",
-                  "%zu of %zu particles are there twice (one place of a micrograph within a tenth of the diameter, or "
-                  "equal pixels) and are left out, the later one: such as %s, a twin of %s; the table data_twins of "
-                  "run_data.star names all; set `twins` to keep if they are meant",
-                  doubts.twins, particles + doubts.twins, doubts.twin, doubts.twin_of);
-    if (doubts.without_ctf > 0 && !state->warned_of_ctf)
-        stage_log(stage, LOG_WARN, "refine-ctf",
-                  "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
-                  doubts.without_ctf, particles);
-    tell_of_optics(stage, state, &doubts);
-    const struct refiner_grid grid = refiner_grid(state->refiner);
-    double diameter = ((const struct refiner_options *)stage_params(stage))->diameter,
-           side = grid.box * grid.pixel_size;
-    if (diameter > side && !state->warned_of_mask)
-        stage_log(stage, LOG_WARN, "refine-mask",
-                  "diameter is %g Å, and the particles' box of %d px has %.0f Å: the mask is cut to the box; set a "
-                  "smaller diameter, or extract with a larger box",
-                  diameter, grid.box, side);
-    state->warned_of_mask = true;
-    state->spoiled = doubts.spoiled;
-    state->twins = doubts.twins;
-    state->warned_of_ctf = doubts.without_ctf > 0;
+/* Begins an iteration. Warnings that the images of a sample give come at once. */
+static enum status begin(struct stage *stage, struct state *state, const struct refiner_iteration *next,
+                         struct err *err) {
+    TRY(refiner_begin(state->refiner, next, err));
+    warnings_of_particles(stage, state->refiner, &state->warned);
+    return STATUS_OK;
 }
 
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
-    warn_of_doubts(stage, state);
+    warnings_of_particles(stage, state->refiner, &state->warned);
     const struct refiner_state s = refiner_state(state->refiner);
     stage_resolution(stage, s.noise ? 0 : s.resolution);
     tell_noise(stage, &s, &state->told_noise);
@@ -288,7 +230,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         return STATUS_OK;
     const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
-    TRY(refiner_begin(state->refiner, &next, err));
+    TRY(begin(stage, state, &next, err));
     *ret_work = STAGE_WORK_MORE;
     return STATUS_OK;
 }
@@ -413,6 +355,7 @@ static enum status postprocess(struct stage *stage, struct state *state, struct 
                                                 .seed = 1};
     const struct postprocess_names names = {.half1 = half1, .half2 = half2, .folder = writer_prefix(stage)};
     struct postprocess_result result = {0};
+    warnings_of_map(stage, state->refiner);
     TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
     TRY(path_join(writer_prefix(stage), "run_half2_class001_unfil.mrc", half2, sizeof half2, err));
     struct map_directions directions = {0};
@@ -470,7 +413,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
             return writer_wait(state->writer, err);
         }
         const struct refiner_iteration next = {.max_order = -1, .final = step == SCHEDULE_FINAL};
-        TRY(refiner_begin(state->refiner, &next, err));
+        TRY(begin(stage, state, &next, err));
         TRY(finish_iteration(stage, state, err));
     }
     return postprocess(stage, state, err);
@@ -478,9 +421,9 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
 
 const struct stage_descriptor refiner_stage = {
     .name = "refiner",
-    .summary =
-        "Refines a 3D map from particles: two independent halves, from a low-resolution reference to convergence; or "
-        "sorts particles into classes of different maps",
+    .summary = "Refines a 3D map from particles: two independent halves, from a low-resolution reference to "
+               "convergence; or "
+               "sorts particles into classes of different maps",
     .in = "particles|selection",
     .out = "",
     .params = refiner_parameters,

@@ -15,7 +15,6 @@
 #include "common/files.h"
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
-#include "common/formats/particle_image.h"
 #include "tests/common/scratch.h"
 
 static struct star_file *file;
@@ -286,16 +285,6 @@ static void a_stack_is_looked_for_beside_the_table_then_below_the_root(void **st
     assert_false(particle_stack_find(NULL, star, "extractor/below.mrcs", found));
 }
 
-/* Callers leave out images that they have emptied: many zeros would make the median, and so the limit, 0. */
-static void an_image_may_be_a_hundred_times_as_strong_as_the_median(void **state) {
-    (void)state;
-    static const float VALUES[] = {3, -3, 3, -3};
-    double strengths[] = {4, 1e30, 1, 5, 2};
-    assert_true(particle_image_strength(VALUES, 4) == 9);
-    assert_true(particle_image_limit(strengths, 5) == 4e4);
-    assert_true(particle_image_limit(strengths, 0) == 0);
-}
-
 #define TEST(name) cmocka_unit_test_teardown(name, close_table)
 
 int main(void) {
@@ -313,7 +302,6 @@ int main(void) {
         TEST(a_defocus_of_zero_is_no_ctf),
         TEST(a_broken_number_is_no_ctf),
         TEST(a_scale_of_zero_is_none),
-        TEST(an_image_may_be_a_hundred_times_as_strong_as_the_median),
         TEST(a_stack_is_looked_for_beside_the_table_then_below_the_root),
         TEST(boxes_are_even_and_from_16_to_2048_px),
         TEST(particle_images_are_square),

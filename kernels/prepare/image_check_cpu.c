@@ -1,0 +1,162 @@
+#include "kernels/prepare/image_check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/memory.h"
+#include "common/multiversion.h"
+
+static const double STRONGEST = 1e4; /* times the median strength */
+/* A mean of fewer pixels tells little; the share is that of the box. */
+static const double LEAST_PIXELS = 32, LEAST_SHARE = 0.01;
+
+struct image_check {
+    struct image_check_options options;
+    struct background *background;
+    bool corners; /* the diameter leaves no background: the corners of the box are looked at, and used for nothing */
+    struct background_values *values; /* [backgrounds] of the sample */
+    double *strengths, *about;        /* [count] about 0, and about the mean of the background */
+    size_t count, backgrounds, room;
+    double strongest; /* 0: not known yet */
+    bool normalises;
+    char reason[512];
+};
+
+/* Sums lane by lane: the same in any vector code, and without waiting for each addition. */
+static MULTIVERSION double strength_about(const float *values, size_t count, double mean) {
+    enum { LANES = 16 };
+    double sums[LANES] = {0}, sum = 0;
+    size_t whole = count / LANES * LANES;
+    for (size_t i = 0; i < whole; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            sums[j] += ((double)values[i + j] - mean) * ((double)values[i + j] - mean);
+    for (size_t i = whole; i < count; i++)
+        sums[i - whole] += ((double)values[i] - mean) * ((double)values[i] - mean);
+    for (size_t j = 0; j < LANES; j++)
+        sum += sums[j];
+    return sum / (double)count;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double limit_of(double *strengths, size_t count) {
+    qsort(strengths, count, sizeof *strengths, by_size);
+    return count > 0 ? STRONGEST * strengths[count / 2] : 0;
+}
+
+static size_t pixels_of(const struct image_check *c) {
+    return (size_t)c->options.box * (size_t)c->options.box;
+}
+
+enum status image_check_create(const struct image_check_options *options, struct image_check **ret_check,
+                               struct err *err) {
+    struct image_check *c = NULL;
+    double radius = options->diameter / (2 * options->pixel_size);
+    TRY(mem_new(1, sizeof *c, "the check of particles", &c, err));
+    c->options = *options;
+    enum status status = background_create(options->box, radius, &c->background, err);
+    if (status == STATUS_OK &&
+        (double)background_pixels(c->background) < fmax(LEAST_PIXELS, LEAST_SHARE * (double)pixels_of(c))) {
+        background_destroy(&c->background);
+        c->corners = true;
+        status = background_create(options->box, options->box / 2, &c->background, err);
+    }
+    if (status != STATUS_OK) {
+        image_check_destroy(&c);
+        return status;
+    }
+    *ret_check = c;
+    return STATUS_OK;
+}
+
+void image_check_destroy(struct image_check **check) {
+    struct image_check *c = *check;
+    if (c == NULL) return;
+    background_destroy(&c->background);
+    mem_free(&c->values);
+    mem_free(&c->strengths);
+    mem_free(&c->about);
+    mem_free(check);
+}
+
+static enum status grow(struct image_check *c, struct err *err) {
+    size_t room = c->room < 256 ? 256 : 2 * c->room;
+    struct background_values *values = realloc(c->values, room * sizeof *values);
+    if (values != NULL) c->values = values;
+    double *strengths = realloc(c->strengths, room * sizeof *strengths);
+    if (strengths != NULL) c->strengths = strengths;
+    double *about = realloc(c->about, room * sizeof *about);
+    if (about != NULL) c->about = about;
+    FAIL_IF(values == NULL || strengths == NULL || about == NULL, err, STATUS_NO_MEMORY,
+            "no memory for a sample of %zu particles", room);
+    c->room = room;
+    return STATUS_OK;
+}
+
+enum status image_check_sample(struct image_check *c, const float *image, bool resampled, struct err *err) {
+    if (c->count == c->room) TRY(grow(c, err));
+    const struct background_values values = background_measure(c->background, image);
+    if (!resampled) c->values[c->backgrounds++] = values;
+    c->strengths[c->count] = strength_about(image, pixels_of(c), 0);
+    c->about[c->count] = strength_about(image, pixels_of(c), values.mean);
+    c->count++;
+    return STATUS_OK;
+}
+
+static enum status decide_background(struct image_check *c, struct err *err) {
+    const struct image_check_options *o = &c->options;
+    struct background_judgement judgement = background_judge(c->values, c->backgrounds);
+    char text[256];
+    background_describe(&judgement, text, sizeof text);
+    bool wanted = o->mode == IMAGE_CHECK_RAMP || judgement.verdict != BACKGROUND_NORMALISED;
+    if (o->mode == IMAGE_CHECK_OFF || c->backgrounds == 0 || !wanted) return STATUS_OK;
+    FAIL_IF(judgement.verdict == BACKGROUND_CONSTANT, err, STATUS_BAD_FORMAT,
+            "the particles are not normalised and cannot be: outside the diameter (%g Å) most of %zu images are "
+            "constant, at %.3g in the median: a background of noise with mean 0 and standard deviation 1 was expected; "
+            "extract the particles anew, unmasked, or set `normalise` to off",
+            o->diameter, c->backgrounds, judgement.mean);
+    FAIL_IF(
+        c->corners, err, STATUS_BAD_FORMAT,
+        "the particles are not normalised and cannot be: the diameter (%g Å) leaves no background in the box of %.0f "
+        "Å; %s; set `diameter` to that of the particle, normalise the particles, or set `normalise` to off",
+        o->diameter, o->box * o->pixel_size, text);
+    c->normalises = true;
+    if (judgement.verdict == BACKGROUND_NOT_NORMALISED)
+        snprintf(c->reason, sizeof c->reason,
+                 "the particles are not normalised: %s; each image is normalised in memory by its background", text);
+    return STATUS_OK;
+}
+
+enum status image_check_decide(struct image_check *c, struct err *err) {
+    c->normalises = false;
+    c->reason[0] = 0;
+    TRY(decide_background(c, err));
+    c->strongest = limit_of(c->normalises ? c->about : c->strengths, c->count);
+    return STATUS_OK;
+}
+
+bool image_check_normalises(const struct image_check *c) {
+    return c->normalises;
+}
+
+const char *image_check_reason(const struct image_check *c) {
+    return c->reason;
+}
+
+bool image_check_usable(const struct image_check *c, const float *image) {
+    double mean = 0;
+    if (c->normalises) {
+        struct background_values values = background_measure(c->background, image);
+        if (values.constant) return false;
+        mean = values.mean;
+    }
+    return !(c->strongest > 0 && strength_about(image, pixels_of(c), mean) > c->strongest);
+}
+
+void image_check_take(const struct image_check *c, float *image) {
+    if (c->normalises) background_normalise(c->background, c->options.mode == IMAGE_CHECK_RAMP, image);
+}

@@ -1,0 +1,124 @@
+#include "stages/refiner/doubts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "stages/refiner/detectors.h"
+#include "stages/refiner/grids.h"
+#include "stages/refiner/resample.h"
+
+struct refiner_doubts refiner_doubts(const struct refiner *r) {
+    struct refiner_doubts doubts = {
+        .contrast = r->contrast, .cut = r->cut, .background = r->check != NULL ? image_check_reason(r->check) : ""};
+    for (size_t i = 0; i < r->set.count; i++) {
+        const struct particle *p = &r->set.particles[i];
+        if (p->source < 0) continue;
+        bool twin = p->twin != 0, example = doubts.twin == NULL && (twin || p->repeated > 0);
+        doubts.spoiled += !twin && p->spoiled;
+        doubts.without_ctf += !twin && !p->has_ctf;
+        enum ctf_doubt doubt = p->has_ctf ? ctf_doubt(&p->ctf) : CTF_USUAL;
+        doubts.low_defocus += !twin && doubt == CTF_DEFOCUS_LOW;
+        doubts.negative_defocus += !twin && doubt == CTF_DEFOCUS_NEGATIVE;
+        doubts.twins += (size_t)twin + (size_t)p->repeated;
+        if (grids_resample(&r->set, p)) {
+            doubts.resampled++;
+            doubts.resampled_box = r->set.stacks[p->stack].box;
+            doubts.resampled_pixel_size = r->set.optics[p->optics].pixel_size;
+        }
+        if (grids_correct(&r->set, p)) {
+            doubts.corrected++;
+            doubts.aberrations = &r->set.optics[p->optics].aberrations;
+        }
+        if (example) doubts.twin = p->name;
+        if (example) doubts.twin_of = twin ? r->set.particles[p->twin - 1].name : p->name;
+    }
+    doubts.missing_mtf = detectors_missing(&r->set);
+    return doubts;
+}
+
+enum status doubts_judge_images(struct refiner *r, struct err *err) {
+    enum { SAMPLE = 512 };
+    _cleanup_(mem_free) int *indices = NULL;
+    _cleanup_(image_check_destroy) struct image_check *check = NULL;
+    const struct image_check_options options = {.box = r->box,
+                                                .pixel_size = r->pixel_size,
+                                                .diameter = r->options.diameter,
+                                                .mode = (enum image_check_mode)r->options.normalise};
+    int count = 0;
+    if (r->check != NULL) return STATUS_OK;
+    TRY(image_check_create(&options, &check, err));
+    TRY(mem_new(2 * SAMPLE, sizeof *indices, "particles", &indices, err));
+    for (int side = 0; side < r->side_count; side++)
+        for (int i = 0; i < r->sides[side].member_count && i < SAMPLE; i++)
+            indices[count++] = r->sides[side].members[i];
+    TRY(loader_judge(r->loader, check, indices, count, err));
+    r->check = check;
+    check = NULL;
+    return STATUS_OK;
+}
+
+/* Fills sums[box/2 + 1] with Σ (a − its rim)(b − its rim) over the voxels of each radius; the rim is the mean of the last
+ * two radii. */
+static void sum_radii(int box, const float *a, const float *b, double *sums) {
+    int half = box / 2;
+    double rim[2] = {0}, count = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < (size_t)box * (size_t)box * (size_t)box; i++) {
+            size_t n = (size_t)box;
+            double x = (double)(i % n) - half, y = (double)(i / n % n) - half, z = (double)(i / n / n) - half;
+            int radius = (int)lround(sqrt(x * x + y * y + z * z));
+            if (radius > half) continue;
+            if (pass == 1)
+                sums[radius] += (a[i] - rim[0] / count) * (b[i] - rim[1] / count);
+            else if (radius > half - 2)
+                rim[0] += a[i], rim[1] += b[i], count++;
+        }
+}
+
+/* Finds what lies outside the diameter, of maps to 30 Å. Squares leave out what is faint: neighbours, that the mean over
+ * all particles has smeared, and noise. */
+static enum status find_cut(const struct refiner *r, const float *a, const float *b, struct refiner_cut *ret_cut,
+                            struct err *err) {
+    static const double FILTER = 30; /* Å */
+    const int half = r->box / 2;
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    double shell = r->box * r->pixel_size / FILTER, all = 0, outside = 0,
+           radius = r->options.diameter / 2 / r->pixel_size;
+    _cleanup_(mem_free) float *first = NULL;
+    _cleanup_(mem_free) float *second = NULL;
+    _cleanup_(mem_free) double *sums = NULL;
+    *ret_cut = (struct refiner_cut){0};
+    TRY(mem_new_unset(voxels, sizeof *first, "a map", &first, err));
+    TRY(mem_new((size_t)half + 1, sizeof *sums, "radii", &sums, err));
+    memcpy(first, a, voxels * sizeof *first);
+    TRY(lowpass_map(first, r->box, shell, 2, err));
+    if (b != a) {
+        TRY(mem_new_unset(voxels, sizeof *second, "a map", &second, err));
+        memcpy(second, b, voxels * sizeof *second);
+        TRY(lowpass_map(second, r->box, shell, 2, err));
+    }
+    sum_radii(r->box, first, b != a ? second : first, sums);
+    for (int i = 0; i <= half; i++)
+        all += sums[i];
+    if (!(all > 0)) return STATUS_OK;
+    for (int i = half; i >= 0; i--) {
+        if (i > radius) ret_cut->share += sums[i] / all;
+        outside += sums[i] / all;
+        if (ret_cut->diameter == 0 && outside > 0.01) ret_cut->diameter = 2 * (i + 1) * r->pixel_size;
+    }
+    return STATUS_OK;
+}
+
+enum status doubts_look_at_reference(struct refiner *r, const float *map, struct err *err) {
+    struct refiner_cut cut;
+    TRY(find_cut(r, map, map, &cut, err));
+    if (cut.share > r->cut.share) r->cut = cut;
+    return STATUS_OK;
+}
+
+enum status refiner_check_diameter(const struct refiner *r, struct refiner_cut *ret_cut, struct err *err) {
+    *ret_cut = (struct refiner_cut){0};
+    if (classifies(r) || r->busy || r->box == 0) return STATUS_OK;
+    return find_cut(r, r->sides[0].references->unfiltered, r->sides[1].references->unfiltered, ret_cut, err);
+}

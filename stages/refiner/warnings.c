@@ -1,0 +1,157 @@
+#include "stages/refiner/warnings.h"
+
+#include <math.h>
+
+/* A few such particles do no harm. */
+static const double DEFOCUS_SHARE = 0.01;
+
+static void warn_of_defocus(struct stage *stage, struct warned *warned, const struct refiner_doubts *doubts,
+                            size_t particles) {
+    size_t low = doubts->low_defocus, negative = doubts->negative_defocus;
+    double least = DEFOCUS_SHARE * (double)particles;
+    bool warn_low = low > 0 && (double)low >= least, warn_negative = negative > 0 && (double)negative >= least;
+    if (warn_low && !warned->of_defocus)
+        stage_log(stage, LOG_WARN, "refine-defocus",
+                  "%zu of %zu particles have a defocus of less than 1000 Å: rlnDefocusU and rlnDefocusV are in Å; "
+                  "multiply values in µm by 10000",
+                  low, particles);
+    if (warn_negative && !warned->of_defocus)
+        stage_log(stage, LOG_WARN, "refine-defocus",
+                  "%zu of %zu particles have a negative defocus, which is overfocus and inverts the contrast: "
+                  "rlnDefocusU and rlnDefocusV are positive for underfocus; change the sign if that was meant",
+                  negative, particles);
+    warned->of_defocus = warn_low || warn_negative;
+}
+
+/* Noise fits a reference and its inverse alike, to 15 % with 96 images; particles whose signal is a 25th of their noise
+ * fit the reference half as well again. */
+static const double INVERTED = 0.85, ALIKE = 1.15;
+
+static void warn_of_contrast(struct stage *stage, struct warned *warned, double contrast) {
+    if (contrast > 0 && contrast < INVERTED && !warned->of_contrast)
+        stage_log(stage, LOG_WARN, "refine-contrast",
+                  "the particles fit the reference %.1f times better with inverted contrast: protein must be white in "
+                  "both; invert the particles (`invert` of the extractor), the reference, or the sign of the defocus",
+                  1 / contrast);
+    else if (contrast > 0 && contrast < ALIKE && !warned->of_contrast)
+        stage_log(stage, LOG_WARN, "refine-contrast",
+                  "the particles fit the reference hardly better (%.2f times) than the same with inverted contrast, as "
+                  "noise does: check sign and unit of the defocus, the pixel size of the reference, and whether the "
+                  "images show this particle",
+                  contrast);
+    warned->of_contrast = contrast > 0;
+}
+
+/* Says once which particles are resampled, and whose optics are corrected. */
+static void tell_of_optics(struct stage *stage, const struct refiner *refiner, struct warned *warned,
+                           const struct refiner_doubts *doubts) {
+    const struct refiner_grid grid = refiner_grid(refiner);
+    char name[256];
+    if (doubts->resampled > 0 && !warned->told_of_grids)
+        stage_log(stage, LOG_WARN, "refine-resampled",
+                  "%zu of %zu particles have another box or pixel size (such as %d px of %.4g Å), and are resampled to "
+                  "the %d px of %.4g Å of the refinement",
+                  doubts->resampled, refiner_particles(refiner), doubts->resampled_box, doubts->resampled_pixel_size,
+                  grid.box, grid.pixel_size);
+    if (doubts->corrected > 0 && !warned->told_of_optics)
+        stage_log(stage, LOG_INFO, "refine-optics", "the optics of %zu of %zu particles are corrected: %s",
+                  doubts->corrected, refiner_particles(refiner),
+                  optics_aberrations_name(doubts->aberrations, name, sizeof name));
+    if (doubts->missing_mtf != NULL && !warned->told_of_mtf)
+        stage_log(
+            stage, LOG_WARN, "refine-mtf",
+            "the MTF %s (rlnMtfFileName) is not beside its table, nor in the session or the working directory, is "
+            "no table with rlnResolutionInversePixel and rlnMtfValue, or rlnMicrographOriginalPixelSize is "
+            "missing: the map is not corrected for it",
+            doubts->missing_mtf);
+    warned->told_of_mtf = doubts->missing_mtf != NULL;
+    warned->told_of_grids = doubts->resampled > 0;
+    warned->told_of_optics = doubts->corrected > 0;
+}
+
+/* Diameters that are right leave 0.03 and less outside. */
+static const double CUT_SHARE = 0.1;
+
+static void warn_of_cut(struct stage *stage, const char *what, const struct refiner_cut *cut) {
+    const struct refiner_options *p = stage_params(stage);
+    if (cut->share > CUT_SHARE)
+        stage_log(
+            stage, LOG_WARN, "refine-diameter",
+            "%.0f %% of the %s's density (squared, to 30 Å) lies outside the diameter of %g Å, which cuts it: set "
+            "`diameter` to about %.0f Å, or give a reference of the particle alone",
+            100 * cut->share, what, p->diameter, cut->diameter);
+}
+
+void warnings_of_particles(struct stage *stage, const struct refiner *refiner, struct warned *warned) {
+    const struct refiner_doubts doubts = refiner_doubts(refiner);
+    size_t particles = refiner_particles(refiner);
+    if (doubts.spoiled > warned->spoiled)
+        stage_log(
+            stage, LOG_WARN, "refine-images",
+            "%zu of %zu images are ignored: constant, NaN or infinite pixels, or more than 100 times stronger than the "
+            "median image",
+            doubts.spoiled, particles);
+    if (doubts.twins > warned->twins)
+        stage_log(stage, LOG_WARN, "refine-twins",
+                  "%zu of %zu particles are there twice (one place of a micrograph within a tenth of the diameter, or "
+                  "equal pixels) and are left out, the later one: such as %s, a twin of %s; the table data_twins of "
+                  "run_data.star names all; set `twins` to keep if they are meant",
+                  doubts.twins, particles + doubts.twins, doubts.twin, doubts.twin_of);
+    if (doubts.without_ctf > 0 && !warned->of_ctf)
+        stage_log(stage, LOG_WARN, "refine-ctf",
+                  "%zu of %zu particles have no CTF (rlnDefocusU): they are compared as if the microscope had none",
+                  doubts.without_ctf, particles);
+    tell_of_optics(stage, refiner, warned, &doubts);
+    const struct refiner_grid grid = refiner_grid(refiner);
+    double diameter = ((const struct refiner_options *)stage_params(stage))->diameter,
+           side = grid.box * grid.pixel_size;
+    if (diameter > side && !warned->of_mask)
+        stage_log(stage, LOG_WARN, "refine-mask",
+                  "diameter is %g Å, and the particles' box of %d px has %.0f Å: the mask is cut to the box; set a "
+                  "smaller diameter, or extract with a larger box",
+                  diameter, grid.box, side);
+    warned->of_mask = true;
+    if (doubts.background[0] != 0 && !warned->of_background)
+        stage_log(stage, LOG_WARN, "refine-background", "%s", doubts.background);
+    warned->of_background = doubts.background[0] != 0;
+    warn_of_defocus(stage, warned, &doubts, particles);
+    warn_of_contrast(stage, warned, doubts.contrast);
+    if (doubts.cut.share > 0 && !warned->of_cut) warn_of_cut(stage, "reference", &doubts.cut);
+    warned->of_cut = doubts.cut.share > 0;
+    warned->spoiled = doubts.spoiled;
+    warned->twins = doubts.twins;
+    warned->of_ctf = doubts.without_ctf > 0;
+}
+
+/* Sets that have their symmetry differed by 0.01, a set without any that was refined in D2 by 0.16. */
+static const double LACKS_SYMMETRY = 0.05;
+
+static void warn_of_symmetry(struct stage *stage, struct refiner *refiner) {
+    const struct refiner_options *p = stage_params(stage);
+    struct refiner_symmetry s;
+    struct err own = {0};
+    stage_doing(stage, "comparing the map with itself in C1");
+    if (refiner_check_symmetry(refiner, &s, &own) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "refine-symmetry", "%s was not compared with C1: %s", p->symmetry, own.message);
+    else if (s.looked && s.best - s.mean > LACKS_SYMMETRY)
+        stage_log(
+            stage, LOG_WARN, "refine-symmetry",
+            "the map does not have the symmetry %s that it was refined in: %zu particles of each half, free to "
+            "choose among the mates of their poses, make maps in C1 that agree to %.2f in one mate and to %.2f on "
+            "average (mean FSC up to %.0f Å): refine in C1, or in a smaller group",
+            p->symmetry, s.particles, tanh(s.best), tanh(s.mean), s.resolution);
+    else if (s.looked)
+        stage_log(stage, LOG_INFO, "refine-symmetry",
+                  "maps in C1 agree to %.2f in the best mate of %s and to %.2f on average (mean FSC up to %.0f Å)",
+                  tanh(s.best), p->symmetry, tanh(s.mean), s.resolution);
+}
+
+void warnings_of_map(struct stage *stage, struct refiner *refiner) {
+    struct refiner_cut cut;
+    struct err own = {0};
+    if (refiner_check_diameter(refiner, &cut, &own) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "refine-diameter", "the map was not compared with the diameter: %s", own.message);
+    else
+        warn_of_cut(stage, "map", &cut);
+    warn_of_symmetry(stage, refiner);
+}

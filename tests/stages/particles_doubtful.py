@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Particles that are not normalised, or whose contrast, defocus or diameter is wrong: refiner and classifier say so. Those
+that are not normalised give what the normalised set gives; a set that is right is left as it is, bit for bit, in
+silence."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import mrcfile
+import numpy as np
+
+BIN = os.environ["ICESTREAM_BIN"]
+BOX, PIXEL, COUNT, SEED = 32, 6.0, 120, 4
+DIAMETER = 130
+BLOBS = 14
+failed = 0
+
+
+def check(right, what):
+    global failed
+    failed += not right
+    print(("ok: " if right else "FAILED: ") + what, flush=True)
+
+
+def ctf(defocus):
+    """Returns the CTF of 300 kV, Cs 2.7 mm and amplitude contrast 0.1: positive after the origin for underfocus."""
+    k = np.fft.fftfreq(BOX, PIXEL)
+    k2 = k[:, None] ** 2 + k[None, :] ** 2
+    wave = 0.019687
+    phase = np.pi * wave * defocus * k2 - np.pi / 2 * 2.7e7 * wave**3 * k2**2 + np.arcsin(0.1)
+    return np.sin(phase)
+
+
+def rotation(rng):
+    q = rng.normal(size=4)
+    w, x, y, z = q / np.linalg.norm(q)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        ]
+    )
+
+
+def density(points, weights, dimensions, sigma):
+    """Returns Gaussians at points [n][dimensions], the last axis first in the array's order of indices."""
+    at = np.arange(BOX) - BOX // 2
+    axes = [np.exp(-((at[None, :] - p[:, None]) ** 2) / (2 * sigma**2)) for p in points.T]
+    letters = "zyx"[-dimensions:]
+    return np.einsum(",".join(["n"] + ["n" + c for c in letters]) + "->" + letters, weights, *axes[::-1])
+
+
+class World:
+    """A phantom, its reference, and a normalised set of its images."""
+
+    def __init__(self, work):
+        rng = np.random.default_rng(SEED)
+        self.work, self.runs = work, 0
+        points = rng.normal(size=(BLOBS, 3))
+        points *= (9 * rng.uniform(0.2, 1, BLOBS) ** (1 / 3) / np.linalg.norm(points, axis=1))[:, None]
+        points -= points.mean(0)
+        weights = 0.5 + rng.uniform(size=BLOBS)
+        self.map = density(points, weights, 3, 1.3).astype(np.float32)
+        mrcfile.write(f"{work}/reference.mrc", density(points, weights, 3, 2.5).astype(np.float32), voxel_size=PIXEL)
+        self.defocus = rng.uniform(12000, 22000, COUNT)
+        self.images = np.empty((COUNT, BOX, BOX), np.float32)
+        for i in range(COUNT):
+            clean = density(points @ rotation(rng).T, weights, 2, 1.3)
+            clean = np.fft.ifft2(np.fft.fft2(clean) * ctf(self.defocus[i])).real
+            self.images[i] = clean + 0.5 * rng.normal(size=(BOX, BOX))
+        y, x = np.indices((BOX, BOX)) - BOX // 2
+        self.outside = np.hypot(x, y) > DIAMETER / PIXEL / 2
+        for image in self.images:
+            image -= image[self.outside].mean()
+            image /= image[self.outside].std()
+
+    def write(self, name, images, defocus):
+        with mrcfile.new(f"{self.work}/{name}.mrcs", overwrite=True) as f:
+            f.set_data(images.astype(np.float32))
+            f.voxel_size = PIXEL
+            f.set_image_stack()
+        columns = (
+            "ImageName DefocusU DefocusV DefocusAngle ImagePixelSize Voltage SphericalAberration AmplitudeContrast"
+        )
+        with open(f"{self.work}/{name}.star", "w", encoding="ascii") as f:
+            f.write("data_particles\n\nloop_\n" + "".join(f"_rln{c}\n" for c in columns.split()))
+            for i, value in enumerate(defocus):
+                f.write(f"{i + 1}@{name}.mrcs {value:.6f} {value:.6f} 0 {PIXEL} 300 2.7 0.1\n")
+
+    def run(self, program, name, *words, code=0):
+        """Runs a program on a set. Returns its folder and its warnings {id: text}."""
+        self.runs += 1
+        out = f"{self.work}/{program}-{name}-{self.runs}"
+        command = [
+            f"{BIN}/icestream-{program}",
+            "--i",
+            f"{self.work}/{name}.star",
+            "--o",
+            out,
+            "--threads",
+            "2",
+            *words,
+        ]
+        if "--diameter" not in words:
+            command += ["--diameter", str(DIAMETER)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if ended.returncode != code:
+            check(False, f"{program} of {name} ends with {ended.returncode}, not {code}: {ended.stderr[-900:]}")
+        found = re.findall(r"^icestream-\S+ warning: (.*) \((\S+?)(?:, \d+ times)?\)$", ended.stderr, re.MULTILINE)
+        return out, {kind: text for text, kind in found}, ended.stderr
+
+    def refine(self, name, *words, code=0):
+        few = ["--reference", f"{self.work}/reference.mrc", "--initial_lowpass", "40", "--healpix_order", "1"]
+        return self.run(
+            "refiner", name, *few, "--max_iterations", "1", "--local_resolution", "false", *words, code=code
+        )
+
+    def likeness(self, out):
+        """Returns the correlation of a run's map with the truth, inside the sphere."""
+        z, y, x = np.indices((BOX, BOX, BOX)) - BOX // 2
+        inside = z * z + y * y + x * x < (DIAMETER / PIXEL / 2) ** 2
+        found = mrcfile.read(f"{out}/run_class001.mrc")
+        return np.corrcoef(found[inside], self.map[inside])[0, 1]
+
+
+def backgrounds(world):
+    rng = np.random.default_rng(SEED + 1)
+    scale, offset = rng.uniform(0.5, 2, (COUNT, 1, 1)), 0.5 * rng.normal(size=(COUNT, 1, 1))
+    usual, words, _ = world.refine("normalised")
+    off, _, _ = world.refine("normalised", "--normalise", "off")
+    check(not words, f"a normalised set is taken in silence: {words}")
+    same = open(f"{usual}/run_class001.mrc", "rb").read()[1024:] == open(f"{off}/run_class001.mrc", "rb").read()[1024:]
+    check(same, "its map is bit for bit that of images that are taken as they are")
+    best = world.likeness(usual)
+    check(best > 0.8, f"the normalised set gives {best:.4f}")
+    cases = {
+        "offset": world.images * 37 + 1000,
+        "one": world.images + 1,
+        "strong": world.images * 37,
+        "uneven": world.images * scale + offset,
+    }
+    for name, images in cases.items():
+        world.write(name, images, world.defocus)
+        out, words, _ = world.refine(name)
+        here = world.likeness(out)
+        check(here > best - 0.005, f"{name}: {here:.4f}, of the normalised set {best:.4f}")
+        check(list(words) == ["refine-background"], f"{name}: told, and nothing else: {words}")
+    out, _, _ = world.refine("offset", "--normalise", "off")
+    check(world.likeness(out) < best - 0.1, f"the first case, as it is, gives {world.likeness(out):.4f}")
+    world.write("masked", np.where(world.outside, 500, world.images + 500), world.defocus)
+    _, _, text = world.refine("masked", code=1)
+    check("most of 120 images are constant, at 500" in text, f"a constant background is refused: {text[-600:]}")
+    _, _, text = world.refine("offset", "--diameter", "280", code=1)
+    check("leaves no background in the box of 192 Å" in text, f"no background is refused: {text[-600:]}")
+    _, words, _ = world.refine("normalised", "--diameter", "280")
+    check("refine-background" not in words, f"a normalised set without background goes on: {words}")
+
+
+def signs(world):
+    world.write("inverted", -world.images, world.defocus)
+    _, words, _ = world.refine("inverted")
+    check("fit the reference" in words.get("refine-contrast", ""), f"inverted particles: {words}")
+    world.write("overfocus", world.images, -world.defocus)
+    _, words, _ = world.refine("overfocus")
+    check("negative defocus" in words.get("refine-defocus", ""), f"a defocus of the wrong sign: {words}")
+    world.write("micrometres", world.images, world.defocus * 1e-4)
+    _, words, _ = world.refine("micrometres")
+    check("120 of 120 particles have a defocus of less than 1000" in words.get("refine-defocus", ""), f"µm: {words}")
+
+
+def diameters(world):
+    _, words, _ = world.refine("normalised", "--diameter", "60")
+    told = words.get("refine-diameter", "")
+    check("density (squared, to 30" in told and "diameter of 60" in told, f"a diameter that cuts: {words}")
+
+
+def classes(world):
+    few = ("--classes", "3", "--final_passes", "1", "--visits", "2")
+    _, words, _ = world.run("classifier", "normalised", *few)
+    check(not {"background", "defocus", "none"} & set(words), f"nothing of a set that is right: {words}")
+    _, words, text = world.run("classifier", "offset", *few)
+    check("background" in words and "none" not in words, f"classes of a set that is not normalised: {words}")
+    kept = re.search(r"with (\d+) of 120 particles", text)
+    check(kept and int(kept[1]) > 100, f"most of them are kept: {text[-300:]}")
+    _, words, _ = world.run("classifier", "normalised", *few, "--keep", "quality > 2")
+    check("`keep` asks for quality > 2; the best class has" in words.get("none", ""), f"why none is kept: {words}")
+    _, words, _ = world.run("classifier", "micrometres", *few)
+    check("defocus" in words, f"µm at the classifier: {words}")
+    _, _, text = world.run("classifier", "masked", *few, code=1)
+    check("are constant, at 500" in text, f"a constant background is refused: {text[-600:]}")
+
+
+print(f"seed {SEED}")
+with tempfile.TemporaryDirectory(prefix="icestream-doubtful-") as folder:
+    made = World(folder)
+    made.write("normalised", made.images, made.defocus)
+    backgrounds(made)
+    signs(made)
+    diameters(made)
+    classes(made)
+sys.exit(failed > 0)
