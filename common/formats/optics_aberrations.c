@@ -7,6 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/formats/star_cells.h"
+#include "common/memory.h"
+
 static const double LEAST = 1e-6;
 
 /* Names of one column; older versions wrote the second one. */
@@ -16,7 +19,7 @@ static const struct {
                                                                            {"rlnMagMat01", "rlnMagMatrix_01"},
                                                                            {"rlnMagMat10", "rlnMagMatrix_10"},
                                                                            {"rlnMagMat11", "rlnMagMatrix_11"}};
-static const char EVEN[] = "rlnEvenZernike", ODD[] = "rlnOddZernike";
+static const char EVEN[] = "rlnEvenZernike", ODD[] = "rlnOddZernike", MTF[] = "rlnMtfFileName";
 
 struct optics_aberrations optics_aberrations_none(void) {
     return (struct optics_aberrations){.magnification = {1, 0, 0, 1}};
@@ -123,13 +126,15 @@ void optics_aberrations_list(const struct star_table *table, size_t row, char *t
                    {MATRIX[2].name, MATRIX[2].older, 0},
                    {MATRIX[3].name, MATRIX[3].older, 1},
                    {EVEN, NULL, 0},
-                   {ODD, NULL, 0}};
+                   {ODD, NULL, 0},
+                   {MTF, NULL, 0}};
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
         int column = find(table, columns[i].name, columns[i].older);
         const char *cell = column >= 0 ? star_get(table, row, column) : "";
-        if (!states(cell, columns[i].none)) continue;
+        if (columns[i].name == MTF ? is_empty(cell) || strpbrk(cell, " \t") != NULL : !states(cell, columns[i].none))
+            continue;
         if (used + strlen(columns[i].name) + strlen(cell) + 3 > size) {
             text[0] = '\0';
             return;
@@ -139,6 +144,24 @@ void optics_aberrations_list(const struct star_table *table, size_t row, char *t
             if (!isspace((unsigned char)*at)) text[used++] = *at;
         text[used] = '\0';
     }
+}
+
+enum status optics_aberrations_put(struct star_table *table, size_t row, const char *list, struct err *err) {
+    _cleanup_(mem_free) char *copy = strdup(list);
+    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for aberrations");
+    char *rest = NULL;
+    for (char *column = strtok_r(copy, " ", &rest); column != NULL; column = strtok_r(NULL, " ", &rest)) {
+        const char *cell = strtok_r(NULL, " ", &rest);
+        if (cell != NULL) TRY(star_put_text(table, row, column, cell, err));
+    }
+    return STATUS_OK;
+}
+
+bool optics_aberrations_same_rows(const struct star_table *a, size_t row_a, const struct star_table *b, size_t row_b) {
+    char first[OPTICS_ABERRATIONS_TEXT], second[OPTICS_ABERRATIONS_TEXT];
+    optics_aberrations_list(a, row_a, first, sizeof first);
+    optics_aberrations_list(b, row_b, second, sizeof second);
+    return strcmp(first, second) == 0;
 }
 
 static bool all_zero(const double *values, int count) {

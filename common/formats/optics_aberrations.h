@@ -27,7 +27,7 @@ bool optics_aberrations_stated(const struct star_table *table);
  * half or more than double; STATUS_UNSUPPORTED: too many coefficients. The message names `path`. */
 enum status optics_aberrations_read(const struct star_table *table, size_t row, const char *path,
                                     struct optics_aberrations *ret_aberrations, struct err *err);
-/* Lists the columns of a row that state an aberration, with their cells: "rlnBeamTiltX 6 rlnOddZernike [0,0,1]". Cells
+/* Lists the columns of a row that state an aberration or name an MTF's file, with their cells: "rlnBeamTiltX 6 rlnOddZernike [0,0,1]". Cells
  * are copied without spaces. "": there are none, or they do not fit into `text`. */
 void optics_aberrations_list(const struct star_table *table, size_t row, char *text, size_t size);
 /* Returns whether there is nothing to correct. Smaller values than 1e-6 move nothing by a measurable part of a pixel. */
@@ -36,5 +36,9 @@ bool optics_aberrations_are_none(const struct optics_aberrations *aberrations);
 bool optics_aberrations_same(const struct optics_aberrations *a, const struct optics_aberrations *b);
 /* Names what is to be corrected: "beam tilt 6, -4 mrad; odd Zernike". */
 const char *optics_aberrations_name(const struct optics_aberrations *aberrations, char *text, size_t size);
+/* Writes a list into a row; columns that other rows have hold what needs no correction (star_missing). */
+enum status optics_aberrations_put(struct star_table *table, size_t row, const char *list, struct err *err);
+/* Returns whether two rows state the same aberrations. A column that only one table has may make them differ. */
+bool optics_aberrations_same_rows(const struct star_table *a, size_t row_a, const struct star_table *b, size_t row_b);
 
 #endif

@@ -87,5 +87,13 @@ const char *star_missing(const char *name) {
                                         "rlnCtfDataAreCtfPremultiplied"};
     for (size_t i = 0; i < sizeof WHOLE / sizeof *WHOLE; i++)
         if (strcmp(name, WHOLE[i]) == 0) return "0";
+    /* Aberrations of other optics groups. NaN would spoil each image of this one in RELION, which adds the beam tilt to
+     * the first six odd coefficients. */
+    static const char *const NONE[][2] = {
+        {"rlnBeamTiltX", "0"},     {"rlnBeamTiltY", "0"}, {"rlnOddZernike", "[0,0,0,0,0,0]"},
+        {"rlnEvenZernike", "[0]"}, {"rlnMagMat00", "1"},  {"rlnMagMat01", "0"},
+        {"rlnMagMat10", "0"},      {"rlnMagMat11", "1"}};
+    for (size_t i = 0; i < sizeof NONE / sizeof *NONE; i++)
+        if (strcmp(name, NONE[i][0]) == 0) return NONE[i][1];
     return names_text(name) ? "None" : "nan";
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star.h"
 #include "common/formats/star_cells.h"
 #include "common/formats/star_numbers.h"
@@ -82,6 +83,11 @@ static const char *group_name(const struct item *item) {
     return name != NULL ? name : "opticsGroup1";
 }
 
+static const char *aberrations_of(const struct item *item) {
+    const char *list = item_string(item, "optics.aberrations");
+    return list != NULL ? list : "";
+}
+
 /* Finds the row of the item's optics; *ret_row is the number of rows when there is none. Groups are few. */
 static enum status find_group(const struct star_table *optics, const struct item *item, size_t *ret_row,
                               struct err *err) {
@@ -94,7 +100,9 @@ static enum status find_group(const struct star_table *optics, const struct item
             TRY(star_get_number(optics, row, star_column_find(optics, OPTICS[i].column), &value, err));
             same = fabs(value - item_number(item, OPTICS[i].member, 0)) <= 1e-5 * fabs(value);
         }
-        if (same) break;
+        char aberrations[OPTICS_ABERRATIONS_TEXT];
+        optics_aberrations_list(optics, row, aberrations, sizeof aberrations);
+        if (same && strcmp(aberrations, aberrations_of(item)) == 0) break;
     }
     *ret_row = row;
     return STATUS_OK;
@@ -107,7 +115,8 @@ static enum status add_group(struct star_table *optics, const struct item *item,
     TRY(star_put_text(optics, row, "rlnOpticsGroupName", group_name(item), err));
     for (int i = 0; i < OPTICS_NUMBERS; i++)
         TRY(star_put_number(optics, row, OPTICS[i].column, item_number(item, OPTICS[i].member, 0), err));
-    return STATUS_OK;
+    TRY(optics_aberrations_put(optics, row, aberrations_of(item), err));
+    return star_row_fill(optics, row, err);
 }
 
 enum status micrograph_table_note(struct micrograph_table *table, const struct item *item, struct err *err) {

@@ -62,8 +62,9 @@ enum status contamination_create(const struct contamination_options *options, st
     FAIL_IF(options->work < 1 || options->work > 32000 || !(options->diameter > 0) || !(options->threshold > 0) ||
                 !(options->particles > 0),
             err, STATUS_BAD_ARGUMENT,
-            "a contamination mask of %d px for particles of %g px at a threshold of %g is not possible", options->work,
-            options->diameter, options->threshold);
+            "a contamination mask of %d px for particles of %g px of up to %g times a threshold of %g is not possible: "
+            "1 to 32000 px, and values above 0, are expected",
+            options->work, options->diameter, options->particles, options->threshold);
     TRY(mem_new(1, sizeof *c, "contamination", &c, err));
     c->options = *options;
     double bin = fmin(options->diameter / WIDTH, options->work / WIDTH);

@@ -10,7 +10,7 @@
 
 #include "common/status.h"
 
-/* How a mask is made from a map, after a low-pass at 15 Å. */
+/* The shape of a mask that is made from a map, after a low-pass at 15 Å. */
 struct postprocess_mask_shape {
     double threshold; /* on the map's grey scale; NaN: Otsu's between solvent and density, halved towards the solvent */
     double extend, edge; /* px, 0 to POSTPROCESS_MASK_MOST: extended by, and fading out over */

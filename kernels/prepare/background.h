@@ -30,7 +30,7 @@ struct background_values background_measure(const struct background *background,
  * constant. */
 bool background_normalise(const struct background *background, bool ramp, float *image);
 
-/* How a sample of images is normalised. */
+/* The state of a sample of images. */
 enum background_verdict {
     BACKGROUND_NORMALISED,
     BACKGROUND_NOT_NORMALISED,

@@ -43,5 +43,9 @@ const char *image_check_reason(const struct image_check *check);
 bool image_check_usable(const struct image_check *check, const float *image);
 /* Normalises a usable image in place, if images are normalised. Any number of threads. */
 void image_check_take(const struct image_check *check, float *image);
+/* The two above for an image of another grid (box² finite values, pixel_size Å), if images are normalised. Call it before
+ * the image is resampled: a larger box is filled with zeros, which are no background. Any number of threads. */
+enum status image_check_take_other(const struct image_check *check, int box, double pixel_size, float *image,
+                                   bool *ret_usable, struct err *err);
 
 #endif

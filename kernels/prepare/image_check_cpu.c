@@ -44,12 +44,17 @@ static int by_size(const void *a, const void *b) {
 }
 
 static double limit_of(double *strengths, size_t count) {
+    if (count == 0) return 0;
     qsort(strengths, count, sizeof *strengths, by_size);
-    return count > 0 ? STRONGEST * strengths[count / 2] : 0;
+    return STRONGEST * strengths[count / 2];
 }
 
 static size_t pixels_of(const struct image_check *c) {
     return (size_t)c->options.box * (size_t)c->options.box;
+}
+
+static bool is_enough(const struct background *background, int box) {
+    return (double)background_pixels(background) >= fmax(LEAST_PIXELS, LEAST_SHARE * box * box);
 }
 
 enum status image_check_create(const struct image_check_options *options, struct image_check **ret_check,
@@ -59,8 +64,7 @@ enum status image_check_create(const struct image_check_options *options, struct
     TRY(mem_new(1, sizeof *c, "the check of particles", &c, err));
     c->options = *options;
     enum status status = background_create(options->box, radius, &c->background, err);
-    if (status == STATUS_OK &&
-        (double)background_pixels(c->background) < fmax(LEAST_PIXELS, LEAST_SHARE * (double)pixels_of(c))) {
+    if (status == STATUS_OK && !is_enough(c->background, options->box)) {
         background_destroy(&c->background);
         c->corners = true;
         status = background_create(options->box, options->box / 2, &c->background, err);
@@ -159,4 +163,18 @@ bool image_check_usable(const struct image_check *c, const float *image) {
 
 void image_check_take(const struct image_check *c, float *image) {
     if (c->normalises) background_normalise(c->background, c->options.mode == IMAGE_CHECK_RAMP, image);
+}
+
+/* Images of other grids are few: their background is made for each. */
+enum status image_check_take_other(const struct image_check *c, int box, double pixel_size, float *image,
+                                   bool *ret_usable, struct err *err) {
+    _cleanup_(background_destroy) struct background *background = NULL;
+    *ret_usable = true;
+    if (!c->normalises) return STATUS_OK;
+    TRY(background_create(box, c->options.diameter / (2 * pixel_size), &background, err));
+    const struct background_values values = background_measure(background, image);
+    *ret_usable = is_enough(background, box) && !values.constant &&
+                  !(c->strongest > 0 && strength_about(image, (size_t)box * (size_t)box, values.mean) > c->strongest);
+    if (*ret_usable) background_normalise(background, c->options.mode == IMAGE_CHECK_RAMP, image);
+    return STATUS_OK;
 }

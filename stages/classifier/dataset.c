@@ -229,6 +229,24 @@ enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch
     return status;
 }
 
+static bool has_grid(const struct dataset_batch *b, int box, double pixel_size) {
+    for (int i = 0; i < b->ways.count; i++)
+        if (b->ways.list[i]->box == box && optics_same_pixel_size(b->ways.list[i]->pixel_size, pixel_size)) return true;
+    return false;
+}
+
+void dataset_keep_grid(struct dataset *d, int box, double pixel_size) {
+    pthread_mutex_lock(&d->lock);
+    bool known = false;
+    for (size_t i = 0; i < d->pending_count && !known; i++)
+        known = has_grid(d->pending[i], box, pixel_size);
+    if (known && d->box == 0) {
+        d->submitted_box = box;
+        d->submitted_pixel_size = pixel_size;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
 /* Takes the ways of a batch over for its particles, which lie from `first` on. */
 static enum status merge_ways(struct dataset *d, const struct dataset_batch *b, size_t first, struct err *err) {
     _cleanup_(mem_free) int *to = NULL;
@@ -244,24 +262,36 @@ static enum status merge_ways(struct dataset *d, const struct dataset_batch *b, 
     return STATUS_OK;
 }
 
+/* Adds one batch, for which there is room. */
+static enum status merge_batch(struct dataset *d, struct dataset_batch *b, struct err *err) {
+    memcpy(d->particles + d->count, b->particles, b->count * sizeof *b->particles);
+    for (size_t p = 0; p < b->count; p++)
+        d->particles[d->count + p].batch = (int)d->batch_count;
+    TRY(merge_ways(d, b, d->count, err));
+    d->count += b->count;
+    mem_free(&b->particles);
+    d->batches[d->batch_count++] = b;
+    return STATUS_OK;
+}
+
 static enum status merge_locked(struct dataset *d, struct err *err) {
+    enum status status = STATUS_OK;
+    size_t merged = 0;
     TRY(grow((void **)&d->batches, &d->batch_capacity, d->batch_count + d->pending_count, sizeof *d->batches, err));
     TRY(grow((void **)&d->particles, &d->capacity, d->count + d->pending_particles, sizeof *d->particles, err));
-    for (size_t i = 0; i < d->pending_count; i++) {
-        struct dataset_batch *b = d->pending[i];
-        memcpy(d->particles + d->count, b->particles, b->count * sizeof *b->particles);
-        for (size_t p = 0; p < b->count; p++)
-            d->particles[d->count + p].batch = (int)d->batch_count;
-        TRY(merge_ways(d, b, d->count, err));
-        d->count += b->count;
-        free(b->particles);
-        b->particles = NULL;
-        d->batches[d->batch_count++] = b;
+    while (merged < d->pending_count) {
+        size_t count = d->pending[merged]->count;
+        status = merge_batch(d, d->pending[merged], err);
+        if (status != STATUS_OK) break;
+        d->pending_particles -= count;
+        merged++;
     }
-    d->pending_count = d->pending_particles = 0;
+    /* A batch has one owner, also after an error. */
+    d->pending_count -= merged;
+    if (d->pending_count > 0) memmove(d->pending, d->pending + merged, d->pending_count * sizeof *d->pending);
     d->box = d->submitted_box;
     d->pixel_size = d->submitted_pixel_size;
-    return STATUS_OK;
+    return status;
 }
 
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err) {
@@ -289,14 +319,24 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
+/* Images whose optics alone are corrected keep the deviation of their background. */
+static bool is_resampled(const struct dataset *d, const struct way *way) {
+    return way->box != d->box || !optics_same_pixel_size(way->pixel_size, d->pixel_size);
+}
+
+/* Returns whether the image is normalised before it is brought to the grid. */
+static bool normalised_before(const struct dataset *d, const struct dataset_particle *p) {
+    return d->check != NULL && image_check_normalises(d->check) && is_resampled(d, d->ways.list[p->way]);
+}
+
 /* Sets the image of an unusable particle to zero, and normalises others where images are. */
 static void check_values(const struct dataset *d, struct dataset_particle *p, float *image) {
     size_t pixels = (size_t)d->box * (size_t)d->box;
-    bool fits = image_values_fit(image, pixels);
-    p->unusable = p->unusable || !fits || (d->check != NULL && !image_check_usable(d->check, image));
+    bool fits = image_values_fit(image, pixels), checked = d->check == NULL || normalised_before(d, p);
+    p->unusable = p->unusable || !fits || (!checked && !image_check_usable(d->check, image));
     if (p->unusable)
         memset(image, 0, pixels * sizeof *image);
-    else if (d->check != NULL)
+    else if (!checked)
         image_check_take(d->check, image);
 }
 
@@ -319,6 +359,10 @@ static enum status read_image(struct dataset *d, struct dataset_particle *p, flo
     TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
     TRY(mrc_read_slices(d->reader, p->slice, 1, d->given, err));
     p->unusable = p->unusable || !image_values_fit(d->given, given);
+    bool usable = !p->unusable;
+    if (usable && normalised_before(d, p))
+        TRY(image_check_take_other(d->check, way->box, way->pixel_size, d->given, &usable, err));
+    p->unusable = !usable;
     if (p->unusable)
         memset(to, 0, (size_t)d->box * (size_t)d->box * sizeof *to);
     else
@@ -330,7 +374,7 @@ size_t dataset_resampled(const struct dataset *d, int *ret_box, double *ret_pixe
     size_t count = 0;
     for (int i = 0; i < d->ways.count; i++) {
         const struct way *way = d->ways.list[i];
-        if (way->box == d->box && optics_same_pixel_size(way->pixel_size, d->pixel_size)) continue;
+        if (!is_resampled(d, way)) continue;
         count += way->particles;
         *ret_box = way->box;
         *ret_pixel_size = way->pixel_size;
@@ -385,6 +429,18 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     return STATUS_OK;
 }
 
+/* Checks an image that is in memory; one that is to be normalised before it is resampled is read again. */
+static void check_again(struct dataset *d, struct dataset_particle *p) {
+    if (p->image == NULL) return;
+    if (!normalised_before(d, p)) {
+        check_values(d, p, p->image);
+        return;
+    }
+    free(p->image);
+    p->image = NULL;
+    d->memory_used -= (size_t)d->box * (size_t)d->box * sizeof(float);
+}
+
 enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, double diameter,
                           enum image_check_mode mode, struct err *err) {
     size_t pixels = (size_t)d->box * (size_t)d->box;
@@ -399,14 +455,14 @@ enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, 
         const float *image = NULL;
         TRY(dataset_image(d, which[i], scratch, &image, err));
         const struct dataset_particle *p = &d->particles[which[i]];
-        bool resampled = d->ways.list[p->way]->regrid != NULL;
+        bool resampled = is_resampled(d, d->ways.list[p->way]);
         if (!p->unusable) TRY(image_check_sample(check, image, resampled, err));
     }
     TRY(image_check_decide(check, err));
     d->check = check;
     check = NULL;
     for (size_t i = 0; i < d->count; i++)
-        if (d->particles[i].image != NULL) check_values(d, &d->particles[i], d->particles[i].image);
+        check_again(d, &d->particles[i]);
     return STATUS_OK;
 }
 

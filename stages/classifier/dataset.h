@@ -76,6 +76,9 @@ void dataset_destroy(struct dataset **dataset);
 /* Takes the batch over and nulls it. Box and pixel size of most particles of the first batch become those of all. Any
  * thread. */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);
+/* Call before the first merge: makes the box and the pixel size of an earlier run those of all, if a submitted batch has
+ * particles of them. */
+void dataset_keep_grid(struct dataset *dataset, int box, double pixel_size);
 /* Adds all submitted batches. ret_added may be NULL. */
 enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err *err);
 /* Returns how many particles are brought from another box or pixel size, and such an image's; 0: none. */

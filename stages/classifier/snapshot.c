@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star_cells.h"
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
@@ -27,7 +28,7 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
             same = strcmp(name, "rlnOpticsGroup") == 0 ||
                    (column >= 0 && strcmp(star_get(joined, g, column), star_get(from, row, (int)c)) == 0);
         }
-        if (same) {
+        if (same && optics_aberrations_same_rows(joined, g, from, row)) {
             *ret_group = (long)g + 1;
             return STATUS_OK;
         }

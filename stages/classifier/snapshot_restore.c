@@ -17,10 +17,19 @@ int snapshot_last(const char *folder, int before) {
     return file_last_number(folder, "run_it", "_model.star", before < ITERATIONS_MAX ? before : ITERATIONS_MAX);
 }
 
+/* Averages of another pixel size would be taken at the wrong scale. */
+static enum status check_pixel_size(const struct star_table *t, double expected, struct err *err) {
+    double pixel_size;
+    /* Before particles of several grids could be classified together, snapshots need not have it. */
+    if (star_column_find(t, "rlnPixelSize") < 0) return STATUS_OK;
+    return star_need_number(t, 0, "rlnPixelSize", 0.99 * expected, 1.01 * expected, &pixel_size, err);
+}
+
 static enum status read_general(struct snapshot_state *s, const struct model_options *o, const struct star_table *t,
                                 struct err *err) {
     double size, offset, final, box, px = o->pixel_size;
     TRY(star_need_number(t, 0, "rlnOriginalImageSize", o->box, o->box, &box, err));
+    TRY(check_pixel_size(t, px, err));
     TRY(star_need_number(t, 0, "rlnCurrentImageSize", 4, o->max_size, &size, err));
     TRY(star_need_number(t, 0, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &offset, err));
     TRY(star_need_number(t, 0, "rlnNormCorrectionAverage", 1e-6, 1e6, &s->average_norm, err));
@@ -121,6 +130,20 @@ void snapshot_state_clear(struct snapshot_state *s) {
     mem_free(&s->fractions);
     image_destroy(&s->stack);
     star_destroy(&s->data);
+}
+
+enum status snapshot_grid(const char *folder, int iteration, int *ret_box, double *ret_pixel_size, struct err *err) {
+    char path[PATH_MAX];
+    double box;
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    snprintf(path, sizeof path, "%s/run_it%03d_model.star", folder, iteration);
+    TRY(star_read(path, &file, err));
+    const struct star_table *general = star_table_find(file, "model_general");
+    FAIL_IF(general == NULL, err, STATUS_BAD_FORMAT, "%s: model_general was expected", path);
+    TRY(star_need_number(general, 0, "rlnOriginalImageSize", 2, 1e5, &box, err));
+    TRY(star_need_number(general, 0, "rlnPixelSize", 1e-3, 1e4, ret_pixel_size, err));
+    *ret_box = (int)box;
+    return STATUS_OK;
 }
 
 static enum status take_model(struct model *m, const struct snapshot_state *s, struct err *err) {

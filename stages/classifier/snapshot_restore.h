@@ -8,6 +8,9 @@
 /* Returns the number of the last snapshot below `before` in the folder, by names of files alone; 0: none. */
 int snapshot_last(const char *folder, int before);
 
+/* Reads the box (px) and the pixel size (Å) of a snapshot's averages. */
+enum status snapshot_grid(const char *folder, int iteration, int *ret_box, double *ret_pixel_size, struct err *err);
+
 /* The content of a snapshot's files, checked to be such as a classification can have written. */
 struct snapshot_state {
     int class_count, size;             /* without the empty class; Fourier px */

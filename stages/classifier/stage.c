@@ -224,12 +224,21 @@ static void warn_of_mask(struct stage *stage, const struct state *s) {
                   s->options.diameter, dataset_box(s->dataset), side);
 }
 
+/* The batch that came first in the last run, whose grid is that of its averages, need not come first again. */
+static void keep_grid(struct stage *stage, struct state *s, int last) {
+    int box;
+    double pixel_size;
+    if (last > 0 && snapshot_grid(stage_folder(stage), last, &box, &pixel_size, NULL) == STATUS_OK)
+        dataset_keep_grid(s->dataset, box, pixel_size);
+}
+
 /* Restores the state of the last run, once, before the first step. */
 static enum status restore(struct stage *stage, struct state *s, struct err *err) {
     if (s->restored) return STATUS_OK;
+    int last = s->resumed ? snapshot_last(stage_folder(stage), INT_MAX) : 0;
+    keep_grid(stage, s, last);
     TRY(dataset_merge(s->dataset, NULL, err));
     if (dataset_count(s->dataset) == 0) return STATUS_OK;
-    int last = s->resumed ? snapshot_last(stage_folder(stage), INT_MAX) : 0;
     struct snapshot snapshot = {0};
     if (last > 0) TRY(restore_latest(stage, s, last, &snapshot, err));
     s->restored = true;

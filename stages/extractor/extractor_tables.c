@@ -4,22 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/formats/optics_aberrations.h"
 #include "common/formats/star_cells.h"
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
 #include "stages/extractor/extractor.h"
-
-/* Writes columns and cells that follow each other, parted by spaces. */
-static enum status add_aberrations(struct star_table *table, size_t row, const char *text, struct err *err) {
-    _cleanup_(mem_free) char *copy = strdup(text);
-    FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "no memory for the optics of particles");
-    char *rest = NULL;
-    for (char *column = strtok_r(copy, " ", &rest); column != NULL; column = strtok_r(NULL, " ", &rest)) {
-        const char *cell = strtok_r(NULL, " ", &rest);
-        if (cell != NULL) TRY(star_put_text(table, row, column, cell, err));
-    }
-    return STATUS_OK;
-}
 
 static enum status add_optics(struct star_file *file, const struct extractor_optics *optics,
                               const struct extract_options *options, struct err *err) {
@@ -42,7 +31,7 @@ static enum status add_optics(struct star_file *file, const struct extractor_opt
     };
     TRY(star_table_add(file, "optics", true, &table, err));
     TRY(star_cells_row(table, cells, sizeof cells / sizeof *cells, err));
-    return optics->aberrations != NULL ? add_aberrations(table, 0, optics->aberrations, err) : STATUS_OK;
+    return optics->aberrations != NULL ? optics_aberrations_put(table, 0, optics->aberrations, err) : STATUS_OK;
 }
 
 /* A number of the micrograph (such as its defocus) that each of its particles gets. */
@@ -201,7 +190,7 @@ static bool same_optics(const struct star_table *optics, size_t row, const struc
             strcmp(name, "rlnOpticsGroupName") == 0 ? same_name(joined, row, value) : strcmp(joined, value) == 0;
         if (!same) return false;
     }
-    return true;
+    return optics_aberrations_same_rows(optics, row, other, 0);
 }
 
 /* Returns the number (from 1) of a file's group in the joined table, or 0. */
@@ -223,7 +212,8 @@ static enum status add_joined_optics(struct extractor_join *join, const struct s
     TRY(star_row_begin(join->optics, star_column_name(other, 0), &row, err));
     TRY(star_row_copy(other, 0, join->optics, row, err));
     TRY(star_put_text(join->optics, row, "rlnOpticsGroupName", unique, err));
-    return star_put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err);
+    TRY(star_put_integer(join->optics, row, "rlnOpticsGroup", (long)row + 1, err));
+    return star_row_fill(join->optics, row, err);
 }
 
 static enum status read_particles(const char *path, struct star_file **ret_file, struct star_table **ret_optics,

@@ -48,7 +48,7 @@ struct shares {
     double in[BINS], above[BINS];
 };
 
-/* What all mixtures say of a micrograph, weighted by their likelihood. */
+/* The opinion of all mixtures on a micrograph, weighted by their likelihood. */
 struct opinion {
     double counts[BINS];
     double best, total;       /* greatest log-likelihood, and the sum of all relative to it */

@@ -13,6 +13,8 @@ static const size_t ROTATED_LIMIT = (size_t)512 << 20, ROTATED_LIMIT_CUDA = (siz
 enum { SHRINK_MASK = 2 };
 /* Micrographs of noise have particles of so many px, or more, and a side of so many diameters. */
 static const double NOISE_DIAMETER = 64, NOISE_FIELD = 24;
+/* Larger maps than these px, or than the micrograph's, take too much memory. A side of fewer diameters holds no peaks. */
+static const double NOISE_MAP_MOST = 1024, NOISE_FIELD_LEAST = 4;
 /* z-scores beyond this are dead pixels and gold. */
 static const double OUTLIERS = 8;
 
@@ -84,13 +86,20 @@ static enum status create_round(struct lowpass_picker *p, const struct lowpass_p
 
 static struct pick_geometry geometry_of(const struct lowpass_picker_task *task);
 
+/* Returns the side of a micrograph of noise in Å. coarse: pixel size (Å) of the maps. */
+static double noise_field(const struct lowpass_picker_task *task, double diameter, double coarse) {
+    double own = fmax(task->nx, task->ny) * task->pixel_size;
+    double most = fmax(fmax(own, NOISE_MAP_MOST * coarse), NOISE_FIELD_LEAST * diameter);
+    return fmin(NOISE_FIELD * diameter, most);
+}
+
 /* Finds the heights of the peaks of noise by a search of small micrographs of noise with the same shapes. Always on the
  * CPU, so that all devices go by the same heights. */
 static enum status find_noise_peaks(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
     struct lowpass_picker_task small = *task;
     double coarse = fmax(task->pixel_size, task->options->lowpass / 2);
     small.pixel_size = fmin(fmax(task->pixel_size, p->geometry.diameter / NOISE_DIAMETER), coarse);
-    small.nx = small.ny = (int)ceil(NOISE_FIELD * p->geometry.diameter / small.pixel_size);
+    small.nx = small.ny = (int)ceil(noise_field(task, p->geometry.diameter, coarse) / small.pixel_size);
     small.device = (struct device){.kind = DEVICE_CPU};
     struct lowpass_picker noise = {.geometry = geometry_of(&small)};
     enum status status = create_round(&noise, &small, err);

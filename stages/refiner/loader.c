@@ -184,6 +184,11 @@ static bool is_constant(const float *values, size_t count) {
     return memcmp(values, values + 1, (count - 1) * sizeof *values) == 0;
 }
 
+/* Returns whether the image is normalised before it is brought to the grid of the set. */
+static bool normalised_before(const struct particle_set *set, const struct particle *p) {
+    return set->check != NULL && image_check_normalises(set->check) && grids_resample(set, p);
+}
+
 static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
                             float *scratch, struct err *err) {
     const char *path = set->stacks[job->stack].path;
@@ -206,15 +211,23 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     TRY(mrc_read_slices(*reader, job->slice, 1, image, err));
     /* One NaN or huge value would spread over the whole map. */
     job->spoiled = !image_values_fit(image, given) || is_constant(image, given);
-    if (!job->spoiled && job->regrid != NULL) regrid_run(job->regrid, image, scratch + aligned_image(box), job->to);
-    job->spoiled = job->spoiled || (set->check != NULL && !image_check_usable(set->check, job->to));
-    if (job->spoiled)
-        memset(job->to, 0, pixels * sizeof *job->to);
-    else if (particle_has_digest(&set->particles[job->particle]))
+    if (!job->spoiled && particle_has_digest(&set->particles[job->particle]))
         job->digest = set->particles[job->particle].digest;
-    else if (!set->keep_twins)
+    else if (!job->spoiled && !set->keep_twins)
         job->digest = digest_memory(image, given * sizeof *image);
-    if (!job->spoiled && set->check != NULL) image_check_take(set->check, job->to);
+    const bool before = normalised_before(set, &set->particles[job->particle]);
+    bool usable = !job->spoiled;
+    if (usable && before)
+        TRY(image_check_take_other(set->check, box, set->optics[set->particles[job->particle].optics].pixel_size, image,
+                                   &usable, err));
+    if (usable && job->regrid != NULL) regrid_run(job->regrid, image, scratch + aligned_image(box), job->to);
+    if (usable && !before && set->check != NULL) usable = image_check_usable(set->check, job->to);
+    job->spoiled = !usable;
+    if (job->spoiled) {
+        memset(job->to, 0, pixels * sizeof *job->to);
+        job->digest = (struct digest_value){0};
+    } else if (!before && set->check != NULL)
+        image_check_take(set->check, job->to);
     return STATUS_OK;
 }
 
@@ -327,6 +340,11 @@ static void judge_again(struct particle_set *set, const struct image_check *chec
     for (size_t i = 0; i < set->count; i++) {
         struct particle *p = &set->particles[i];
         if (p->image == NULL || p->spoiled) continue;
+        if (image_check_normalises(check) && grids_resample(set, p)) {
+            mem_free(&p->image); /* to be read again, and normalised before it is resampled */
+            set->cached_bytes -= pixels * sizeof *p->image;
+            continue;
+        }
         if (image_check_usable(check, p->image)) {
             image_check_take(check, p->image);
             continue;

@@ -54,20 +54,21 @@ def density(points, weights, dimensions, sigma):
 
 
 class World:
-    """A phantom, its reference, and a normalised set of its images."""
+    """A phantom, its reference, and a normalised set of its images. mates: rotations that the phantom has."""
 
-    def __init__(self, work):
-        rng = np.random.default_rng(SEED)
+    def __init__(self, work, mates=((1, 1, 1),), count=COUNT, seed=SEED):
+        rng = np.random.default_rng(seed)
         self.work, self.runs = work, 0
-        points = rng.normal(size=(BLOBS, 3))
-        points *= (9 * rng.uniform(0.2, 1, BLOBS) ** (1 / 3) / np.linalg.norm(points, axis=1))[:, None]
+        points = rng.normal(size=(BLOBS // len(mates), 3))
+        points *= (9 * rng.uniform(0.2, 1, len(points)) ** (1 / 3) / np.linalg.norm(points, axis=1))[:, None]
+        points = np.concatenate([points * mate for mate in np.array(mates)])
         points -= points.mean(0)
-        weights = 0.5 + rng.uniform(size=BLOBS)
+        weights = np.tile(0.5 + rng.uniform(size=len(points) // len(mates)), len(mates))
         self.map = density(points, weights, 3, 1.3).astype(np.float32)
         mrcfile.write(f"{work}/reference.mrc", density(points, weights, 3, 2.5).astype(np.float32), voxel_size=PIXEL)
-        self.defocus = rng.uniform(12000, 22000, COUNT)
-        self.images = np.empty((COUNT, BOX, BOX), np.float32)
-        for i in range(COUNT):
+        self.defocus = rng.uniform(12000, 22000, count)
+        self.images = np.empty((count, BOX, BOX), np.float32)
+        for i in range(count):
             clean = density(points @ rotation(rng).T, weights, 2, 1.3)
             clean = np.fft.ifft2(np.fft.fft2(clean) * ctf(self.defocus[i])).real
             self.images[i] = clean + 0.5 * rng.normal(size=(BOX, BOX))
@@ -162,7 +163,7 @@ def backgrounds(world):
 def signs(world):
     world.write("inverted", -world.images, world.defocus)
     _, words, _ = world.refine("inverted")
-    check("fit the reference" in words.get("refine-contrast", ""), f"inverted particles: {words}")
+    check("with inverted contrast: protein" in words.get("refine-contrast", ""), f"inverted particles: {words}")
     world.write("overfocus", world.images, -world.defocus)
     _, words, _ = world.refine("overfocus")
     check("negative defocus" in words.get("refine-defocus", ""), f"a defocus of the wrong sign: {words}")
@@ -193,6 +194,18 @@ def classes(world):
     check("are constant, at 500" in text, f"a constant background is refused: {text[-600:]}")
 
 
+def symmetries(folder):
+    """A map is refined in a symmetry that it has, and in one that it has not."""
+    twofold = ((1, 1, 1), (-1, -1, 1), (-1, 1, -1), (1, -1, -1))
+    for name, mates, told in (("D2", twofold, False), ("C1", ((1, 1, 1),), True)):
+        os.mkdir(f"{folder}/{name}")
+        world = World(f"{folder}/{name}", mates, count=400, seed=7)
+        world.write("particles", world.images, world.defocus)
+        few = ["--reference", f"{world.work}/reference.mrc", "--initial_lowpass", "40", "--local_resolution", "false"]
+        _, words, _ = world.run("refiner", "particles", *few, "--symmetry", "D2", "--healpix_order", "2")
+        check(("refine-symmetry" in words) == told, f"a map of {name}, refined in D2: {words}")
+
+
 print(f"seed {SEED}")
 with tempfile.TemporaryDirectory(prefix="icestream-doubtful-") as folder:
     made = World(folder)
@@ -201,4 +214,5 @@ with tempfile.TemporaryDirectory(prefix="icestream-doubtful-") as folder:
     signs(made)
     diameters(made)
     classes(made)
+    symmetries(folder)
 sys.exit(failed > 0)

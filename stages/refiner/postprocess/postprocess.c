@@ -85,9 +85,14 @@ static void tell(const struct job *j) {
     fprintf(j->out, "unmasked          %.2f Å (FSC 0.143), %.2f Å (0.5)\n",
             fsc_resolution(r->fsc_unmasked, j->box, j->pixel_size, 0.143),
             fsc_resolution(r->fsc_unmasked, j->box, j->pixel_size, 0.5));
-    if (r->mask != NULL)
+    if (r->mask != NULL && r->randomise_from > 0)
         fprintf(j->out, "mask              %.1f %% of the box, edge of %.1f px; phases are random from %.2f Å on\n",
                 100 * r->mask_fraction, r->mask_edge, r->randomise_from);
+    else if (r->mask != NULL)
+        fprintf(j->out,
+                "mask              %.1f %% of the box; not judged, since the unmasked maps agree beyond FSC %.2f up to "
+                "Nyquist\n",
+                100 * r->mask_fraction, j->wishes->randomise_at_fsc);
     told_map_resolution(r, text, sizeof text);
     fprintf(j->out, "resolution        %s\n", text);
     told_map_sharpening(r, &j->options, text, sizeof text);
@@ -111,7 +116,7 @@ static enum status write_picture(const struct job *j, struct err *err) {
                                   .curves = {{"unmasked halves", r->fsc_unmasked,
                                               fsc_resolution(r->fsc_unmasked, j->box, j->pixel_size, 0.143), 0.143}}};
     if (r->mask != NULL) {
-        const char *name = r->doubts != 0 ? "the mask is doubted" : "inside a mask";
+        const char *name = r->doubts != 0 ? "the mask is doubted" : r->unmasked_curve ? "as unmasked" : "inside a mask";
         picture.curves[1] = (struct map_curve){name, r->fsc, r->resolution, 0.143};
     }
     TRY(path_join(j->wishes->folder, "postprocess.png", path, sizeof path, err));

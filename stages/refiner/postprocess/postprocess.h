@@ -7,7 +7,7 @@
 
 #include "kernels/postprocess/postprocess.h"
 
-/* What a user sets (parameters.c). */
+/* The parameters that a user sets (parameters.c). */
 struct wishes {
     char *folder;          /* for the files */
     double pixel_size;     /* Å; NaN: that of the maps */

@@ -37,8 +37,7 @@ void told_map_resolution(const struct postprocess_result *r, char *text, size_t 
     if (r->resolution >= 999)
         add(text, size, "no resolution, the halves agree nowhere");
     else
-        add(text, size, "%.2f Å %s", r->resolution,
-            r->mask != NULL && r->doubts == 0 ? "inside a mask" : "without a mask");
+        add(text, size, "%.2f Å %s", r->resolution, r->unmasked_curve ? "without a mask" : "inside a mask");
 }
 
 void told_map_sharpening(const struct postprocess_result *r, const struct postprocess_options *o, char *text,
