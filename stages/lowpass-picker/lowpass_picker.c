@@ -69,13 +69,19 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
     return search_create(&options, data, &p->search, err);
 }
 
+/* Returns the diameters in Å of the smallest and the largest shape of a search without templates. */
+static void shape_range(const struct lowpass_picker_options *o, double *ret_low, double *ret_high) {
+    bool listed = o->log_diameter.count == 2;
+    *ret_low = listed ? o->log_diameter.values[0] : 0.8 * o->diameter;
+    *ret_high = listed ? o->log_diameter.values[1] : 1.2 * o->diameter;
+}
+
 /* Blobs are searched for with round templates; one circle and one background serve all sizes, so that scores
  * compare. */
 static enum status create_round(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
     const struct lowpass_picker_options *o = task->options;
-    bool listed = o->log_diameter.count == 2;
-    double low = listed ? o->log_diameter.values[0] : 0.8 * o->diameter;
-    double high = listed ? o->log_diameter.values[1] : 1.2 * o->diameter;
+    double low, high;
+    shape_range(o, &low, &high);
     _cleanup_(mem_free) float *shapes = NULL;
     struct picker_templates templates = {0};
     TRY(round_templates_draw(low, high, &p->geometry, &shapes, &templates, err));
@@ -144,12 +150,14 @@ static struct pick_geometry geometry_of(const struct lowpass_picker_task *task) 
 /* Bytes for each pixel, as counted in the sources and checked against the peak of runs from 2048² to 8192² px: of the
  * square around the micrograph, of the maps for each micrograph, and of the maps for the search and each of its
  * threads. Maps of single templates take 6 more. */
-enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6, ROUND_MOST = 18 };
+enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6 };
 
 struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates) {
     struct pick_geometry g = geometry_of(task);
     size_t square = mem_bytes((size_t)g.size, (size_t)g.size), map = mem_bytes((size_t)g.work, (size_t)g.work);
-    size_t count = (size_t)(templates > 0 ? templates : ROUND_MOST);
+    double low, high;
+    shape_range(task->options, &low, &high);
+    size_t count = (size_t)(templates > 0 ? templates : round_templates_count(low, high));
     struct lowpass_picker_bytes bytes = {
         .maps = mem_bytes(map, MAP_BYTES + (per_template(task) ? TEMPLATE_BYTES * count : 0))};
     /* On a GPU the search lies in the device's memory. */

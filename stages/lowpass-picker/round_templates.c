@@ -79,6 +79,10 @@ static void normalise(float *image) {
         image[i] *= factor;
 }
 
+int round_templates_count(double low, double high) {
+    return SIZES * SHAPES + (high >= ELONGATED * low ? ORIENTATIONS : 0);
+}
+
 enum status round_templates_draw(double low, double high, const struct pick_geometry *g, float **ret_shapes,
                                  struct picker_templates *ret_templates, struct err *err) {
     FAIL_IF(!(low > 0) || !(high >= low), err, STATUS_BAD_ARGUMENT,
@@ -91,7 +95,7 @@ enum status round_templates_draw(double low, double high, const struct pick_geom
             high, high / g->pixel_size, g->nx, g->ny);
     _cleanup_(mem_free) float *scratch = NULL;
     TRY(mem_new((size_t)3 * PADDED * PADDED, sizeof *scratch, "shapes", &scratch, err));
-    int round = SIZES * SHAPES, elongated = high >= ELONGATED * low ? ORIENTATIONS : 0;
+    int round = SIZES * SHAPES, elongated = round_templates_count(low, high) - round;
     TRY(mem_new((size_t)(round + elongated) * BOX * BOX, sizeof **ret_shapes, "shapes", ret_shapes, err));
     const double sizes[SIZES] = {low, (low + high) / 2, high};
     for (int i = 0; i < SIZES; i++) {

@@ -13,4 +13,7 @@
 enum status round_templates_draw(double low, double high, const struct pick_geometry *geometry, float **ret_shapes,
                                  struct picker_templates *ret_templates, struct err *err);
 
+/* Returns the number of shapes that round_templates_draw draws. */
+int round_templates_count(double low, double high);
+
 #endif
