@@ -4,7 +4,7 @@
 
 #include "stages/refiner/refiner_private.h"
 
-/* What tables give for accuracies that are not known, in ° and Å, as RELION does. */
+/* Tables give these for accuracies that are not known, in ° and Å, as RELION does. */
 #define ACCURACY_UNKNOWN 999.0
 
 /* Sets accuracy_angle and accuracy_offset of a half whose E-step is done and whose reference is still in place. */

@@ -33,7 +33,7 @@ struct batch {
     bool begun; /* by loader_begin */
 };
 
-/* How images of one optics group and one box come to the grid of the refinement. */
+/* The way in which images of one optics group and one box come to the grid of the refinement. */
 struct way {
     int optics, box;
     struct regrid *regrid; /* NULL: they stay as they are */

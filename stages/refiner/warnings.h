@@ -5,7 +5,7 @@
 #include "common/harness/stage.h"
 #include "stages/refiner/refiner.h"
 
-/* What the log has already. */
+/* Warnings that the log has already. */
 struct warned {
     size_t spoiled;      /* number of images that count as empty */
     size_t twins;        /* number of particles that are left out as twins */
