@@ -26,7 +26,12 @@ static enum status finish(search_cuda *s, stopwatch *w, int repeats, float *ret_
 }
 
 static enum status time_parts(search_cuda *s, stopwatch *w, int repeats, search_times *times, err *err) {
-    ctf_terms ctf = {1e3, 1e2, 1e3, 1, 0.1, 0, 1};
+    ctf_terms ctf = {};
+    ctf.xx = ctf.yy = 1e3;
+    ctf.xy = 1e2;
+    ctf.quartic = ctf.scale = 1;
+    ctf.offset = 0.1;
+    ctf.limit2 = HUGE_VAL;
     for (int round = 0; round < 2; round++) { /* the first warms up */
         TRY(begin(s, w, err));
         for (int i = 0; i < repeats; i++)
