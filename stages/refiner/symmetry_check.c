@@ -92,10 +92,11 @@ static enum status prepare_one(struct work *w, int h, int i, const float *image,
     prepare_image(prepare, image, &options, &w->all, spectrum, NULL, NULL);
     fourier_pixels_shift(&w->all, w->all.count, spectrum, p->origin[0] - options.shift_x,
                          p->origin[1] - options.shift_y, half->data + 2 * at);
-    if (p->has_ctf) ctf_at(&p->ctf, r->box, r->pixel_size, w->all.count, w->all.kx, w->all.ky, ctf);
+    const struct ctf *of_particle = particle_ctf(p);
+    if (of_particle != NULL) ctf_at(of_particle, r->box, r->pixel_size, w->all.count, w->all.kx, w->all.ky, ctf);
     const float *sigma2 = side->sigma2 + (size_t)p->optics * (size_t)r->shells;
     for (size_t j = 0; j < n; j++) {
-        float c = p->has_ctf ? ctf[j] : 1, over = 1 / sigma2[w->all.shell[j]];
+        float c = of_particle != NULL ? ctf[j] : 1, over = 1 / sigma2[w->all.shell[j]];
         half->data[2 * (at + j)] *= c * over;
         half->data[2 * (at + j) + 1] *= c * over;
         half->weight[at + j] = c * c * over;
