@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Compares the picker's automatic threshold with the best fixed one, on simulated micrographs whose particles are known.
 
-picker_thresholds.py [--only WORD,WORD] [--method log,template] [--snr 0.05,0.2] [--keep FOLDER] [--seed 1]
+picker_thresholds.py [--only WORD,WORD] [--method log,template,relion] [--snr 0.05,0.2] [--keep FOLDER] [--seed 1]
 
-Sets: real molecules and rods; sparse, usual, crowded and touching; three particles a micrograph, none, and an edge of
-carbon. Each set is four micrographs (six where there are no particles) of 700² px. Particles have random orientations
-and the micrograph's CTF; the ice scatters too. SNR: the variance of the projections inside the particle, over the
-variance of the noise, at half the pixel size that the micrographs have.
+Sets: real molecules and rods; sparse, usual, crowded and touching; three particles a micrograph, and none; edges of
+carbon and of gold, lumps of ice, extreme defocus, micrographs that are not square, and no CTF values. Each set is
+four micrographs (six where there are no particles, and as many as hold 72 of three particles) of 700² px. Particles have
+random orientations and the micrograph's CTF; the ice scatters too. SNR: the variance of the projections inside the
+particle, over the variance of the noise, at half the pixel size that the micrographs have. The method "relion" is
+relion_autopick --LoG with its own threshold.
 
 The fixed threshold is the best of all: each score of a pick is tried, as no user could. A pick counts if it lies within
 0.2 diameters of a particle. Prints a line for each set, and at the end the greatest loss of F1. Fails above --most."""
@@ -76,7 +78,22 @@ SETS = {
     "empty_large": ("cav11", 170, "170", 4.0, 0, 190),
     "empty_rod": ("rod", 260, "80,260", 4.0, 0, 200),
     "carbon": ("cand1", 140, "140", 4.0, 50, 170),
+    "gold": ("cand1", 140, "140", 4.0, 50, 170),
+    "ice": ("cand1", 140, "140", 4.0, 50, 170),
+    "facets": ("cand1", 140, "140", 4.0, 50, 170),
+    "empty_ice": ("cand1", 140, "140", 4.0, 0, 170),
+    "empty_facets": ("cand1", 140, "140", 4.0, 0, 170),
+    "far_focus": ("cand1", 140, "140", 4.0, 50, 170),
+    "near_focus": ("cand1", 140, "140", 4.0, 50, 170),
+    "wide": ("cand1", 140, "140", 4.0, 40, 170),
+    "no_ctf": ("cand1", 140, "140", 4.0, 50, 170),
 }
+DEFOCUS = {"far_focus": (45000, 60000), "near_focus": (3000, 5000)}  # Å
+SHAPES = {"wide": (565, 800)}  # rows, columns
+MICROGRAPHS = {"few": 24}
+# Part of the electrons that ice absorbs and that gold absorbs; electrons in a pixel, in standard deviations.
+LUMPS, ABSORBED = 8, {"ice": 0.04, "facets": 0.15, "gold": 0.8}
+ELECTRONS = 25
 FILES = {
     "cand1": "cand1_1u6g_128",
     "cav11": "cav11_5gjv_128",
@@ -122,25 +139,63 @@ def project(density, voxel, pixel_size, box, turn):
     return affine_transform(density, matrix, offset, (box, box, box), order=1).sum(axis=0)
 
 
-def contrast_transfer(size, pixel_size, defocus):
+def contrast_transfer(shape, pixel_size, defocus):
     """Returns the transfer of the optics; negative where protein is dark."""
-    k = np.fft.fftfreq(size, pixel_size)
-    k2 = k[:, None] ** 2 + k[None, : size // 2 + 1] ** 2
+    k2 = np.fft.fftfreq(shape[0], pixel_size)[:, None] ** 2 + np.fft.rfftfreq(shape[1], pixel_size)[None, :] ** 2
     volts = VOLTAGE * 1e3
     wave = 12.2643 / math.sqrt(volts + 0.97845e-6 * volts**2)
     chi = math.pi * wave * defocus * k2 - math.pi / 2 * CS * 1e7 * wave**3 * k2**2
     return -np.sin(chi + math.asin(AMPLITUDE)) * np.exp(-B_FACTOR * k2 / 4)
 
 
-def places(count, distance, pixel_size, margin, rng):
+def places(count, distance, pixel_size, margin, taken, rng):
+    """Draws centres, none of them where `taken`."""
     found = []
+    high = np.array(taken.shape[::-1]) - margin
     for _ in range(200000):
         if len(found) == count:
             break
-        at = rng.uniform(margin, SIZE - margin, 2)
-        if all(math.dist(at, other) * pixel_size >= distance for other in found):
+        at = rng.uniform(margin, high, 2)
+        if not taken[int(at[1]), int(at[0])] and all(
+            math.dist(at, other) * pixel_size >= distance for other in found
+        ):
             found.append(at)
     return np.array(found).reshape(-1, 2)
+
+
+def lump(y, x, radius, corners, rng):
+    """Returns one where a lump of ice is: a polygon with sharp rims, or an oval with soft ones."""
+    angle = np.arctan2(y, x) + rng.uniform(0, math.pi)
+    if corners:
+        sector = 2 * math.pi / corners
+        reach = radius * math.cos(sector / 2) / np.cos(np.mod(angle, sector) - sector / 2)
+        return 1.0 * (np.hypot(x, y) < reach)
+    reach = radius * (1 + 0.15 * np.cos(2 * angle) + 0.1 * np.cos(3 * angle))
+    return gaussian_filter(1.0 * (np.hypot(x, y) < reach), 3)
+
+
+def surroundings(name, shape, radius, noise, rng):
+    """Draws what is not ice: returns density that scatters, electrons that are lost, and where no particles are."""
+    y, x = np.indices(shape).astype(np.float32)
+    scatters, lost, taken = np.zeros(shape), np.zeros(shape), np.zeros(shape, bool)
+    name = name.replace("empty_", "")
+    if name == "carbon":
+        taken = x > rng.uniform(0.75, 0.85) * shape[1] + 8 * np.sin(y / 40)
+        scatters = taken * (1.5 * noise + gaussian_filter(rng.normal(0, 8 * noise, shape), 2))
+    elif name == "gold":
+        # A hole wider than the micrograph, and light that falls off across it.
+        far = np.hypot(x - rng.uniform(-1, 0) * shape[1], y - rng.uniform(0.3, 0.7) * shape[0])
+        taken = far > np.quantile(far, 0.85)
+        lost = ABSORBED[name] * ELECTRONS * noise * taken
+        angle = rng.uniform(0, 2 * math.pi)
+        lost += 0.2 * ELECTRONS * noise * (math.cos(angle) * x / shape[1] + math.sin(angle) * y / shape[0])
+    elif name in ABSORBED:
+        for _ in range(LUMPS):
+            dy, dx = y - rng.uniform(0, shape[0]), x - rng.uniform(0, shape[1])
+            one = lump(dy, dx, rng.uniform(0.7, 1.6) * radius, 6 * (name == "facets"), rng)
+            taken |= one > 0.1
+            lost = np.maximum(lost, ABSORBED[name] * ELECTRONS * noise * one)
+    return scatters, lost, taken
 
 
 def simulate(folder, name, snr, seed):
@@ -156,34 +211,44 @@ def simulate(folder, name, snr, seed):
     with mrcfile.new(f"{folder}/map.mrc", overwrite=True) as file:
         file.set_data(density)
         file.voxel_size = voxel
+    # Half the pixel size has four times the noise in each pixel.
+    noise, shape = 0.5 / math.sqrt(snr), SHAPES.get(name, (SIZE, SIZE))
     truth, rows = [], []
-    for number in range(4 if count else 6):
-        centres = places(count, distance, pixel_size, 0.5 * min(diameter, 200) / pixel_size, rng)
-        signal = np.zeros((SIZE + 2 * box, SIZE + 2 * box), np.float32)
+    for number in range(micrographs_of(name)):
+        scatters, lost, taken = surroundings(name, shape, diameter / pixel_size / 2, noise, rng)
+        centres = places(count, distance, pixel_size, 0.5 * min(diameter, 200) / pixel_size, taken, rng)
+        signal = np.zeros((shape[0] + 2 * box, shape[1] + 2 * box), np.float32)
         for x, y in centres:
             view = project(density, voxel, pixel_size, box, Rotation.random(random_state=rng.integers(2**31)))
             i, j = round(x), round(y)
             signal[j + box // 2 : j + 3 * box // 2, i + box // 2 : i + 3 * box // 2] += view
         signal = signal[box:-box, box:-box] / math.sqrt(variance)
-        # Half the pixel size has four times the noise in each pixel.
-        noise = 0.5 / math.sqrt(snr)
-        signal += rng.normal(0, noise * math.sqrt(ICE), signal.shape)
-        if name == "carbon":
-            edge = rng.uniform(0.75, 0.85) * SIZE
-            film = np.arange(SIZE)[None, :] > edge + 8 * np.sin(np.arange(SIZE)[:, None] / 40)
-            signal += film * (1.5 * noise + gaussian_filter(rng.normal(0, 8 * noise, signal.shape), 2))
-            centres = centres[~film[np.int32(centres[:, 1]), np.int32(centres[:, 0])]]
-        defocus = rng.uniform(10000, 20000)
-        image = np.fft.irfft2(np.fft.rfft2(signal) * contrast_transfer(SIZE, pixel_size, defocus), signal.shape)
-        image += rng.normal(0, noise, signal.shape)
+        signal += rng.normal(0, noise * math.sqrt(ICE), shape) + scatters
+        defocus = rng.uniform(*DEFOCUS.get(name, (10000, 20000)))
+        image = np.fft.irfft2(np.fft.rfft2(signal) * contrast_transfer(shape, pixel_size, defocus), shape)
+        image += rng.normal(0, noise, shape) - lost
         with mrcfile.new(f"{folder}/mic_{number}.mrc", overwrite=True) as file:
             file.set_data((100 + 10 * image).astype(np.float32))
             file.voxel_size = pixel_size
-        rows.append(f"mic_{number}.mrc 1 {defocus:.0f} {defocus:.0f} 0\n")
+        rows.append(f"mic_{number}.mrc 1" + (f" {defocus:.0f} {defocus:.0f} 0\n" if name != "no_ctf" else "\n"))
         truth.append(centres)
+    head = HEAD if name != "no_ctf" else HEAD[: HEAD.index("_rlnDefocusU")]
     with open(f"{folder}/micrographs.star", "w") as file:
-        file.write(HEAD.format(pixel_size) + "".join(rows) + "\n")
+        file.write(head.format(pixel_size) + "".join(rows) + "\n")
     return truth
+
+
+def micrographs_of(name):
+    return MICROGRAPHS.get(name, 4 if SETS[name][4] else 6)
+
+
+def pick_with_relion(folder, output, name):
+    """Writes the picks of RELION's Laplacian of Gaussian with its own threshold."""
+    ends = [float(d) for d in SETS[name][2].split(",")]
+    low, high = ends if len(ends) == 2 else (0.8 * ends[0], 1.2 * ends[0])
+    command = ["relion_autopick", "--i", "micrographs.star", "--odir", f"{output}/", "--pickname", "autopick"]
+    command += ["--LoG", "--LoG_diam_min", str(low), "--LoG_diam_max", str(high), "--shrink", "0", "--lowpass", "20"]
+    subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def pick(folder, output, name, method, arguments):
@@ -191,15 +256,18 @@ def pick(folder, output, name, method, arguments):
     diameter, log_diameter = SETS[name][1:3]
     command = [f"{BIN}/icestream-lowpass-picker", "--i", f"{folder}/micrographs.star", "--o", f"{folder}/{output}"]
     command += ["--write_png", "false", "--threads", "1"]
+    shutil.rmtree(f"{folder}/{output}", ignore_errors=True)
     if method == "template":
         command += ["--templates", f"{folder}/map.mrc", "--diameter", str(diameter), "--angle_step", "10"]
     elif "," in log_diameter:
         command += ["--log_diameter", log_diameter]
     else:
         command += ["--diameter", log_diameter]
-    shutil.rmtree(f"{folder}/{output}", ignore_errors=True)
-    subprocess.run(command + arguments, check=True, stderr=subprocess.DEVNULL)
-    return [table(f"{folder}/{output}/mic_{i}_autopick.star") for i in range(6 if SETS[name][4] == 0 else 4)]
+    if method == "relion":
+        pick_with_relion(folder, output, name)
+    else:
+        subprocess.run(command + arguments, check=True, stderr=subprocess.DEVNULL)
+    return [table(f"{folder}/{output}/mic_{i}_autopick.star") for i in range(micrographs_of(name))]
 
 
 def table(path):
@@ -276,7 +344,8 @@ def main():
             for method in options.method.split(","):
                 low = "-99" if method == "template" else "0.0001"
                 automatic = pick(folder, f"auto_{method}", name, method, [])
-                every = pick(folder, f"all_{method}", name, method, ["--threshold", low])
+                lowest = ["--threshold", low]
+                every = pick(folder, f"all_{method}", name, method, lowest) if method != "relion" else automatic
                 right = sum(hits(p, t, reach).sum() for p, t in zip(automatic, truth))
                 picked, wanted = sum(map(len, automatic)), sum(map(len, truth))
                 value = f1(right, picked, wanted)
