@@ -381,6 +381,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .twins = r->set.left_out + r->set.repeated,
                                   .stalled = s->stalled,
                                   .resolution = r->told,
+                                  .agreement = r->resolution,
+                                  .views_doubt = r->views_doubt,
                                   .angle_step = r->sampling.angle_step * schedule_fine_step(s),
                                   .offset_step = r->sampling.offset_step * schedule_fine_step(s),
                                   .accuracy_angle = s->accuracy_angle,

@@ -161,9 +161,12 @@ struct refiner_state {
     bool kept;    /* particles were compared at their poses alone */
     bool stalled; /* nothing more to gain below max_order */
     size_t particles;
-    size_t twins;                           /* left out, as in refiner_doubts */
-    double resolution;                      /* Å, FSC 0.143 of the unjoined halves */
-    double angle_step;                      /* °, of the fine pass */
+    size_t twins;      /* left out, as in refiner_doubts */
+    double resolution; /* Å, as it is told (told.h) */
+    double agreement;  /* Å: to which the unjoined halves agree, FSC 0.143 */
+    double
+        views_doubt;   /* 0 to 1: how far the views that were found may all be one; the told resolution allows for it */
+    double angle_step; /* °, of the fine pass */
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */

@@ -94,8 +94,9 @@ struct refiner {
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å: to which the halves agree, for the next iteration */
     double *held;      /* [shells]: share of the signal that views fill (kernels/fsc/coverage.h); NULL: not known yet */
-    bool agree_beyond; /* the halves agree beyond the shells that they share */
-    double told;       /* Å: the resolution that is told (told.h) */
+    double views_doubt; /* 0 to 1: how far the views that were found are doubted (told.h) */
+    bool agree_beyond;  /* the halves agree beyond the shells that they share */
+    double told;        /* Å: the resolution that is told (told.h) */
     struct signal signal;
     double efficiency;      /* of the directions of view; known in copies of the writer alone */
     double contrast;        /* how much better particles fit the reference than its inverse: a factor; 0: not known */

@@ -42,6 +42,7 @@ struct state {
     bool logged_host_sums; /* sums come to the host */
     struct warned warned;
     bool told_noise; /* the images are noise */
+    bool told_views; /* they may be from one side */
 };
 
 struct lane {
@@ -167,6 +168,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     const struct refiner_state s = refiner_state(state->refiner);
     stage_resolution(stage, s.noise ? 0 : s.resolution);
     tell_noise(stage, &s, &state->told_noise);
+    tell_views(stage, &s, &state->told_views);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->logged_start = true;
@@ -258,8 +260,8 @@ static void set_result(struct stage *stage, const struct state *state, const str
                  s.resolution, efficiency);
     else
         snprintf(quality, sizeof quality, "%d classes, %.1f Å", s.classes, s.resolution);
-    stage_result(stage, files, "%s, %zu particles, iteration %d%s", quality, s.particles, s.iteration,
-                 s.noise ? ": noise, no signal" : "");
+    stage_result(stage, files, "%s, %zu particles, iteration %d%s%s", quality, s.particles, s.iteration,
+                 s.noise ? ": noise, no signal" : "", s.views_doubt > 0.5 ? "; the views are doubted" : "");
 }
 
 /* Says how the views of the particles are spread, and what to do about it. */

@@ -14,3 +14,20 @@ void tell_noise(struct stage *stage, const struct refiner_state *s, bool *told) 
                   s->signal);
     *told = s->noise;
 }
+
+void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) {
+    const bool doubted = s->classes == 1 && s->views_doubt > 0.5;
+    if (doubted && !*told)
+        stage_log(
+            stage, LOG_WARN, "refine-directions",
+            "the resolution is told as %.1f Å, while the halves agree to %.1f Å: the views that were found are "
+            "uneven, and at this resolution images of one side may have been given others, alike in both halves; "
+            "look at the projections of the map, begin from a finer reference, and add views, such as of a tilted "
+            "stage",
+            s->resolution, s->agreement);
+    if (!doubted && *told)
+        stage_log(stage, LOG_INFO, "refine-directions",
+                  "the views are believed now: the resolution is told as %.1f Å, the halves agree to %.1f Å",
+                  s->resolution, s->agreement);
+    *told = doubted;
+}

@@ -8,5 +8,8 @@
 /* Warns that the images are noise, once, and says once when later images show that they are not. told: set while the
  * warning stands. */
 void tell_noise(struct stage *stage, const struct refiner_state *state, bool *told);
+/* Warns that the views may be from one side, so that a coarser resolution is told; and says once when they are believed.
+ * told: as above. */
+void tell_views(struct stage *stage, const struct refiner_state *state, bool *told);
 
 #endif

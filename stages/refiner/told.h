@@ -7,7 +7,10 @@
 /* Returns the last shell that is told; 0: none. fsc[shell]: of the halves, which agree up to shell `reached` (mstep.h).
  * held: kernels/fsc/coverage.h. shared: the last shell that the halves shared, kept apart from those beyond; 0: none. */
 int told_shell(const float *fsc, const double *held, int shared, int reached);
-/* Sets r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and r->resolution.
+/* Returns how far the views that were found are doubted, 0 to 1: see told.c. efficiency: of these views
+ * (orientations.h); NaN: not doubted. shared, agree: frequencies (1/Å) that the halves share, and to which they agree. */
+double told_views_doubt(double efficiency, size_t particles, double shared, double agree);
+/* Sets r->views_doubt, r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and r->resolution.
  * shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);
 

@@ -78,10 +78,29 @@ static void one_side_is_told(void **state) {
     mem_free(&r.held);
 }
 
+/* Even views are believed, of few particles too; uneven ones only where the halves agree far beyond what they share. */
+static void uneven_views_are_doubted(void **state) {
+    (void)state;
+    static const struct {
+        double efficiency;
+        size_t particles;
+        double agree; /* times what is shared */
+        double doubt;
+    } CASES[] = {
+        {0.97, 300, 2, 0}, {0.75, 20, 2, 0},      {0.6, 20, 2, 1},    {0.75, 300, 2, 1}, {0.75, 300, 3.7, 1},
+        {0.75, 300, 5, 0}, {0.75, 300, 4.5, 0.5}, {0.75, 300, 20, 0}, {NAN, 300, 2, 0},  {0.5, 0, 2, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        double doubt = told_views_doubt(CASES[i].efficiency, CASES[i].particles, 1.0 / 40, CASES[i].agree / 40);
+        if (!(fabs(doubt - CASES[i].doubt) < 1e-9)) fail_msg("case %zu: %g, not %g", i, doubt, CASES[i].doubt);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(told_shells),
         cmocka_unit_test(one_side_is_told),
+        cmocka_unit_test(uneven_views_are_doubted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
