@@ -80,6 +80,7 @@ struct alignment_iteration {
     const struct sampling *sampling; /* perturbed */
     bool local;                      /* compare only poses near each particle's pose: sampling_near */
     double near_sigma; /* °, local: of the prior, which ends at three times as much; 0: the angle step of the grid */
+    double near_range; /* °, local: no pose farther away counts, children included (sampling_near); 0: no such limit */
     /* With local, and without oversampled: compare each particle at its own pose alone. The sampling is a list of poses
      * (sampling_create_list). */
     bool given_poses;

@@ -51,7 +51,7 @@ static inline enum status alignment_near(const struct alignment_iteration *itera
                                          struct err *err) {
     if (iteration->given_poses) return sampling_only(particle->orientation, near, err);
     double sigma = iteration->near_sigma > 0 ? iteration->near_sigma : iteration->sampling->angle_step;
-    return sampling_near(iteration->sampling, particle->pose, sigma, near, err);
+    return sampling_near(iteration->sampling, particle->pose, sigma, iteration->near_range, near, err);
 }
 
 struct alignment_cpu;

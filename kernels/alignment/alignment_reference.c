@@ -15,6 +15,7 @@ static const double FRACTION = 0.999;
  * pose. */
 struct pose {
     int reference, orientation, shift, rotation, child;
+    unsigned left_out; /* bits of the rotations that lie beyond the range of a local search */
     double log_prior;
     double value; /* ½ Σ (|c P − X|² − |X|²)/σ² − log prior, then the weight */
 };
@@ -190,7 +191,7 @@ static enum status list_coarse(struct comparison *c, double sigma_offset, struct
                 sampling_shift(s, t, shift);
                 double x = c->particle->shift[0] + shift[0], y = c->particle->shift[1] + shift[1];
                 pose.log_prior = -(x * x + y * y) / (2 * sigma_offset * sigma_offset);
-                if (it->local) pose.log_prior += near.log_priors[o];
+                if (it->local) pose.log_prior += near.log_priors[o], pose.left_out = near.left_out[o];
                 if (it->reference_log_prior != NULL) pose.log_prior += it->reference_log_prior[k];
                 c->poses[c->pose_count++] = pose;
             }
@@ -209,7 +210,7 @@ static enum status list_fine(struct comparison *c, struct err *err) {
         for (end = begin; end < c->kept_count && same_slice(&c->kept[begin], &c->kept[end]);)
             end++;
         for (int rotation = 0; rotation < rotations; rotation++)
-            for (size_t i = begin; i < end; i++)
+            for (size_t i = begin; i < end && !(children && c->kept[begin].left_out >> rotation & 1); i++)
                 for (int shift = 0; shift < shifts; shift++) {
                     struct pose *pose = &c->poses[c->pose_count++];
                     *pose = c->kept[i];

@@ -18,6 +18,8 @@
 #ifndef ICESTREAM_KERNELS_SAMPLING_SAMPLING_H
 #define ICESTREAM_KERNELS_SAMPLING_SAMPLING_H
 
+#include <stdint.h>
+
 #include "common/status.h"
 #include "kernels/symmetry/symmetry.h"
 
@@ -78,16 +80,23 @@ void sampling_shift(const struct sampling *sampling, int shift, double ret_shift
 /* Returns the perturbed shift of a shift's child, 0 to 3. */
 void sampling_child_shift(const struct sampling *sampling, int shift, int child, double ret_shift[2]);
 
-/* Orientations near a pose, and the natural logarithms of their priors. Starts as {0}. */
+/* Orientations near a pose, the natural logarithms of their priors, and which of their children lie beyond the range:
+ * bit c of left_out for child c. Starts as {0}. */
 struct sampling_subset {
     int count, capacity;
     int *orientations;
     float *log_priors;
+    uint8_t *left_out;
 };
 /* Replaces the contents of `subset` by the orientations near a pose. The prior is a Gaussian of `sigma` ° in direction,
  * times one in psi about the psi that fits the pose best in that direction. Both are cut at 3 sigma; priors sum to 1.
- * The nearest direction with its nearest psi is always included. */
-enum status sampling_near(const struct sampling *sampling, const double pose[9], double sigma,
+ * The nearest direction with its nearest psi is always included.
+ *
+ * range: °; 0: none. Orientations and children whose direction, or psi, is farther away are left out. Children need such
+ * a limit: near a pole those of one parent differ by up to 45° in the plane. An orientation whose own pose lies beyond
+ * the range is included if no other has a child within it; only if there is no such child at all, as in a grid coarser
+ * than the range, the nearest orientation with all its children stands for them. */
+enum status sampling_near(const struct sampling *sampling, const double pose[9], double sigma, double range,
                           struct sampling_subset *subset, struct err *err);
 /* Replaces the contents of `subset` by one orientation. */
 enum status sampling_only(int orientation, struct sampling_subset *subset, struct err *err);

@@ -221,18 +221,22 @@ void sampling_child_shift(const struct sampling *s, int shift, int child, double
     ret_shift[1] += (child % 2 == 0 ? -0.25 : 0.25) * s->offset_step;
 }
 
-static enum status subset_add(struct sampling_subset *subset, int orientation, double log_prior, struct err *err) {
+static enum status subset_add(struct sampling_subset *subset, int orientation, double log_prior, unsigned left_out,
+                              struct err *err) {
     if (subset->count == subset->capacity) {
-        int capacity = subset->capacity > 0 ? 2 * subset->capacity : 256;
-        int *orientations = realloc(subset->orientations, (size_t)capacity * sizeof *orientations);
+        size_t capacity = subset->capacity > 0 ? 2 * (size_t)subset->capacity : 256;
+        int *orientations = realloc(subset->orientations, capacity * sizeof *orientations);
         if (orientations != NULL) subset->orientations = orientations;
-        float *log_priors = realloc(subset->log_priors, (size_t)capacity * sizeof *log_priors);
+        float *log_priors = realloc(subset->log_priors, capacity * sizeof *log_priors);
         if (log_priors != NULL) subset->log_priors = log_priors;
-        FAIL_IF(orientations == NULL || log_priors == NULL, err, STATUS_NO_MEMORY, "no memory for %d orientations",
-                capacity);
-        subset->capacity = capacity;
+        uint8_t *masks = realloc(subset->left_out, capacity * sizeof *masks);
+        if (masks != NULL) subset->left_out = masks;
+        FAIL_IF(orientations == NULL || log_priors == NULL || masks == NULL, err, STATUS_NO_MEMORY,
+                "no memory for %zu orientations", capacity);
+        subset->capacity = (int)capacity;
     }
     subset->orientations[subset->count] = orientation;
+    subset->left_out[subset->count] = (uint8_t)left_out;
     subset->log_priors[subset->count++] = (float)log_prior;
     return STATUS_OK;
 }
@@ -246,68 +250,114 @@ static double best_psi(const double frame[9], const double pose[9]) {
     return atan2(yx - xy, xx + yy) / DEGREES;
 }
 
-/* Adds the psis of one direction within 3 sigma of the best psi; the nearest one if there is none and
- * `at_least_one`. */
-static enum status add_direction(const struct sampling *s, int direction, double angle, double psi, double sigma,
-                                 bool at_least_one, struct sampling_subset *subset, struct err *err) {
-    int before = subset->count, nearest = (int)lround(psi / s->psi_step);
-    int reach = (int)(3 * sigma / s->psi_step) + 1;
+/* A search for the orientations near a pose. Angles are in °. */
+struct near {
+    const struct sampling *s;
+    const double *pose;
+    double sigma, range; /* range 0: none */
+    double cut;          /* how far directions and psis may be away */
+    struct sampling_subset *subset;
+    int nearest; /* direction, of those that were looked at, and the cosine of its distance */
+    double best;
+};
+
+static double cosine_of_views(const double frame[9], const double pose[9]) {
+    return frame[6] * pose[6] + frame[7] * pose[7] + frame[8] * pose[8];
+}
+
+/* The children of a direction: whether they lie within the range, and the psi at which each fits the pose best. */
+struct children {
+    bool within[SAMPLING_ROTATIONS / 2];
+    double psi[SAMPLING_ROTATIONS / 2];
+};
+
+static void find_children(const struct near *n, int direction, struct children *ret) {
+    for (int child = 0; child < sampling_direction_children(n->s); child++) {
+        double frame[9];
+        sampling_child_frame(n->s, direction, child, frame);
+        ret->within[child] = acos(fmin(cosine_of_views(frame, n->pose), 1)) <= n->range * DEGREES;
+        ret->psi[child] = best_psi(frame, n->pose);
+    }
+}
+
+/* Returns the bits of the children of psi i that lie beyond the range. */
+static unsigned beyond_range(const struct near *n, const struct children *children, int i) {
+    unsigned bits = 0;
+    for (int child = 0; child < sampling_rotations(n->s); child++) {
+        double psi = (i + (child % 2 == 0 ? -0.25 : 0.25)) * n->s->psi_step - children->psi[child / 2];
+        bool within = children->within[child / 2] && fabs(remainder(psi, 360)) <= n->range;
+        bits |= (within ? 0u : 1u) << child;
+    }
+    return bits;
+}
+
+/* Adds the psis of one direction within the cut of the best psi. angle: of the direction. */
+static enum status add_direction(struct near *n, int direction, double angle, struct err *err) {
+    const struct sampling *s = n->s;
+    const unsigned all = (1u << sampling_rotations(s)) - 1;
+    double psi = best_psi(s->frames[direction], n->pose), sigma = n->sigma;
+    int nearest = (int)lround(psi / s->psi_step), reach = (int)(n->cut / s->psi_step) + 1;
+    struct children children = {{false}, {0}};
+    if (n->range > 0) find_children(n, direction, &children);
     if (2 * reach + 1 > s->psi_count) reach = (s->psi_count - 1) / 2;
     for (int i = nearest - reach; i <= nearest + reach; i++) {
         double away = i * s->psi_step - psi;
-        if (fabs(away) >= 3 * sigma) continue;
+        if (fabs(away) >= n->cut) continue;
+        unsigned left_out = n->range > 0 ? beyond_range(n, &children, i) : 0;
+        if (left_out == all) continue;
         int wrapped = (i % s->psi_count + s->psi_count) % s->psi_count;
-        TRY(subset_add(subset, direction * s->psi_count + wrapped,
-                       -0.5 * (angle * angle + away * away) / (sigma * sigma), err));
-    }
-    if (subset->count == before && at_least_one) {
-        int wrapped = (nearest % s->psi_count + s->psi_count) % s->psi_count;
-        TRY(subset_add(subset, direction * s->psi_count + wrapped, 0, err));
+        TRY(subset_add(n->subset, direction * s->psi_count + wrapped,
+                       -0.5 * (angle * angle + away * away) / (sigma * sigma), left_out, err));
     }
     return STATUS_OK;
 }
 
-/* Adds directions `first` to `end` − 1 within 3 sigma, and finds the nearest of them. */
-static enum status add_near(const struct sampling *s, int first, int end, const double pose[9], double sigma,
-                            struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
-    double limit = cos(fmin(3 * sigma, 180) * DEGREES);
+/* Adds the nearest psi of the nearest direction, with all its children. */
+static enum status add_nearest(const struct near *n, struct err *err) {
+    const struct sampling *s = n->s;
+    int psi = (int)lround(best_psi(s->frames[n->nearest], n->pose) / s->psi_step);
+    int wrapped = (psi % s->psi_count + s->psi_count) % s->psi_count;
+    return subset_add(n->subset, n->nearest * s->psi_count + wrapped, 0, 0, err);
+}
+
+/* Adds directions `first` to `end` − 1 within the cut, and finds the nearest of them. */
+static enum status add_near(struct near *n, int first, int end, struct err *err) {
+    double limit = cos(fmin(n->cut, 180) * DEGREES);
     for (int d = first; d < end; d++) {
-        const double *row = s->frames[d] + 6;
-        double cosine = row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8];
-        if (cosine > *best) *best = cosine, *nearest = d;
-        if (cosine > limit)
-            TRY(add_direction(s, d, acos(fmin(cosine, 1)) / DEGREES, best_psi(s->frames[d], pose), sigma, false, subset,
-                              err));
+        double cosine = cosine_of_views(n->s->frames[d], n->pose);
+        if (cosine > n->best) n->best = cosine, n->nearest = d;
+        if (cosine > limit) TRY(add_direction(n, d, acos(fmin(cosine, 1)) / DEGREES, err));
     }
     return STATUS_OK;
 }
 
 /* Skips blocks of directions that are too far away. On the whole sphere, 64 consecutive directions form one pixel three
  * orders coarser. No two of them are farther apart than 2 / nside of that order (radians), so if one lies beyond that
- * distance plus 3 sigma, the whole block does. */
-static enum status add_near_blocks(const struct sampling *s, const double pose[9], double sigma,
-                                   struct sampling_subset *subset, int *nearest, double *best, struct err *err) {
+ * distance plus the cut, the whole block does. */
+static enum status add_near_blocks(struct near *n, struct err *err) {
     enum { BLOCK = 64, LEVELS = 3 };
-    double far = 3 * sigma * DEGREES + 2.0 / (1 << (s->order - LEVELS));
+    double far = n->cut * DEGREES + 2.0 / (1 << (n->s->order - LEVELS));
     double limit = far < M_PI ? cos(far) : -2;
-    for (int d = 0; d < s->direction_count; d += BLOCK) {
-        const double *row = s->frames[d] + 6;
-        if (row[0] * pose[6] + row[1] * pose[7] + row[2] * pose[8] < limit) continue;
-        TRY(add_near(s, d, d + BLOCK, pose, sigma, subset, nearest, best, err));
-    }
+    for (int d = 0; d < n->s->direction_count; d += BLOCK)
+        if (cosine_of_views(n->s->frames[d], n->pose) >= limit) TRY(add_near(n, d, d + BLOCK, err));
     return STATUS_OK;
 }
 
-enum status sampling_near(const struct sampling *s, const double pose[9], double sigma, struct sampling_subset *subset,
-                          struct err *err) {
-    double best = -2;
-    int nearest = 0;
-    subset->count = 0;
+static enum status add_within(struct near *n, double cut, struct err *err) {
+    const struct sampling *s = n->s;
     bool whole = s->dimensions == 3 && s->order >= 3 && s->direction_count == 12 << 2 * s->order;
-    if (whole) TRY(add_near_blocks(s, pose, sigma, subset, &nearest, &best, err));
-    if (subset->count == 0) TRY(add_near(s, 0, s->direction_count, pose, sigma, subset, &nearest, &best, err));
-    if (subset->count == 0)
-        TRY(add_direction(s, nearest, 0, best_psi(s->frames[nearest], pose), sigma, true, subset, err));
+    n->cut = cut;
+    if (whole) TRY(add_near_blocks(n, err));
+    return n->subset->count == 0 ? add_near(n, 0, s->direction_count, err) : STATUS_OK;
+}
+
+enum status sampling_near(const struct sampling *s, const double pose[9], double sigma, double range,
+                          struct sampling_subset *subset, struct err *err) {
+    struct near n = {.s = s, .pose = pose, .sigma = sigma, .range = range, .subset = subset, .best = -2};
+    subset->count = 0;
+    TRY(add_within(&n, range > 0 ? fmin(3 * sigma, range) : 3 * sigma, err));
+    if (subset->count == 0 && range > 0) TRY(add_within(&n, range + s->angle_step, err));
+    if (subset->count == 0) TRY(add_nearest(&n, err));
     double sum = 0;
     for (int i = 0; i < subset->count; i++)
         sum += exp((double)subset->log_priors[i]);
@@ -318,11 +368,12 @@ enum status sampling_near(const struct sampling *s, const double pose[9], double
 
 enum status sampling_only(int orientation, struct sampling_subset *subset, struct err *err) {
     subset->count = 0;
-    return subset_add(subset, orientation, 0, err);
+    return subset_add(subset, orientation, 0, 0, err);
 }
 
 void sampling_subset_destroy(struct sampling_subset *subset) {
     free(subset->orientations);
     free(subset->log_priors);
+    free(subset->left_out);
     *subset = (struct sampling_subset){0};
 }

@@ -58,7 +58,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .maximum = 90,
      .help =
          "With poses of the table: how far from its last pose an iteration searches a particle's direction, and its "
-         "in-plane angle; three deviations of their prior."},
+         "in-plane angle, and never farther; three deviations of their prior."},
     {.name = "skip_align",
      .type = PARAM_BOOL,
      .offset = AT(skip_align),

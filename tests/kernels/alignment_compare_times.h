@@ -67,7 +67,7 @@ static void make_busy_list(const struct setting *s, double sigma, int rows, int 
         int found = s->rows;
         euler_to_matrix(360 * uniform(), acos(1.9 * uniform() - 0.95) * 180 / M_PI, 360 * uniform(), pose);
         if (sigma > 0) {
-            must(sampling_near(&s->grid, pose, sigma, &near, &err), &err);
+            must(sampling_near(&s->grid, pose, sigma, 0, &near, &err), &err);
             found = near.count;
         }
         int want = rows < found ? rows : found;

@@ -47,6 +47,7 @@ struct setting {
     int max_significant;
     double offset_range, noise, summed;
     double near_sigma; /* °; 0: the grid's step */
+    double near_range; /* °; 0: none */
     double rounding;   /* how much larger rounding is than in sums of a hundred terms of FP32 */
     double memory;     /* bytes */
     int threads;
@@ -213,6 +214,7 @@ static struct data *make_data(struct setting setting) {
         .local = setting.local,
         .summed = setting.summed,
         .near_sigma = setting.near_sigma,
+        .near_range = setting.near_range,
         .oversampled = setting.oversampled,
         .reference_count = setting.references,
         .references = d->references,

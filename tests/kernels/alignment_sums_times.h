@@ -55,7 +55,7 @@ static void rows_of(const struct world *w, const struct timed *t, const struct s
     if (t->near) {
         double pose[9];
         sampling_matrix(s, (int)(uniform() * all), pose);
-        must(sampling_near(s, pose, s->angle_step, &near, &err), &err);
+        must(sampling_near(s, pose, s->angle_step, 0, &near, &err), &err);
     }
     for (int i = 0; i < t->rows && !t->near; i++)
         rows[i] = (int)((double)all * (i + uniform()) / t->rows);

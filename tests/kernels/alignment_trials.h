@@ -20,6 +20,7 @@ struct trial {
     bool local, oversampled;
     bool given;        /* poses are the particles' own, listed */
     double near_sigma; /* °; 0: the step of the grid */
+    double near_range; /* °; 0: none */
     int max_significant;
     const char *symmetry; /* NULL: none */
     int shared_shell;     /* images are masked in two bands, up to this shell and beyond; 0: one band */
@@ -213,6 +214,7 @@ static inline struct alignment_iteration iteration_of(const struct data *d, cons
         .sampling = &d->sampling,
         .local = d->trial.local,
         .near_sigma = d->trial.near_sigma,
+        .near_range = d->trial.near_range,
         .given_poses = d->trial.given,
         .summed = d->trial.summed,
         .oversampled = d->trial.oversampled,

@@ -107,6 +107,10 @@ static void within_a_range_of_the_last_pose(void **state) {
     s.local = true;
     s.near_sigma = 40;
     check(s);
+    s.near_range = 50, s.references = 2, s.priors = true;
+    check(s);
+    s.oversampled = false;
+    check(s);
 }
 
 /* A grid of order 8 has 1.2e9 orientations, 9.7e9 children of them, 3.5e10 samples at 29 shifts; only those near a pose

@@ -265,6 +265,19 @@ static const struct trial TRIALS[] = {
      .local = true,
      .near_sigma = 20,
      .max_significant = 100000},
+    {.box = 32,
+     .size = 32,
+     .coarse_size = 20,
+     .order = 2,
+     .references = 2,
+     .particles = 40,
+     .offset_range = 2,
+     .offset_step = 1,
+     .oversampled = true,
+     .local = true,
+     .near_sigma = 10,
+     .near_range = 16,
+     .max_significant = 100000},
 };
 
 /* Directions of the asymmetric unit only, or of the whole sphere near the last pose, as in the refiner. */

@@ -125,7 +125,7 @@ static void near_is_all_within_three_sigma(int order, double sigma) {
     for (size_t i = 0; i < sizeof poses / sizeof *poses; i++) {
         double pose[9], m[9], sum = 0, worst = 0;
         euler_to_matrix(poses[i][0], poses[i][1], poses[i][2], pose);
-        assert_int_equal(sampling_near(&s, pose, sigma, &subset, NULL), STATUS_OK);
+        assert_int_equal(sampling_near(&s, pose, sigma, 0, &subset, NULL), STATUS_OK);
         char *chosen = calloc((size_t)sampling_orientation_count(&s), 1);
         for (int j = 0; j < subset.count; j++) {
             sampling_matrix(&s, subset.orientations[j], m);
@@ -144,7 +144,7 @@ static void near_is_all_within_three_sigma(int order, double sigma) {
     }
     double pose[9];
     euler_to_matrix(12, 34, 56, pose);
-    assert_int_equal(sampling_near(&s, pose, 0.01, &subset, NULL), STATUS_OK);
+    assert_int_equal(sampling_near(&s, pose, 0.01, 0, &subset, NULL), STATUS_OK);
     assert_int_equal(subset.count, 1);
     sampling_subset_destroy(&subset);
     sampling_destroy(&s);
@@ -155,6 +155,86 @@ static void near_a_pose_is_all_within_three_sigma(void **state) {
     near_is_all_within_three_sigma(2, 15);
     near_is_all_within_three_sigma(3, 7.5);
     near_is_all_within_three_sigma(4, 2);
+}
+
+/* Returns the angle (°) of the views of two poses, and the one in the plane that remains: the half angle of the rotation
+ * between them has the cosine cos(view/2) cos(plane/2). */
+static void angles_between(const double a[9], const double b[9], double *ret_view, double *ret_plane) {
+    const double degree = M_PI / 180, view = acos(fmax(fmin(a[6] * b[6] + a[7] * b[7] + a[8] * b[8], 1), -1));
+    *ret_view = view / degree;
+    *ret_plane = 2 * acos(fmin(cos(rotation_between(a, b) * degree / 2) / cos(view / 2), 1)) / degree;
+}
+
+/* Counts the children that are left of all orientations near a pose, and expects none beyond the range; none of those
+ * within 0.9 of it, near a parent in the cut, may be missing. */
+static int expect_within(const struct sampling *s, const double pose[9], double sigma, double range) {
+    struct sampling_subset subset = {0};
+    double m[9], view, plane, parent_view, parent_plane;
+    int left = 0;
+    assert_int_equal(sampling_near(s, pose, sigma, range, &subset, NULL), STATUS_OK);
+    char *chosen = calloc((size_t)sampling_orientation_count(s), SAMPLING_ROTATIONS);
+    for (int i = 0; i < subset.count; i++)
+        for (int child = 0; child < SAMPLING_ROTATIONS; child++) {
+            if (subset.left_out[i] >> child & 1) continue;
+            sampling_child_matrix(s, subset.orientations[i], child, m);
+            angles_between(m, pose, &view, &plane);
+            if (view > range + 1e-5 || plane > range + 1e-5)
+                fail_msg("a child is %g° and %g° away, range %g°", view, plane, range);
+            chosen[subset.orientations[i] * SAMPLING_ROTATIONS + child] = 1;
+            left++;
+        }
+    for (int o = 0; o < sampling_orientation_count(s); o++) {
+        sampling_matrix(s, o, m);
+        angles_between(m, pose, &parent_view, &parent_plane);
+        if (fmax(parent_view, parent_plane) > 0.99 * fmin(range, 3 * sigma)) continue;
+        for (int child = 0; child < SAMPLING_ROTATIONS; child++) {
+            sampling_child_matrix(s, o, child, m);
+            angles_between(m, pose, &view, &plane);
+            if (fmax(view, plane) < 0.99 * range) assert_true(chosen[o * SAMPLING_ROTATIONS + child]);
+        }
+    }
+    free(chosen);
+    sampling_subset_destroy(&subset);
+    return left;
+}
+
+/* Near the poles children of one parent differ by up to 45° in the plane, so that a range of parents is none of theirs. */
+static void children_stay_within_a_range(void **state) {
+    (void)state;
+    static const double POSES[][3] = {{10, 50, 30},   {200, 2, 111}, {0, 0, 0},  {33, 179, 300},
+                                      {359, 90, 359}, {77, 4, 12},   {3, 180, 0}};
+    static const struct {
+        int order;
+        double sigma, range;
+    } CASES[] = {{3, 8 / 3.0, 8}, {4, 4 / 3.0, 4}, {4, 3.75, 4}, {2, 1, 15}};
+    for (size_t c = 0; c < sizeof CASES / sizeof *CASES; c++) {
+        struct sampling s;
+        make(CASES[c].order, NULL, 0, 1, &s);
+        for (int d = -1; d <= 1; d++) {
+            sampling_perturb(&s, 0.4 * d);
+            for (size_t i = 0; i < sizeof POSES / sizeof *POSES; i++) {
+                double pose[9];
+                euler_to_matrix(POSES[i][0], POSES[i][1], POSES[i][2], pose);
+                assert_true(expect_within(&s, pose, CASES[c].sigma, CASES[c].range) > 0);
+            }
+        }
+        sampling_destroy(&s);
+    }
+}
+
+/* A grid coarser than the range has one orientation nearby, whole. */
+static void a_range_below_the_grid_leaves_one(void **state) {
+    (void)state;
+    struct sampling s;
+    struct sampling_subset subset = {0};
+    double pose[9];
+    make(2, NULL, 0, 1, &s);
+    euler_to_matrix(12, 34, 56, pose);
+    assert_int_equal(sampling_near(&s, pose, 0.03, 0.1, &subset, NULL), STATUS_OK);
+    assert_int_equal(subset.count, 1);
+    assert_int_equal(subset.left_out[0], 0);
+    sampling_subset_destroy(&subset);
+    sampling_destroy(&s);
 }
 
 static void perturbations_stay_within_half_a_step(void **state) {
@@ -183,6 +263,8 @@ int main(void) {
         cmocka_unit_test(children_lie_around_their_parent),
         cmocka_unit_test(every_pose_has_a_neighbour),
         cmocka_unit_test(near_a_pose_is_all_within_three_sigma),
+        cmocka_unit_test(children_stay_within_a_range),
+        cmocka_unit_test(a_range_below_the_grid_leaves_one),
         cmocka_unit_test(perturbations_stay_within_half_a_step),
         cmocka_unit_test(bad_grids_are_refused),
     };

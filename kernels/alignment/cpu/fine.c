@@ -135,6 +135,11 @@ static enum status reserve_poses(struct thread_space *s, int poses, struct err *
     return alignment_cpu_reserve(&s->poses, 2 * (size_t)poses, "poses of the fine pass", err);
 }
 
+/* Returns whether a child of a row lies beyond the range of a local search. */
+static bool is_left_out(const struct alignment_cpu *a, const struct batch_particle *b, int row, int child) {
+    return a->iteration.local && a->iteration.oversampled && (b->near.left_out[row % b->near.count] >> child & 1);
+}
+
 /* Lists all fine poses of the significant samples, grouped by slice. */
 static int list_poses(const struct alignment_cpu *a, const struct batch_particle *b, struct thread_space *s) {
     int shifts = a->shifts, count = 0, at = 0;
@@ -144,7 +149,7 @@ static int list_poses(const struct alignment_cpu *a, const struct batch_particle
             end++;
         int slot = find_slot(&a->slots, b->rows.data[at]);
         for (int child = 0; child < a->rotations; child++)
-            for (int i = begin; i < end; i++)
+            for (int i = begin; i < end && !is_left_out(a, b, row, child); i++)
                 for (int t = 0; t < a->translations; t++) {
                     s->pose_slice.data[count] = slot * a->rotations + child;
                     s->pose_shift.data[count++] = b->significant.data[i] % shifts * a->translations + t;
@@ -169,7 +174,7 @@ static void add_priors(const struct alignment_cpu *a, const struct batch_particl
         for (end = begin; end < b->significant.count && b->significant.data[end] / shifts == row;)
             end++;
         for (int child = 0; child < a->rotations; child++)
-            for (int i = begin; i < end; i++) {
+            for (int i = begin; i < end && !is_left_out(a, b, row, child); i++) {
                 float prior = of_row + b->shift_log_prior[b->significant.data[i] % shifts];
                 for (int t = 0; t < a->translations; t++)
                     values[count++] -= prior;

@@ -66,6 +66,7 @@ struct row_cuda {
     int particle, row;
     uint32_t first;
     float log_prior;
+    uint32_t left_out; /* bits of the rotations that lie beyond the range of a local search: they have no weight */
 };
 struct samples_cuda {
     uint32_t count, row_count;   /* known to the host */

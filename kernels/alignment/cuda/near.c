@@ -11,11 +11,13 @@ static void sort_near(struct sampling_subset *near) {
     for (int i = 1; i < near->count; i++) {
         int orientation = near->orientations[i], at = i;
         float log_prior = near->log_priors[i];
+        uint8_t left_out = near->left_out[i];
         for (; at > 0 && near->orientations[at - 1] > orientation; at--) {
             near->orientations[at] = near->orientations[at - 1];
             near->log_priors[at] = near->log_priors[at - 1];
+            near->left_out[at] = near->left_out[at - 1];
         }
-        near->orientations[at] = orientation, near->log_priors[at] = log_prior;
+        near->orientations[at] = orientation, near->log_priors[at] = log_prior, near->left_out[at] = left_out;
     }
 }
 
@@ -93,7 +95,8 @@ static void fill_particle(const struct alignment_cuda *a, const struct sampling_
             rows[row] = (struct row_cuda){.particle = particle,
                                           .row = k * a->orientations + near->orientations[o],
                                           .first = row * shifts,
-                                          .log_prior = near->log_priors[o] + prior};
+                                          .log_prior = near->log_priors[o] + prior,
+                                          .left_out = near->left_out[o]};
     }
 }
 

@@ -55,14 +55,15 @@ __device__ void fill_word(const uint32_t *bits, int n_shifts, int words, int par
     if (count == 0) return;
     unsigned to = at.samples + sum - count;
     lists.rows[at.rows + __popc(used & lanes_before())] =
-        row_cuda{particle, row, to, row_log_prior ? row_log_prior[row] : 0};
+        row_cuda{particle, row, to, row_log_prior ? row_log_prior[row] : 0, 0};
     for (int t = 0; t < n_shifts; t++)
         if (bits[(size_t)t * words] >> lane & 1) lists.samples[to++] = (uint32_t)row * n_shifts + t;
 }
 
 /* Writes the entry that ends the rows. */
 __device__ inline void end_rows(int particles, const uint32_t *begin, const uint32_t *row_begin, row_cuda *rows) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) rows[row_begin[particles]] = row_cuda{particles, 0, begin[particles], 0};
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        rows[row_begin[particles]] = row_cuda{particles, 0, begin[particles], 0, 0};
 }
 
 __global__ void __launch_bounds__(THREADS)
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         sample_counts to = plus(at, sum_before<ROW_THREADS>({count, count > 0}, part, &all));
         at = plus(at, all);
         if (count == 0) continue;
-        lists.rows[to.rows] = row_cuda{particle, row->row, to.samples, row->log_prior};
+        lists.rows[to.rows] = row_cuda{particle, row->row, to.samples, row->log_prior, row->left_out};
         for (uint32_t s = row[0].first; s < row[1].first; s++)
             if (weights[s] >= threshold) lists.samples[to.samples++] = samples.samples[s];
     }
@@ -141,6 +142,7 @@ struct priors {
     const float *shift_log_prior;
     int shift_count;
     unsigned each, log2_each; /* values per sample, in units of those read at a time; its logarithm, or NOT_A_POWER */
+    unsigned shifts;          /* values of a rotation, in such units; 0: samples, of which none is left out */
 };
 constexpr unsigned NOT_A_POWER = 32;
 
@@ -162,6 +164,7 @@ __device__ inline void each_value(const priors &p, uint32_t at, const float *val
         unsigned sample = p.log2_each < NOT_A_POWER ? i >> p.log2_each : i / p.each;
         float log_prior = row.log_prior;
         if (prior) log_prior += prior[p.samples.samples[row.first + sample] - shift_0];
+        if (p.shifts && row.left_out >> (i - sample * p.each) / p.shifts & 1) log_prior = -CUDART_INF_F;
         visit(from[i], log_prior, (size_t)row.first * p.each + i);
     }
 }
@@ -225,6 +228,7 @@ template <int WIDTH> __global__ void __launch_bounds__(ROW_THREADS) weigh(priors
 template <int WIDTH> void weigh_rows(priors p, float *values, float *ret_least, cudaStream_t stream) {
     unsigned blocks = (p.samples.row_count + ROW_WARPS - 1) / ROW_WARPS;
     p.each /= WIDTH;
+    p.shifts /= WIDTH;
     p.log2_each = NOT_A_POWER;
     for (unsigned log2 = 0; log2 < NOT_A_POWER; log2++)
         if (p.each == 1u << log2) p.log2_each = log2;
@@ -271,7 +275,8 @@ extern "C" enum status alignment_cuda_weigh(const struct particles_cuda *particl
     if (particles->count < 1) return STATUS_OK;
     unsigned blocks = ((unsigned)particles->count + ROW_THREADS - 1) / ROW_THREADS;
     clear_least<<<blocks, ROW_THREADS, 0, s>>>(ret_least, particles->count);
-    const priors p = {*samples, particles->shift_log_prior, sampling->shift_count, (unsigned)each, 0};
+    const unsigned shifts = each > 1 ? (unsigned)sampling->shift_children : 0;
+    const priors p = {*samples, particles->shift_log_prior, sampling->shift_count, (unsigned)each, 0, shifts};
     if (samples->row_count > 0 && each % 4 == 0) weigh_rows<4>(p, values, ret_least, s);
     if (samples->row_count > 0 && each % 4 != 0) weigh_rows<1>(p, values, ret_least, s);
     CUDA_TRY(cudaGetLastError(), err, "weighing samples");
