@@ -41,8 +41,10 @@ enum status manual_print_stage(const struct stage_descriptor *descriptor, const 
         {"help", NULL, "Prints a short help."},
         {"version", NULL, "Prints the version."},
     };
-    size_t common_count, session_count;
-    const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
+    size_t common_count;
+    const struct param *common = stage_common_params(&common_count);
+    struct param session[STAGE_SESSION_PARAMS];
+    const size_t session_count = stage_session_params_beside(descriptor, session);
     const struct manual_part parts[] = {
         {.title = "Parameters", .params = descriptor->params, .param_count = descriptor->param_count},
         {.title = "Parameters of the session", .params = session, .param_count = session_count, .elsewhere = true},

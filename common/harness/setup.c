@@ -72,7 +72,7 @@ static const struct param common_table[] = {
 #undef COMMON
 
 #define SESSION(member) offsetof(struct stage_session, member)
-static const struct param session_table[] = {
+static const struct param session_table[STAGE_SESSION_PARAMS] = {
     {.name = "pixel_size",
      .type = PARAM_FLOAT,
      .offset = SESSION(pixel_size),
@@ -118,8 +118,17 @@ const struct param *stage_common_params(size_t *ret_count) {
 }
 
 const struct param *stage_session_params(size_t *ret_count) {
-    *ret_count = sizeof session_table / sizeof *session_table;
+    *ret_count = STAGE_SESSION_PARAMS;
     return session_table;
+}
+
+size_t stage_session_params_beside(const struct stage_descriptor *descriptor,
+                                   struct param ret_params[STAGE_SESSION_PARAMS]) {
+    size_t count = 0;
+    for (size_t i = 0; i < STAGE_SESSION_PARAMS; i++)
+        if (params_find(descriptor->params, descriptor->param_count, session_table[i].name) == NULL)
+            ret_params[count++] = session_table[i];
+    return count;
 }
 
 struct table {

@@ -42,8 +42,8 @@ static void print_help(const struct stage_descriptor *descriptor, FILE *out) {
     fprintf(out, "  icestream-%s --check FILE | --describe | --help | --version\n\nParameters\n", descriptor->name);
     params_help(descriptor->params, descriptor->param_count, out);
     fputs("\nParameters of the session\n", out);
-    table = stage_session_params(&count);
-    params_help(table, count, out);
+    struct param session[STAGE_SESSION_PARAMS];
+    params_help(session, stage_session_params_beside(descriptor, session), out);
     fputs("\nParameters of every stage\n", out);
     table = stage_common_params(&count);
     params_help(table, count, out);

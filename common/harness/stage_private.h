@@ -221,6 +221,11 @@ enum status stage_set(struct stage *stage, const char *key, const char *text, co
 enum status stage_params_read(const struct stage *stage, const json_t *object, void **ret_params,
                               struct stage_common *ret_common, struct err *err);
 void stage_params_free(const struct stage *stage, void **params, struct stage_common *common);
+/* Copies the session's parameters that the stage has no parameter of the same name for, and returns their number: --help
+ * and the manual list each name once. */
+enum { STAGE_SESSION_PARAMS = 6 };
+size_t stage_session_params_beside(const struct stage_descriptor *descriptor,
+                                   struct param ret_params[STAGE_SESSION_PARAMS]);
 /* Returns the row of a key from the tables that stage_set looks in, in that order; NULL: there is none. */
 const struct param *stage_param(const struct stage *stage, const char *key);
 /* Checks folder, parameters, device, rules and number of lanes, and fills what follows from them. */

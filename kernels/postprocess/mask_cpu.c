@@ -8,7 +8,7 @@
 #include "common/multiversion.h"
 #include "kernels/postprocess/postprocess.h"
 
-enum { BINS = 1024, LARGEST = 2048, MOST = POSTPROCESS_MASK_MOST };
+enum { BINS = 1024, LARGEST = POSTPROCESS_BOX_MOST, MOST = POSTPROCESS_MASK_MOST };
 static const double LOWPASS = 15; /* Å */
 const struct postprocess_mask_shape postprocess_usual_mask = {.threshold = NAN, .extend = 3, .edge = 6};
 

@@ -14,7 +14,8 @@ static double slope(const float *at, size_t stride, int place, int box) {
 
 double postprocess_mask_edge(int box, const float *mask) {
     const size_t n = (size_t)box;
-    double volume = 0, area = 0, volumes[2048] = {0}, areas[2048] = {0};
+    double volume = 0, area = 0, volumes[POSTPROCESS_BOX_MOST] = {0}, areas[POSTPROCESS_BOX_MOST] = {0};
+    if (box > POSTPROCESS_BOX_MOST) return INFINITY;
 #pragma omp parallel for schedule(static)
     for (int z = 0; z < box; z++)
         for (int y = 0; y < box; y++)

@@ -16,6 +16,7 @@ struct postprocess_mask_shape {
     double extend, edge; /* px, 0 to POSTPROCESS_MASK_MOST: extended by, and fading out over */
 };
 enum { POSTPROCESS_MASK_MOST = 64 };
+enum { POSTPROCESS_BOX_MOST = 2048 }; /* px, of maps and masks */
 /* Automatic, extended by 3 px, edge 6 px. */
 extern const struct postprocess_mask_shape postprocess_usual_mask;
 
@@ -75,8 +76,8 @@ enum status postprocess_make_mask(int box, double pixel_size, const float *map, 
 enum status postprocess_shape_mask(int box, double pixel_size, const struct postprocess_mask_shape *shape,
                                    const float *map, float *ret_mask, struct err *err);
 /* Returns the mean width (px) of a mask's edge: the volume between 0.02 and 0.98 over the area of the surface, which is
- * the sum of the gradient. A raised cosine over w px has about 0.8 w, a mask of 0 and 1 has 0; one without edge, INFINITY.
- */
+ * the sum of the gradient. A raised cosine over w px has about 0.8 w, a mask of 0 and 1 has 0; one without edge, and one of more than
+ * POSTPROCESS_BOX_MOST px, which is not measured, INFINITY. */
 double postprocess_mask_edge(int box, const float *mask);
 /* Below this width (px) an edge is hard. */
 #define POSTPROCESS_LEAST_EDGE 2.0

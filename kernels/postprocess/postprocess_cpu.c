@@ -203,7 +203,8 @@ static enum status resolve(const struct postprocess_options *o, struct postproce
 static void filter(const struct work *w, const struct postprocess_options *o, const float *factor, double bfactor,
                    float *spectrum, float *ret_log) {
     int box = w->box, columns = box / 2 + 1;
-    double sum[1025] = {0}, count[1025] = {0}, unit = 1 / (box * o->pixel_size);
+    double sum[POSTPROCESS_BOX_MOST / 2 + 1] = {0}, count[POSTPROCESS_BOX_MOST / 2 + 1] = {0};
+    const double unit = 1 / (box * o->pixel_size);
     for (int z = 0; z < box; z++)
         for (int y = 0; y < box; y++) {
             int kz = frequency(z, box), ky = frequency(y, box);
@@ -306,8 +307,9 @@ static enum status allocate(const struct work *w, struct postprocess_result *r, 
 
 enum status postprocess_run(const struct postprocess_options *o, const float *half1, const float *half2,
                             struct postprocess_result *ret_result, struct err *err) {
-    FAIL_IF(o->box < 4 || o->box % 2 != 0 || o->box > 2048, err, STATUS_BAD_ARGUMENT,
-            "half maps of %d px cannot be post-processed: the box must be even and between 4 and 2048 px", o->box);
+    FAIL_IF(o->box < 4 || o->box % 2 != 0 || o->box > POSTPROCESS_BOX_MOST, err, STATUS_BAD_ARGUMENT,
+            "half maps of %d px cannot be post-processed: the box must be even and between 4 and %d px", o->box,
+            (int)POSTPROCESS_BOX_MOST);
     FAIL_IF(!(o->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "post-processing needs a pixel size, not %g Å",
             o->pixel_size);
     for (int i = 0; o->mtf != NULL && i <= o->box / 2; i++)

@@ -44,11 +44,12 @@ static void check_reference(const struct refiner_options *p, struct stage_checks
 
 /* A mask with a hard edge spreads what the halves share at low resolution over all shells. */
 static void check_mask(const char *path, struct stage_checks *checks) {
-    enum { SIDE_MOST = 2048 }; /* of postprocess_mask_edge */
     struct image mask = {0};
     struct mrc_header header;
     check_map("mask", path, checks);
-    if (mrc_read_header(path, &header, NULL) != STATUS_OK || header.nx > SIDE_MOST || header.nz > SIDE_MOST) return;
+    if (mrc_read_header(path, &header, NULL) != STATUS_OK || header.nx > POSTPROCESS_BOX_MOST ||
+        header.nz > POSTPROCESS_BOX_MOST)
+        return;
     if (mrc_read(path, &mask, NULL) == STATUS_OK && mask.nx == mask.ny && mask.nx == mask.nz && mask.nx >= MAP_LEAST) {
         double edge = postprocess_mask_edge(mask.nx, mask.data);
         if (edge < POSTPROCESS_LEAST_EDGE)

@@ -36,7 +36,7 @@ BIN = os.path.abspath(os.environ.get("ICESTREAM_BIN", os.path.join(HERE, "../../
 TESTS = os.path.join(BIN, "..", "tests")
 DATA = os.path.abspath(os.environ.get("ICESTREAM_DATA", os.path.join(HERE, "../../../shared/data")))
 sys.path[:0] = [os.path.join(HERE, "..", "common"), os.path.join(HERE, "..", "pipelines")]
-from relion_files import read_star  # noqa: E402
+from relion_files import matrix, read_star  # noqa: E402
 from session import fsc, read_map, resolution  # noqa: E402
 
 MPI = "mpirun --oversubscribe --mca mpi_yield_when_idle 1 -n 3 relion_refine_mpi --auto_refine --split_random_halves"
@@ -134,10 +134,7 @@ def read_poses(path):
     found = {}
     for row in rows:
         values = [row[i] for i in where]
-        a, b, c = np.radians([float(v) for v in values[1:4]])
-        turns = [np.array([[np.cos(t), np.sin(t), 0], [-np.sin(t), np.cos(t), 0], [0, 0, 1]]) for t in (a, c)]
-        tilt = np.array([[np.cos(b), 0, -np.sin(b)], [0, 1, 0], [np.sin(b), 0, np.cos(b)]])
-        found[values[0]] = turns[1] @ tilt @ turns[0], np.array([float(v) for v in values[4:]])
+        found[values[0]] = matrix(*map(float, values[1:4])), np.array([float(v) for v in values[4:]])
     return found
 
 

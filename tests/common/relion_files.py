@@ -1,4 +1,4 @@
-"""Reads and changes RELION's files for tests: STAR tables and SPIDER images."""
+"""Reads and changes RELION's files for tests, and knows its angles: STAR tables, SPIDER images, rotations."""
 
 import numpy as np
 
@@ -43,3 +43,11 @@ def write_spider(path, image):
     with open(path, "r+b") as file:
         file.seek(offset)
         file.write(image.astype(kind).tobytes())
+
+
+def matrix(rot, tilt, psi):
+    """Returns the rotation of RELION's angles, in °. Its rows 1 and 2 are the axes of the image in the map."""
+    a, b, c = np.radians([rot, tilt, psi])
+    about_z = [np.array([[np.cos(t), np.sin(t), 0], [-np.sin(t), np.cos(t), 0], [0, 0, 1]]) for t in (a, c)]
+    about_y = np.array([[np.cos(b), 0, -np.sin(b)], [0, 1, 0], [np.sin(b), 0, np.cos(b)]])
+    return about_z[1] @ about_y @ about_z[0]

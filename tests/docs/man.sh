@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/docs/man.sh BUILD: checks that each program has a manual page. The page must format without a warning, have a
-# name and a summary, and list every parameter.
+# name and a summary, and list every parameter. Nor does --help or the page list a parameter twice.
 set -u
 bad=0
 fail() {
@@ -23,5 +23,10 @@ for program in "$1"/bin/icestream "$1"/bin/icestream-*; do
     grep -qF -- "--$parameter" <<<"$formatted" || fail "$name: the manual page does not name --$parameter"
   done < <("$program" --manual markdown | # without what stands before the program's own section
     sed -nE -e '1,/^## icestream/{/^## icestream/!d}' -e 's/^\| \x60(--)?([a-z_-]+)\x60 .*/\2/p')
+  [ "$name" != icestream ] || continue # its commands share options
+  for text in "$("$program" --help)" "$formatted"; do
+    twice=$(grep -oE '^ +--[a-z_-]+( |$)' <<<"$text" | sort | uniq -d)
+    [ -z "$twice" ] || fail "$name: --help or the manual page lists ${twice//$'\n'/,} twice"
+  done
 done
 exit $bad

@@ -205,21 +205,16 @@ def compare_postprocess(rng, volume):
     os.makedirs("theirs")  # the folder for its plots
     run(TOOL, "postprocess", str(BOX), str(PIXEL), "half1.f32", "half2.f32", "mask.f32", "fit", ".")
     ours = tables("postprocess.star")
-    # Its own fit reaches to Nyquist by default, into noise; ours ends at the resolution.
-    options = "--auto_bfac --autob_lowres 10 --autob_highres".split() + [ours["general"]["rlnFinalResolution"][0]]
-    run(
-        "relion_postprocess",
-        "--i",
-        "run_half1.mrc",
-        "--o",
-        "theirs",
-        "--mask",
-        "mask.mrc",
-        *options,
-        "--angpix",
-        str(PIXEL),
-    )
-    theirs = tables("theirs.star")
+    # Its own fit reaches to Nyquist by default, into noise; ours ends with the shell of the resolution, which would be left
+    # out there by rounding.
+    end = float(ours["general"]["rlnFinalResolution"][0]) - 1e-4
+    options = f"--auto_bfac --autob_lowres 10 --autob_highres {end}".split()
+    options += ["--mask", "mask.mrc", "--angpix", str(PIXEL)]
+    fitted = []
+    for seed in "1234":
+        run("relion_postprocess", "--i", "run_half1.mrc", "--o", "theirs", *options, "--random_seed", seed)
+        theirs = tables("theirs.star")
+        fitted.append(float(theirs["general"]["rlnBfactorUsedForSharpening"][0]))
 
     def curve(star, name):
         return np.array([float(v) for v in star["fsc"]["rln" + name]])
@@ -239,9 +234,10 @@ def compare_postprocess(rng, volume):
     check("final resolution is its to a shell", abs(a - b) < 1.01, (BOX * PIXEL / a, BOX * PIXEL / b))
     a, b = general(ours, "RandomiseFrom"), general(theirs, "RandomiseFrom")
     check("phases are randomised from the same shell", abs(a - b) < 0.01, (a, b))
-    a, b = general(ours, "BfactorUsedForSharpening"), general(theirs, "BfactorUsedForSharpening")
-    # The weights of the last shells, and so the fit, depend on the random phases.
-    check("B-factor is its to 12 %", abs(a - b) < 0.12 * abs(b), (a, b))
+    # The weights of the last shells, and so the fit, depend on the random phases: B scatters by 1.3 % from seed to seed,
+    # in both programs. Three deviations of one seed from the mean of four are 4.4 %.
+    a, b = general(ours, "BfactorUsedForSharpening"), np.mean(fitted)
+    check("B-factor is its to 5 %", abs(a - b) < 0.05 * abs(b), (a, fitted))
     for name in ("ParticleBoxFractionSolventMask", "FittedInterceptGuinierPlot", "CorrelationFitGuinierPlot"):
         a, b = general(ours, name), general(theirs, name)
         check(f"{name} is its", abs(a - b) < 0.05 * abs(b), (a, b))
@@ -251,7 +247,7 @@ def compare_postprocess(rng, volume):
     held = 2 * PIXEL / general(ours, "FinalResolution")
     for name, its in (("postprocess.mrc", "theirs.mrc"), ("postprocess_masked.mrc", "theirs_masked.mrc")):
         correlation, scale = likeness(read_mrc(name), read_mrc(its), held)
-        check(f"{name} is its", correlation > 0.99 and abs(scale - 1) < 0.2, (correlation, scale))
+        check(f"{name} is its", correlation > 0.99 and abs(scale - 1) < 0.06, (correlation, scale))
     PIXEL = before
 
 

@@ -9,8 +9,9 @@ static inline size_t voxels_of(int box) {
     return (size_t)box * (size_t)box * (size_t)box;
 }
 
-/* Multiplies the transform of a map by gain(distance from the origin, px; context). */
-static inline void filter_map(int box, float *map, double (*gain)(double r, const void *context), const void *context) {
+/* Multiplies the transform of a map by gain(frequency, in shells; context). */
+static inline void filter_voxels(int box, float *map, double (*gain)(int kx, int ky, int kz, const void *context),
+                                 const void *context) {
     struct err err = {0};
     struct fft_options options = {
         .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
@@ -24,7 +25,7 @@ static inline void filter_map(int box, float *map, double (*gain)(double r, cons
         for (int y = 0; y < box; y++)
             for (int x = 0; x <= box / 2; x++, value += 2) {
                 int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
-                double keep = gain(sqrt(x * x + ky * ky + kz * kz), context);
+                double keep = gain(x, ky, kz, context);
                 for (int c = 0; c < 2; c++)
                     value[c] *= (float)(keep / (double)voxels_of(box));
             }
@@ -32,6 +33,22 @@ static inline void filter_map(int box, float *map, double (*gain)(double r, cons
     fft_destroy(&to);
     fft_destroy(&back);
     mem_free(&spectrum);
+}
+
+struct radial_gain {
+    double (*of)(double r, const void *context);
+    const void *context;
+};
+
+static inline double radial_gain_at(int kx, int ky, int kz, const void *context) {
+    const struct radial_gain *gain = context;
+    return gain->of(sqrt(kx * kx + ky * ky + kz * kz), gain->context);
+}
+
+/* Multiplies the transform of a map by gain(distance from the origin, in shells; context). */
+static inline void filter_map(int box, float *map, double (*gain)(double r, const void *context), const void *context) {
+    const struct radial_gain radial = {.of = gain, .context = context};
+    filter_voxels(box, map, radial_gain_at, &radial);
 }
 
 #endif

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "common/fft.h"
 #include "common/memory.h"
 #include "kernels/fsc/directional.h"
 #include "kernels/fsc/fsc.h"
+#include "tests/kernels/filter.h"
 #include "tests/kernels/phantom.h"
 
 enum { BOX = 48, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1, AXES = 40 };
@@ -26,34 +26,28 @@ static float *new_floats(size_t count) {
     return values;
 }
 
-/* Keeps the signal of voxels that lie `lacking` degrees or more from the z axis, up to a shell, and adds noise. */
+/* Signal that a half map holds: to a shell, in voxels that lie `lacking` degrees or more from the z axis. */
+struct seen {
+    double lacking;
+    int last;
+};
+
+static double seen_gain(int kx, int ky, int kz, const void *context) {
+    const struct seen *seen = context;
+    double r = sqrt(kx * kx + ky * ky + kz * kz), off = r > 0 ? acos(abs(kz) / r) * 180 / M_PI : 90;
+    return r < seen->last + 0.5 && off >= seen->lacking ? 1 : 0;
+}
+
+/* Makes halves that hold that signal, with noise of their own. */
 static void make_halves(double lacking, int last, double noise, float *half1, float *half2) {
-    const struct fft_options forward = {.rank = 3, .shape = {BOX, BOX, BOX}, .direction = FFT_FORWARD};
-    struct fft_options inverse = forward;
-    inverse.direction = FFT_INVERSE;
-    struct fft_plan *to = NULL, *back = NULL;
-    assert_int_equal(fft_create(&forward, &to, NULL), STATUS_OK);
-    assert_int_equal(fft_create(&inverse, &back, NULL), STATUS_OK);
-    _cleanup_(mem_free) float *spectrum = new_floats(fft_complex_floats(to));
+    const struct seen seen = {.lacking = lacking, .last = last};
     for (int i = 0; i < MAP; i++)
         half1[i] = (float)phantom_normal(&seed);
-    fft_run(to, half1, spectrum);
-    float *value = spectrum;
-    for (int z = 0; z < BOX; z++)
-        for (int y = 0; y < BOX; y++)
-            for (int x = 0; x <= BOX / 2; x++, value += 2) {
-                int kz = z <= BOX / 2 ? z : z - BOX, ky = y <= BOX / 2 ? y : y - BOX;
-                double r = sqrt(x * x + ky * ky + kz * kz), off = r > 0 ? acos(abs(kz) / r) * 180 / M_PI : 90;
-                float keep = r < last + 0.5 && off >= lacking ? 1.0f / MAP : 0;
-                value[0] *= keep, value[1] *= keep;
-            }
-    fft_run(back, spectrum, half1);
+    filter_voxels(BOX, half1, seen_gain, &seen);
     for (int i = 0; i < MAP; i++) {
         half2[i] = half1[i] + (float)(noise * phantom_normal(&seed));
         half1[i] += (float)(noise * phantom_normal(&seed));
     }
-    fft_destroy(&to);
-    fft_destroy(&back);
 }
 
 /* A cone of 90° holds all voxels. */

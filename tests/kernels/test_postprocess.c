@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "common/fft.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
@@ -20,6 +19,7 @@
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/files/postprocess_write.h"
 #include "stages/refiner/resample.h"
+#include "tests/kernels/filter.h"
 #include "tests/kernels/phantom.h"
 
 enum { BOX = 32, MAP = BOX * BOX * BOX, SHELLS = BOX / 2 + 1 };
@@ -44,37 +44,23 @@ static void sphere(float *mask, double radius) {
     mask_sphere(3, BOX, mask, radius, 4, 0);
 }
 
+/* exp(−B/4 s²), B in Å². */
+static double damping(double r, const void *b_factor) {
+    const double s = r / (BOX * PIXEL);
+    return exp(-*(const double *)b_factor / 4 * s * s);
+}
+
 /* Makes white noise within a sphere, with amplitudes that fall with exp(−B/4 s²), then adds independent noise to each
  * half. */
 static void damped_halves(double b_factor, double noise, float *half1, float *half2) {
-    const struct fft_options forward = {.rank = 3, .shape = {BOX, BOX, BOX}, .direction = FFT_FORWARD};
-    struct fft_options inverse = forward;
-    inverse.direction = FFT_INVERSE;
-    struct fft_plan *to = NULL, *back = NULL;
-    assert_int_equal(fft_create(&forward, &to, NULL), STATUS_OK);
-    assert_int_equal(fft_create(&inverse, &back, NULL), STATUS_OK);
-    _cleanup_(mem_free) float *spectrum = mem_aligned(fft_complex_floats(to), sizeof *spectrum);
-    assert_non_null(spectrum);
     sphere(half1, 8);
     for (int i = 0; i < MAP; i++)
         half1[i] *= (float)phantom_normal(&seed);
-    fft_run(to, half1, spectrum);
-    float *value = spectrum;
-    for (int z = 0; z < BOX; z++)
-        for (int y = 0; y < BOX; y++)
-            for (int x = 0; x <= BOX / 2; x++, value += 2) {
-                int kz = z <= BOX / 2 ? z : z - BOX, ky = y <= BOX / 2 ? y : y - BOX;
-                double s2 = (x * x + ky * ky + kz * kz) / (BOX * PIXEL * BOX * PIXEL);
-                float damp = (float)(exp(-b_factor / 4 * s2) / MAP);
-                value[0] *= damp, value[1] *= damp;
-            }
-    fft_run(back, spectrum, half1);
+    filter_map(BOX, half1, damping, &b_factor);
     for (int i = 0; i < MAP; i++) {
         half2[i] = half1[i] + (float)(noise * phantom_normal(&seed));
         half1[i] += (float)(noise * phantom_normal(&seed));
     }
-    fft_destroy(&to);
-    fft_destroy(&back);
 }
 
 static void b_factor_comes_back(void **state) {
@@ -419,6 +405,22 @@ static void what_makes_no_sense_is_refused(void **state) {
     postprocess_result_destroy(&r);
     o.box = 31;
     assert_int_equal(postprocess_run(&o, a, a, &r, &err), STATUS_BAD_ARGUMENT);
+    /* A box that is too large is refused before anything is read or written: there is one voxel here. */
+    enum { LARGE = POSTPROCESS_BOX_MOST + 2 };
+    const float voxel = 1;
+    float none = 0;
+    o.box = LARGE;
+    assert_int_equal(postprocess_run(&o, &voxel, &voxel, &r, &err), STATUS_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "2048"));
+    assert_int_equal(postprocess_make_mask(LARGE, PIXEL, &voxel, &none, &err), STATUS_BAD_ARGUMENT);
+    assert_non_null(strstr(err.message, "2048"));
+    assert_true(isinf(postprocess_mask_edge(LARGE, &voxel)));
+    struct postprocess_mask_shape shape = {.threshold = NAN, .extend = POSTPROCESS_MASK_MOST + 1, .edge = 3};
+    assert_int_equal(postprocess_shape_mask(BOX, PIXEL, &shape, a, mask, &err), STATUS_BAD_ARGUMENT);
+    shape.extend = 3, shape.edge = NAN;
+    assert_int_equal(postprocess_shape_mask(BOX, PIXEL, &shape, a, mask, &err), STATUS_BAD_ARGUMENT);
+    shape.extend = shape.edge = POSTPROCESS_MASK_MOST; /* beyond the box on all sides */
+    assert_int_equal(postprocess_shape_mask(BOX, PIXEL, &shape, a, mask, &err), STATUS_OK);
 }
 
 static void files_can_be_read(void **state) {

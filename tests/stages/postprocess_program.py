@@ -1,13 +1,15 @@
 """icestream-postprocess on two half maps: against relion_postprocess with the user's mask, MTF and B-factor; masks that
-are to be doubted; a mask that is made; what is refused.
+are to be doubted; a mask that is made, and its shape; the local resolution; the picture; what is refused.
 
 postprocess_program.py PROGRAM. Skips the comparison if RELION is missing, and all (77) without the Python modules."""
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 try:
     import mrcfile
@@ -83,6 +85,11 @@ def damped(values, b):
     return np.fft.ifftn(np.fft.fftn(values) * np.exp(-b / 4 * s2)).real
 
 
+def low_passed(values, limit):
+    """Returns a map up to a limit in Å."""
+    return np.fft.ifftn(np.fft.fftn(values) * (radius() <= BOX * PIXEL / limit)).real
+
+
 def make_halves(rng, b, noise, size=14):
     """A molecule with amplitudes that fall by B, in two halves with white noise of their own."""
     signal = damped(rng.normal(size=(BOX,) * 3) * ball(size, 4) + ball(size, 4), b)
@@ -91,14 +98,35 @@ def make_halves(rng, b, noise, size=14):
     return signal
 
 
-def relion(name, *words):
-    """Runs relion_postprocess, whose plots lie in the folder NAME."""
+def relion(name, *words, mask="mask.mrc"):
+    """Runs relion_postprocess, whose plots lie in the folder NAME; returns its tables."""
     os.makedirs(name, exist_ok=True)
-    halves = ["--i", "run_half1_unfil.mrc", "--i2", "run_half2_unfil.mrc", "--mask", "mask.mrc"]
+    halves = ["--i", "run_half1_unfil.mrc", "--i2", "run_half2_unfil.mrc"] + (["--mask", mask] if mask else [])
     command = ["relion_postprocess", *halves, "--o", name, "--angpix", PIXEL, *words]
     subprocess.run([str(w) for w in command], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False)
     if not os.path.exists(f"{name}.star"):  # it ends with 1 where ghostscript is missing for its plots
         sys.exit(f"relion_postprocess wrote no {name}.star")
+    return tables(f"{name}.star")
+
+
+def number(star, name):
+    return float(star["general"][name])
+
+
+def bfactor(star):
+    return number(star, "rlnBfactorUsedForSharpening")
+
+
+def agree_without_mask(rng):
+    """No phases are random: B is RELION's up to its counting of the plane kx = 0."""
+    for b, noise in ((150, 0.12), (150, 0.02), (300, 0.05)):
+        make_halves(rng, b, noise)
+        postprocess("run_half1_unfil.mrc", "--o", "bare", "--auto_mask=false", "--local_resolution=false")
+        ours = tables("bare/postprocess.star")
+        fit = ["--autob_lowres", 10, "--autob_highres", number(ours, "rlnFinalResolution") - 1e-4]
+        theirs = relion("theirs_bare", "--auto_bfac", *fit, mask=None)
+        values = bfactor(ours), bfactor(theirs)
+        check("without a mask, B is its to 1 %", abs(values[0] / values[1] - 1) < 0.01, values)
 
 
 def agree_with_relion(rng):
@@ -107,33 +135,40 @@ def agree_with_relion(rng):
     with open("mtf.star", "w") as f:
         f.write("data_\n\nloop_\n_rlnResolutionInversePixel #1\n_rlnMtfValue #2\n")
         f.writelines(f"{x:.4f} {np.sinc(x) * (1 - 0.4 * x):.6f}\n" for x in np.linspace(0, 0.5, 1001))
-    postprocess("run_half1_unfil.mrc", "--o", "ours", "--mask", "mask.mrc", "--mtf", "mtf.star", "--bfactor_low", 10)
+    words = ["--o", "ours", "--mask", "mask.mrc", "--mtf", "mtf.star", "--bfactor_low", 10]
+    postprocess("run_half1_unfil.mrc", *words)
     ours = tables("ours/postprocess.star")
-    resolution = float(ours["general"]["rlnFinalResolution"])
-    fitted = float(ours["general"]["rlnBfactorUsedForSharpening"])
+    resolution = number(ours, "rlnFinalResolution")
     check("the resolution lies between Nyquist and 10 Å", 2.2 * PIXEL < resolution < 10, resolution)
     if shutil.which("relion_postprocess") is None:
         print("no relion_postprocess: not compared")
         return
-    scatter = []
-    for seed in (1, 2, 3):
-        words = ["--mtf", "mtf.star", "--mtf_angpix", PIXEL, "--auto_bfac", "--autob_lowres", 10]
-        relion("theirs", *words, "--autob_highres", resolution, "--random_seed", seed)
-        theirs = tables("theirs.star")
-        scatter.append(float(theirs["general"]["rlnBfactorUsedForSharpening"]))
-        its = float(theirs["general"]["rlnFinalResolution"])
-        check(f"resolution is relion_postprocess's, seed {seed}", abs(its - resolution) < 1e-3, (resolution, its))
-    spread = max(scatter) - min(scatter)
-    off = max(min(scatter) - fitted, fitted - max(scatter), 0)
-    check("B is within its scatter, or 5 %", off <= max(spread, 0.05 * abs(fitted)), (fitted, scatter))
+    # The weights of the last shells depend on the random phases: B of one seed scatters by 2 % in either program.
+    fitted, its = [bfactor(ours)], []
+    for seed in (2, 3, 4):
+        postprocess("run_half1_unfil.mrc", *words, "--seed", seed, "--local_resolution=false")
+        fitted.append(bfactor(tables("ours/postprocess.star")))
+    postprocess("run_half1_unfil.mrc", *words)
+    for seed in (1, 2, 3, 4):
+        fit = ["--auto_bfac", "--autob_lowres", 10, "--autob_highres", resolution - 1e-4]
+        theirs = relion("theirs", "--mtf", "mtf.star", "--mtf_angpix", PIXEL, *fit, "--random_seed", seed)
+        its.append(bfactor(theirs))
+        found = number(theirs, "rlnFinalResolution")
+        check(f"resolution is relion_postprocess's, seed {seed}", abs(found - resolution) < 1e-3, (resolution, found))
+    off = np.mean(fitted) / np.mean(its) - 1
+    check("B is its to 4 %, in the mean of four seeds", abs(off) < 0.04, (off, fitted, its))
+    for name, likeness in (("Original", 1e-4), ("MTFCorrected", 1e-3)):
+        column = f"rlnLogAmplitudes{name}"
+        difference = np.abs(np.subtract(ours["guinier"][column], theirs["guinier"][column]))[1:].max()
+        check(f"{column} is its", difference < likeness, difference)
     for name in ("Unmasked", "Masked"):
         column = f"rlnFourierShellCorrelation{name}Maps"
         difference = np.abs(np.subtract(ours["fsc"][column], theirs["fsc"][column])).max()
         check(f"{column} is its", difference < 0.01, difference)
     for name, map_name in (("postprocess.mrc", "theirs.mrc"), ("postprocess_masked.mrc", "theirs_masked.mrc")):
-        a, b = read(f"ours/{name}"), read(map_name)
+        a, b = (low_passed(read(path), resolution) for path in (f"ours/{name}", map_name))
         likeness = np.corrcoef(a.ravel(), b.ravel())[0, 1]
-        check(f"{name} is its", likeness > 0.98, likeness)
+        check(f"{name} is its, up to the resolution", likeness > 0.99, likeness)
         check(f"{name} has its grey scale", abs(a.std() / b.std() - 1) < 0.05, a.std() / b.std())
     postprocess("run_half1_unfil.mrc", "run_half2_unfil.mrc", "--o", "given", "--mask", "mask.mrc", "--bfactor", -60)
     relion("theirs_given", "--adhoc_bfac", -60)
@@ -142,6 +177,7 @@ def agree_with_relion(rng):
         "the map of a given B is its",
         np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.99 and abs(a.std() / b.std() - 1) < 0.05,
     )
+    agree_without_mask(np.random.default_rng(SEED + 1))
 
 
 def doubt_masks(rng):
@@ -196,10 +232,8 @@ def make_masks(rng):
         check(f"{name} is there", os.path.getsize(f"made/{name}") > 1000)
     mask = read("made/postprocess_mask.mrc")
     check("the mask holds the molecule", mask[signal > 0.5 * signal.max()].min() > 0.99)
-    postprocess("run_half1_unfil.mrc", "--o", "wide", "--extend", 7, "--soft", 3, "--local_resolution=false")
-    wide = read("wide/postprocess_mask.mrc")
-    check("a mask is extended", (wide > 0.5).sum() > 1.2 * (mask > 0.5).sum(), ((wide > 0.5).sum(), (mask > 0.5).sum()))
-    postprocess("run_half1_unfil.mrc", "--o", "high", "--threshold", 1e6, code=1)
+    shape_masks()
+    see_picture("made/postprocess.png")
     out, _ = postprocess(
         "run_half1_unfil.mrc", "--o", "none", "--auto_mask", "false", "--angpix", 3, "--local_resolution", "false"
     )
@@ -208,6 +242,81 @@ def make_masks(rng):
     out, _ = postprocess("run_half1_unfil.mrc", "--o", "coarse", "--local_resolution", "false")
     check("a coarse map is not sharpened", "filtered and not sharpened" in out)
     check("nor in the table", float(tables("coarse/postprocess.star")["general"]["rlnBfactorUsedForSharpening"]) == 0)
+
+
+def shape_masks():
+    """--threshold, --extend and --soft give the mask that they say, voxel by voxel."""
+    density = 0.5 * (read("run_half1_unfil.mrc") + read("run_half2_unfil.mrc"))
+    over = radius() - (round(BOX * PIXEL / 15) - 1)
+    keep = np.where(over <= 0, 1, np.where(over >= 2, 0, 0.5 + 0.5 * np.cos(np.pi * over / 2)))
+    smooth = np.fft.ifftn(np.fft.fftn(density) * keep).real
+
+    def made(*words):
+        postprocess("run_half1_unfil.mrc", "--o", "shaped", "--local_resolution=false", *words)
+        return read("shaped/postprocess_mask.mrc")
+
+    limit = 0.6 * smooth.max()
+    inside = smooth >= limit
+    away = np.full(inside.shape, np.inf)  # px to the nearest voxel inside, up to 6
+    steps = [(z, y, x) for z in range(-6, 7) for y in range(-6, 7) for x in range(-6, 7) if z * z + y * y + x * x <= 36]
+    for step in steps:
+        away[np.roll(inside, step, (0, 1, 2))] = np.minimum(
+            away[np.roll(inside, step, (0, 1, 2))], np.linalg.norm(step)
+        )
+    cut = made("--threshold", limit, "--extend", 0, "--soft", 0)
+    check("--threshold cuts the map at 15 Å", np.array_equal(cut == 1, inside) and inside.sum() > 500, inside.sum())
+    wider = made("--threshold", limit, "--extend", 4, "--soft", 0)
+    check("--extend adds 4 px", np.array_equal(wider == 1, away < 4), ((wider == 1).sum(), (away < 4).sum()))
+    faded = made("--threshold", limit, "--extend", 0, "--soft", 5)
+    expected = np.where(away < 5, 0.5 + 0.5 * np.cos(np.pi * np.minimum(away, 5) / 5), 0)
+    off = np.abs(faded - expected).max()
+    check("--soft fades out over 5 px", off < 1e-5 and ((faded > 0) & (faded < 1)).sum() > 500, off)
+    higher = made("--threshold", 1.3 * limit, "--extend", 0, "--soft", 0)
+    check("a higher threshold makes a smaller mask", 0 < higher.sum() < cut.sum(), (higher.sum(), cut.sum()))
+    _, told = postprocess("run_half1_unfil.mrc", "--o", "high", "--threshold", 1e6, code=1)
+    check("one above all density is refused", "--threshold" in told or "empty" in told, told)
+
+
+def see_picture(path):
+    """The picture can be read, and holds sections of the map and curves."""
+    data = open(path, "rb").read()
+    check("the picture is a PNG", data[:8] == b"\x89PNG\r\n\x1a\n")
+    at, pixels, size = 8, b"", (0, 0)
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + length]
+        check(
+            f"its {kind.decode()} is whole",
+            zlib.crc32(kind + body) == struct.unpack(">I", data[at + 8 + length :][:4])[0],
+        )
+        size = struct.unpack(">II", body[:8]) if kind == b"IHDR" else size
+        pixels += body if kind == b"IDAT" else b""
+        at += 12 + length
+    values = zlib.decompress(pixels)
+    check("it is large enough to be seen", min(size) >= 200 and len(set(values)) > 50, (size, len(set(values))))
+
+
+def resolve_locally(rng):
+    """One side of the molecule has fine detail, the other none beyond 12 Å: locres.mrc tells them apart."""
+    signal = make_halves(rng, 50, 0, 20)
+    coarse = low_passed(signal, 12)
+    x = np.arange(BOX)[None, None, :] - BOX // 2
+    mixed = np.where(x < 0, signal, coarse)
+    for i in (1, 2):
+        write(f"run_half{i}_unfil.mrc", mixed + 0.9 * rng.normal(size=signal.shape))
+    write("wide.mrc", ball(21, 6))
+    out, _ = postprocess("run_half1_unfil.mrc", "--o", "local", "--mask", "wide.mrc")
+    local, sharp = read("local/locres.mrc"), read("local/locres_filtered.mrc")
+    inside = ball(16, 0) > 0.5
+    fine, rough = (np.median(local[inside & side]) for side in ((x < -6) & inside, (x > 6) & inside))
+    check("locres.mrc is finer where detail is", fine < 0.6 * rough, (fine, rough))
+    check("and names what is there", 2 * PIXEL <= fine < 5.5 and 8 < rough < 16, (fine, rough))
+    told = float(out.split("inside the mask), median ")[1].split()[0])
+    median = np.median(local[read("wide.mrc") > 0.5])
+    check("the median that is told is the map's", abs(told / median - 1) < 0.02, (told, median))
+    high = sharp - low_passed(sharp, 8)
+    power = [np.square(high[inside & side]).mean() for side in ((x < -6) & inside, (x > 6) & inside)]
+    check("locres_filtered.mrc holds fine detail there alone", power[0] > 20 * power[1], power)
 
 
 def refuse(rng):
@@ -249,6 +358,7 @@ def main():
         doubt_masks(rng)
         name_directions(rng)
         make_masks(rng)
+        resolve_locally(rng)
         refuse(rng)
         os.chdir("/")
     print(f"{len(failures)} failures: {failures}" if failures else "all right")

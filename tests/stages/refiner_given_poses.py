@@ -29,7 +29,7 @@ for program in ("relion_refine_mpi", "relion_reconstruct", "mpirun"):
         print(f"skipped: no {program}")
         sys.exit(77)
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "common"))
-from relion_files import read_star  # noqa: E402
+from relion_files import matrix, read_star  # noqa: E402
 
 BIN = os.environ["ICESTREAM_BIN"]
 BOX, PIXEL, COUNT, DIAMETER, SYMMETRY, NOISE = 40, 4.0, 300, 110, "D2", 1.6
@@ -43,13 +43,6 @@ def check(what, ok, value):
     print(f"{'ok  ' if ok else 'FAIL'} {what}: {value}", flush=True)
     if not ok:
         failures.append(what)
-
-
-def matrix(rot, tilt, psi):
-    a, b, c = np.radians([rot, tilt, psi])
-    about_z = [np.array([[np.cos(t), np.sin(t), 0], [-np.sin(t), np.cos(t), 0], [0, 0, 1]]) for t in (a, c)]
-    about_y = np.array([[np.cos(b), 0, -np.sin(b)], [0, 1, 0], [np.sin(b), 0, np.cos(b)]])
-    return about_z[1] @ about_y @ about_z[0]
 
 
 def angles_of(m):

@@ -15,6 +15,8 @@ try:
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "common"))
+from relion_files import matrix  # noqa: E402
 
 BIN = os.environ["ICESTREAM_BIN"]
 SEED, COUNT, FINE, COARSE, EXTENT, DIAMETER = 11, 240, 48, 36, 144.0, 100
@@ -26,13 +28,6 @@ def check(what, ok, value):
     print(f"{'ok  ' if ok else 'FAIL'} {what}: {value}")
     if not ok:
         failures.append(what)
-
-
-def matrix(rot, tilt, psi):
-    a, b, c = np.radians([rot, tilt, psi])
-    about_z = [np.array([[np.cos(t), np.sin(t), 0], [-np.sin(t), np.cos(t), 0], [0, 0, 1]]) for t in (a, c)]
-    about_y = np.array([[np.cos(b), 0, -np.sin(b)], [0, 1, 0], [np.sin(b), 0, np.cos(b)]])
-    return about_z[1] @ about_y @ about_z[0]
 
 
 class World:

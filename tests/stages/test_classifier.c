@@ -378,6 +378,36 @@ static void another_stack_is_no_wrong_value(void **state) {
     dataset_destroy(&dataset);
 }
 
+/* Where there is no memory for what the second batch needs, the first has been taken over and the second still waits:
+ * nothing is lost or freed twice, and the same call goes on later. */
+static void batches_have_one_owner_after_an_error(void **state) {
+    (void)state;
+    struct dataset *dataset = NULL;
+    struct err refusal = {0};
+    char star[PATH_MAX];
+    snprintf(star, sizeof star, "%.200s/part1.star", folder);
+    for (int again = 0; again < 2; again++) {
+        OK(dataset_create(1, &dataset, &err));
+        submit(dataset, 0);
+        struct dataset_batch *batch = NULL;
+        OK(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, &err));
+        struct dataset_batch *waiting = batch;
+        OK(dataset_submit(dataset, &batch, &err));
+        const int ways = waiting->ways.count;
+        const size_t expected = waiting->count;
+        waiting->ways.count = -1; /* more than there is memory for */
+        assert_int_equal(dataset_merge(dataset, NULL, &refusal), STATUS_NO_MEMORY);
+        const size_t first = dataset_count(dataset);
+        waiting->ways.count = ways;
+        if (again == 1) {
+            OK(dataset_merge(dataset, NULL, &err));
+            assert_int_equal(dataset_count(dataset), first + expected);
+        }
+        dataset_destroy(&dataset);
+        assert_true(first > 0);
+    }
+}
+
 static void few_particles_are_enough(void **state) {
     (void)state;
     static const int counts[] = {1, 2, 23};
@@ -585,6 +615,7 @@ int main(void) {
         cmocka_unit_test(images_leave_room_for_classes),
         cmocka_unit_test(broken_images_spoil_nothing),
         cmocka_unit_test(another_stack_is_no_wrong_value),
+        cmocka_unit_test(batches_have_one_owner_after_an_error),
         cmocka_unit_test(few_particles_are_enough),
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(pixel_sizes_are_found),
