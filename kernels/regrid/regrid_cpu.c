@@ -50,6 +50,23 @@ double regrid_limit(const struct regrid_options *o) {
     return limit < last * (1 - 1e-3) ? limit : 0;
 }
 
+double regrid_share(const float *spectrum, int shells, double limit) {
+    double all = 0, held = 0;
+    if (!(limit > 0)) return 1;
+    for (int s = 1; s < shells; s++) {
+        double inner = (s - 0.5) * (s - 0.5), outer = (s + 0.5) * (s + 0.5);
+        all += (double)spectrum[s] * (outer - inner);
+        if (limit > s - 0.5) held += (double)spectrum[s] * (fmin(outer, limit * limit) - inner);
+    }
+    return held > 0 ? held / all : 1;
+}
+
+int regrid_last_shell(int shells, double limit) {
+    enum { CARRIED = 3 }; /* shells */
+    int last = limit > 0 ? (int)floor(limit) - CARRIED : shells - 1;
+    return last < 1 ? 1 : last < shells - 1 ? last : shells - 1;
+}
+
 /* Modified Bessel function of order 0. */
 static double bessel(double x) {
     double sum = 1, term = 1;
@@ -91,7 +108,7 @@ static void fill_factors(struct regrid *r) {
     const struct regrid_options *o = &r->options;
     int n = o->box, columns = n / 2 + 1;
     double step = 1 / (n * o->pixel_size), nyquist = 0.5 / o->from_pixel * (1 - 1e-9);
-    double scale = o->from_pixel / o->pixel_size / ((double)n * n);
+    double scale = o->from_pixel / o->pixel_size / ((double)n * n), limit = regrid_limit(o);
     bool same_box = r->copies && o->from_box == n;
     for (int row = 0; row < n; row++)
         for (int kx = 0; kx < columns; kx++) {
@@ -100,7 +117,7 @@ static void fill_factors(struct regrid *r) {
             double x = kx * step, y = ky * step;
             double from_x = r->inverse[0] * x + r->inverse[1] * y, from_y = r->inverse[2] * x + r->inverse[3] * y;
             bool held = middle ? same_box : fabs(from_x) < nyquist && fabs(from_y) < nyquist;
-            if (!held) continue;
+            if (!held || (limit > 0 && hypot(x, y) > limit)) continue;
             double factor = scale * (o->factor != NULL ? o->factor(o->context, hypot(x, y)) : 1);
             double phase = o->odd != NULL && !middle ? -aberration_phase(o->odd, x, y) : 0;
             float *value = r->factors + 2 * ((size_t)row * (size_t)columns + (size_t)kx);

@@ -35,8 +35,8 @@ struct estep {
     size_t *indices; /* [room]: into the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
-    int *before;             /* [room]: former class of each */
-    float *powers, *weights; /* [room][shells], [room][capacity] */
+    int *before, *last_shells; /* [room]: former class of each; estep_last_shell */
+    float *powers, *weights;   /* [room][shells], [room][capacity] */
 };
 
 static enum status build(struct estep *e, struct err *err) {
@@ -83,6 +83,7 @@ static void free_batch(struct estep *e) {
     mem_free(&e->particles);
     mem_free(&e->results);
     mem_free(&e->before);
+    mem_free(&e->last_shells);
     mem_free(&e->powers);
     mem_free(&e->weights);
 }
@@ -124,6 +125,7 @@ static enum status reserve_batch(struct estep *e, struct err *err) {
     TRY(mem_new(n, sizeof *e->particles, "particles", &e->particles, err));
     TRY(mem_new(n, sizeof *e->results, "particles", &e->results, err));
     TRY(mem_new(n, sizeof *e->before, "particles", &e->before, err));
+    TRY(mem_new(n, sizeof *e->last_shells, "particles", &e->last_shells, err));
     TRY(mem_new(n * (size_t)e->shells, sizeof *e->powers, "spectra of particles", &e->powers, err));
     TRY(mem_new(n * (size_t)e->capacity, sizeof *e->weights, "classes of particles", &e->weights, err));
     for (size_t i = 0; i < n; i++) {
@@ -209,6 +211,20 @@ static double squared(double x) {
     return x * x;
 }
 
+/* Returns the last frequency of an image in shells, 0: it has all (regrid_limit). */
+static double limit_of(const struct dataset_particle *p, int box) {
+    return p->ctf.limit * box * p->pixel_size;
+}
+
+/* A norm is that of all shells: an image of a coarser grid would have in the others what other images have there. */
+static double noise_share(const struct model *m, const struct dataset_particle *p) {
+    return regrid_share(m->sigma2, m->options.box / 2 + 1, limit_of(p, m->options.box));
+}
+
+int estep_last_shell(const struct model *m, const struct dataset_particle *p) {
+    return regrid_last_shell(m->options.box / 2 + 1, limit_of(p, m->options.box));
+}
+
 /* Fills all members but the image and its number, which load has filled. */
 static void describe(const struct estep *e, const struct model *m, const struct dataset_particle *in,
                      struct alignment_particle *p) {
@@ -222,9 +238,9 @@ static void describe(const struct estep *e, const struct model *m, const struct 
     p->nothing = e->log_empty + alignment_log_poses(&e->iteration, p->shift);
     if (!e->with_empty || !(m->norm_spread > 0)) return;
     /* An image with contamination, a hot pixel or an edge has an unusual norm, whatever class it resembles. */
-    double far = OUTLIER_SPREADS * m->norm_spread;
-    p->norm_least = squared(fmax(m->norm_median - far, 0) * p->scale) / 2;
-    p->norm_most = squared((m->norm_median + far) * p->scale) / 2;
+    double far = OUTLIER_SPREADS * m->norm_spread, share = noise_share(m, in);
+    p->norm_least = share * squared(fmax(m->norm_median - far, 0) * p->scale) / 2;
+    p->norm_most = share * squared((m->norm_median + far) * p->scale) / 2;
 }
 
 /* Chooses the class of the likeliest pose, or the empty class if that is likelier than each other class. */
@@ -248,7 +264,7 @@ static void choose(const struct estep *e, const struct model *m, const struct al
     out->log_likelihood = (float)(r->log_likelihood - log_poses);
     out->significant = r->significant;
     /* Standard deviation of the residual, as if noise of all shells were measured in real space. */
-    out->norm = (float)fmax(sqrt(2 * r->norm_sum) / p->scale, 1e-6);
+    out->norm = (float)fmax(sqrt(2 * r->norm_sum / noise_share(m, out)) / p->scale, 1e-6);
 }
 
 /* Adds a particle to noise, priors and norms. alignment_add has added it to the averages. */
@@ -259,6 +275,8 @@ static void add_particle(struct model *m, const struct alignment_result *r, cons
     m->empty_weight += r->left_out ? 1 : r->nothing;
     if (r->left_out) return;
     m->sigma2_count++;
+    for (int s = estep_last_shell(m, p) + 1; s <= m->options.box / 2; s++)
+        m->sigma2_lacking[s]++;
     m->offset_sum += r->offset2;
     m->offset_count += r->weight_sum;
 }
@@ -275,7 +293,7 @@ static void add_all(const struct estep *e, struct model *m, int count) {
 #pragma omp for schedule(static)
         for (int s = 1; s < e->shells; s++)
             for (int i = 0; i < count; i++)
-                if (!r[i].left_out) m->sigma2_sum[s] += (double)r[i].power[s];
+                if (!r[i].left_out && s <= e->last_shells[i]) m->sigma2_sum[s] += (double)r[i].power[s];
     }
 }
 
@@ -352,6 +370,7 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         e->before[i] = p->class_index;
         choose(e, m, &e->particles[i], &e->results[i], p);
         p->visits++;
+        e->last_shells[i] = estep_last_shell(m, p);
     }
     add_all(e, m, loaded);
     for (int i = 0; i < loaded; i++) {

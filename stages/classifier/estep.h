@@ -27,6 +27,9 @@ static inline int estep_half(size_t particle) {
     return (int)(particle & 1);
 }
 
+/* Returns the last shell in which the image of a particle has the noise of others (regrid_last_shell). */
+int estep_last_shell(const struct model *model, const struct dataset_particle *particle);
+
 /* Returns how many bytes particle images may occupy in a device's memory. That is a quarter of the bytes that remain of
  * `memory` after the sums and references of all classes at their largest size. */
 size_t estep_image_bytes(double memory, const struct model *model);

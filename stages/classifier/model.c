@@ -38,6 +38,7 @@ static enum status create_members(struct model *m, struct err *err) {
     TRY(mem_new((size_t)o->class_capacity, sizeof *m->made, "classes", &m->made, err));
     TRY(mem_new(shells, sizeof *m->sigma2, "noise spectrum", &m->sigma2, err));
     TRY(mem_new(shells, sizeof *m->sigma2_sum, "noise spectrum", &m->sigma2_sum, err));
+    TRY(mem_new(shells, sizeof *m->sigma2_lacking, "noise spectrum", &m->sigma2_lacking, err));
     TRY(mem_new(box * (box + 2), sizeof *m->spectrum, "class spectrum", &m->spectrum, err));
     struct fft_options plan = {.rank = 2, .shape = {o->box, o->box}, .direction = FFT_FORWARD};
     TRY(fft_create(&plan, &m->forward, err));
@@ -79,6 +80,7 @@ void model_destroy(struct model **model) {
     mem_free(&m->classes);
     mem_free(&m->sigma2);
     mem_free(&m->sigma2_sum);
+    mem_free(&m->sigma2_lacking);
     mem_free(&m->spectrum);
     free(m);
     *model = NULL;
@@ -155,14 +157,16 @@ static void exchange_sums(struct model *m, int half, double *values, bool back) 
                                &m->norm_sum,     &m->norm_count,   &m->effective};
     for (size_t i = 0; i < sizeof singles / sizeof *singles; i++)
         exchange(singles[i], values++, back);
-    for (int s = 0; s <= m->options.box / 2; s++)
+    for (int s = 0; s <= m->options.box / 2; s++) {
         exchange(&m->sigma2_sum[s], values++, back);
+        exchange(&m->sigma2_lacking[s], values++, back);
+    }
     for (int k = 0; k < m->class_count; k++)
         exchange(&m->classes[k].weight[half], values++, back);
 }
 
 enum status model_copy_sums(struct model *m, int half, struct model_sums *sums, struct err *err) {
-    size_t count = 7 + (size_t)m->options.box / 2 + 1 + (size_t)m->options.class_capacity;
+    size_t count = 7 + 2 * ((size_t)m->options.box / 2 + 1) + (size_t)m->options.class_capacity;
     if (count > sums->room) {
         mem_free(&sums->values);
         sums->room = 0;
@@ -181,8 +185,10 @@ enum status model_fade(struct model *m, double factor, struct err *err) {
     TRY(averages_fade(m->averages, m->class_count, factor, err));
     for (int i = 0; i < 2 * m->class_count; i++)
         m->classes[i / 2].weight[i % 2] *= factor;
-    for (int s = 0; s <= m->options.box / 2; s++)
+    for (int s = 0; s <= m->options.box / 2; s++) {
         m->sigma2_sum[s] *= factor;
+        m->sigma2_lacking[s] *= factor;
+    }
     m->sigma2_count *= factor;
     m->empty_weight *= factor;
     m->offset_sum *= factor;
@@ -204,7 +210,7 @@ void model_floor_noise(struct model *m) {
 static void update_noise(struct model *m) {
     double floor_value = 0;
     for (int s = 1; s <= m->options.box / 2 && m->sigma2_count > 0; s++) {
-        double value = m->sigma2_sum[s] / m->sigma2_count;
+        double count = m->sigma2_count - m->sigma2_lacking[s], value = count > 1e-6 ? m->sigma2_sum[s] / count : 0;
         if (value > 0) {
             m->sigma2[s] = (float)value;
             floor_value = value;

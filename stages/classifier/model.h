@@ -42,6 +42,7 @@ struct model {
     double empty_weight;
     float *sigma2;                                 /* box/2+1: of one real or imaginary part */
     double *sigma2_sum, sigma2_count;              /* power of residuals, by shell; number of particles */
+    double *sigma2_lacking;                        /* by shell: those of them whose images end below it */
     double offset_sum, offset_count, sigma_offset; /* px */
     double norm_sum, norm_count, average_norm;
     double norm_median, norm_spread; /* of all particles, robust; spread 0: unknown */

@@ -65,12 +65,19 @@ static enum status add_noise(struct sample *s, struct model *m, struct dataset *
                              size_t count, struct err *err) {
     int half = m->options.box / 2;
     _cleanup_(mem_free) double *power = NULL;
+    _cleanup_(mem_free) size_t *seen = NULL; /* images that have the shell */
     TRY(mem_new((size_t)half + 1, sizeof *power, "noise spectrum", &power, err));
+    TRY(mem_new((size_t)half + 1, sizeof *seen, "noise spectrum", &seen, err));
     for (size_t i = 0; i < count; i++) {
         TRY(sample_take(s, m, dataset, which[i], err));
-        for (int shell = 1; shell <= half; shell++)
+        int last = estep_last_shell(m, dataset_at(dataset, which[i]));
+        for (int shell = 1; shell <= last; shell++) {
             power[shell] += (double)s->power[shell] / (double)count;
+            seen[shell]++;
+        }
     }
+    for (int shell = 1; shell <= half; shell++)
+        power[shell] *= seen[shell] > 0 ? (double)count / (double)seen[shell] : 0;
     /* The signal of one particle is small beside its noise: its power serves as noise until the first averages can be
      * subtracted. */
     for (int shell = 1; shell <= half; shell++)
@@ -100,8 +107,13 @@ static enum status add_one(struct sample *s, struct model *m, struct dataset *da
     TRY(accumulator_add(averages_sums(m->averages, class_index, half), &s->pixels, s->pixels.count, 1, matrix,
                         s->unmasked, s->weight, 1, err));
     m->classes[class_index].weight[half] += 1;
-    for (int shell = 1; shell <= m->options.box / 2; shell++)
-        m->sigma2_sum[shell] += (double)s->power[shell];
+    int last = estep_last_shell(m, p);
+    for (int shell = 1; shell <= m->options.box / 2; shell++) {
+        if (shell <= last)
+            m->sigma2_sum[shell] += (double)s->power[shell];
+        else
+            m->sigma2_lacking[shell]++;
+    }
     m->sigma2_count++;
     m->offset_count++;
     return STATUS_OK;

@@ -10,6 +10,7 @@
 #include "stages/refiner/bands.h"
 #include "stages/refiner/classes_held.h"
 #include "stages/refiner/given_poses.h"
+#include "stages/refiner/grids.h"
 
 /* An empty class keeps this share, so that particles can still be compared with it. */
 static const double LEAST_SHARE = 1e-9;
@@ -136,6 +137,14 @@ static void set_whole_noise(const struct refiner *r, struct side *side) {
         side->whole_noise[i] = (float)(side->sigma2[i] / r->mask_share);
 }
 
+/* A norm is that of all shells. What images of a coarser grid would have beyond their last shell is what others have
+ * there: without it, their norms would be too small, and they would be scaled up. */
+static void set_noise_shares(const struct refiner *r, struct side *side) {
+    for (int o = 0; o < r->sigma2_optics; o++)
+        side->noise_shares[o] =
+            regrid_share(side->sigma2 + (size_t)o * (size_t)r->shells, r->shells, grids_limit(&r->set, o));
+}
+
 enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
     const struct schedule *s = &r->schedule;
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
@@ -158,6 +167,7 @@ enum status estep_compare_with(struct refiner *r, struct side *side, int first, 
                                                   .optics_count = r->sigma2_optics,
                                                   .shared_shell = r->shared_shell};
     set_whole_noise(r, side);
+    set_noise_shares(r, side);
     TRY(alignment_begin(r->alignment, &iteration, err));
     return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
 }
@@ -321,7 +331,8 @@ static void take_over(const struct refiner *r, const struct side *side, struct p
     change->classes = p->aligned && p->class_index != seed + result->reference;
     /* Each norm is a multiple of the norm before. The norm of an empty image falls with every iteration, until its
      * inverse would be infinite. */
-    p->norm = fmax(p->norm / side->average_norm * sqrt(2 * result->norm_sum), LEAST_NORM * side->average_norm);
+    const double norm = sqrt(2 * result->norm_sum / side->noise_shares[p->optics]);
+    p->norm = fmax(p->norm / side->average_norm * norm, LEAST_NORM * side->average_norm);
     if (!r->schedule.kept) {
         memcpy(p->pose, result->pose, sizeof p->pose);
         memcpy(p->origin, result->shift, sizeof p->origin);

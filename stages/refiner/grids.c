@@ -88,6 +88,13 @@ enum status grids_settle(struct particle_set *set, struct err *err) {
     return STATUS_OK;
 }
 
+double grids_limit(const struct particle_set *set, int optics) {
+    /* A restart knows groups of which no particle has come yet. */
+    if (optics >= set->optics_count) return 0;
+    const struct regrid_options options = options_of(set, &set->optics[optics], set->box);
+    return regrid_limit(&options) * set->box * set->pixel_size;
+}
+
 enum status grids_even(const struct optics_aberrations *a, struct aberration **ret_even, struct err *err) {
     struct aberration even = aberration_none();
     aberration_add_even(&even, a->even, a->even_count);

@@ -14,6 +14,9 @@ void grids_prefer_map(struct particle_set *set, const char *path);
 /* Decides on the grid of a set that has none, from the particles that are present. Then sets the limits of all CTFs. */
 enum status grids_settle(struct particle_set *set, struct err *err);
 
+/* Returns where images of an optics group end, in shells of the set's grid; 0: they have all shells (regrid_limit). */
+double grids_limit(const struct particle_set *set, int optics);
+
 /* Makes the even aberrations of an optics group; the caller frees them. NULL: there are none. */
 enum status grids_even(const struct optics_aberrations *aberrations, struct aberration **ret_even, struct err *err);
 

@@ -10,6 +10,7 @@
 #include "kernels/fsc/independent.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
+#include "stages/refiner/grids.h"
 #include "stages/refiner/resample.h"
 
 enum { FEW_PARTICLES = 20 };
@@ -122,18 +123,23 @@ void mstep_floor_noise(float *sigma2, int shells) {
         sigma2[s] = fmaxf(sigma2[s], least_share * most);
 }
 
+static bool has_shell(const struct refiner *r, int optics, int shell) {
+    return shell <= regrid_last_shell(r->shells, grids_limit(&r->set, optics));
+}
+
 static void update_noise(const struct refiner *r, struct side *side) {
     size_t shells = (size_t)r->shells;
-    double all_weight = 0;
-    for (int o = 0; o < r->sigma2_optics; o++)
-        all_weight += side->optics_weight[o];
     for (size_t s = 1; s < shells; s++) {
-        double all = 0;
-        for (int o = 0; o < r->sigma2_optics; o++)
-            all += side->sigma2_sum[(size_t)o * shells + s];
+        double all = 0, all_weight = 0;
         for (int o = 0; o < r->sigma2_optics; o++) {
-            /* A group of few particles gets the noise of all particles. */
-            bool few = side->optics_weight[o] < FEW_PARTICLES;
+            if (!has_shell(r, o, (int)s)) continue;
+            all += side->sigma2_sum[(size_t)o * shells + s];
+            all_weight += side->optics_weight[o];
+        }
+        for (int o = 0; o < r->sigma2_optics; o++) {
+            /* A group of few particles gets the noise of all particles, and one of a coarser grid gets, beyond its last
+             * shell, that of all others: no noise would make anything there seem certain. */
+            bool few = side->optics_weight[o] < FEW_PARTICLES || !has_shell(r, o, (int)s);
             double value = few ? all / all_weight : side->sigma2_sum[(size_t)o * shells + s] / side->optics_weight[o];
             if (value > 0) side->sigma2[(size_t)o * shells + s] = (float)value;
         }

@@ -15,6 +15,7 @@
 #include "kernels/prepare/mask.h"
 #include "kernels/prepare/prepare.h"
 #include "stages/refiner/doubts.h"
+#include "stages/refiner/grids.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/resample.h"
 
@@ -215,6 +216,7 @@ static void release_side(struct refiner *r, struct side *side) {
     mem_free(&side->whole_noise);
     mem_free(&side->sigma2_sum);
     mem_free(&side->optics_weight);
+    mem_free(&side->noise_shares);
 }
 
 void setup_release(struct refiner *r) {
@@ -264,9 +266,11 @@ enum status setup_optics(struct refiner *r, struct err *err) {
         mem_free(&side->whole_noise);
         mem_free(&side->sigma2_sum);
         mem_free(&side->optics_weight);
+        mem_free(&side->noise_shares);
         TRY(mem_new((size_t)want * shells, sizeof *side->whole_noise, "noise spectra", &side->whole_noise, err));
         TRY(mem_new((size_t)want * shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
         TRY(mem_new((size_t)want, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
+        TRY(mem_new((size_t)want, sizeof *side->noise_shares, "noise spectra", &side->noise_shares, err));
     }
     r->sigma2_optics = want;
     return STATUS_OK;
@@ -311,6 +315,7 @@ struct noise {
     struct prepare **prepares; /* [threads] */
     float *average, *powers;   /* [pixels]; [NOISE_BATCH][shells] */
     double *sum;               /* [shells] */
+    int *seen;                 /* [shells]: images that have the shell */
 };
 
 static enum status noise_open(const struct refiner *r, const struct side *side, struct noise *n, struct err *err) {
@@ -322,6 +327,7 @@ static enum status noise_open(const struct refiner *r, const struct side *side, 
     TRY(mem_new(n->pixels, sizeof *n->average, "the average particle", &n->average, err));
     TRY(mem_new(NOISE_BATCH * n->shells, sizeof *n->powers, "spectra", &n->powers, err));
     TRY(mem_new(n->shells, sizeof *n->sum, "spectra", &n->sum, err));
+    TRY(mem_new(n->shells, sizeof *n->seen, "spectra", &n->seen, err));
     for (int t = 0; t < n->threads; t++)
         TRY(prepare_create(r->box, &n->prepares[t], err));
     return STATUS_OK;
@@ -334,10 +340,12 @@ static void noise_close(struct noise *n) {
     mem_free(&n->average);
     mem_free(&n->powers);
     mem_free(&n->sum);
+    mem_free(&n->seen);
 }
 
 /* Adds images in their order, whatever the number of threads. */
-static void noise_add(const struct refiner *r, struct noise *n, const float *const *images, int count) {
+static void noise_add(const struct refiner *r, struct noise *n, const int *members, const float *const *images,
+                      int count) {
     const struct prepare_options options = {.scale = 1, .mask_radius = r->mask_radius, .shared_shell = r->shared_shell};
 #pragma omp parallel num_threads(n->threads)
     {
@@ -350,9 +358,14 @@ static void noise_add(const struct refiner *r, struct noise *n, const float *con
             for (int i = 0; i < count; i++)
                 n->average[j] += images[i][j] / (float)n->count;
     }
-    for (int i = 0; i < count; i++)
-        for (size_t s = 0; s < n->shells; s++)
-            n->sum[s] += n->powers[(size_t)i * n->shells + s] / (double)n->count;
+    for (int i = 0; i < count; i++) {
+        double limit = grids_limit(&r->set, r->set.particles[members[i]].optics);
+        int last = regrid_last_shell(r->shells, limit);
+        for (int s = 0; s <= last; s++) {
+            n->sum[s] += n->powers[(size_t)i * n->shells + (size_t)s] / (double)n->count;
+            n->seen[s]++;
+        }
+    }
 }
 
 static enum status noise_gather(struct refiner *r, const struct side *side, struct noise *n, struct err *err) {
@@ -362,7 +375,7 @@ static enum status noise_gather(struct refiner *r, const struct side *side, stru
         TRY(loader_take(r->loader, NULL, side->members + first, count, &images, err));
         int next = first + count, left = n->count - next;
         if (left > 0) loader_begin(r->loader, NULL, side->members + next, left < NOISE_BATCH ? left : NOISE_BATCH);
-        noise_add(r, n, images, count);
+        noise_add(r, n, side->members + first, images, count);
     }
     return STATUS_OK;
 }
@@ -376,8 +389,11 @@ static enum status noise_of_side(struct refiner *r, struct side *side, struct no
     float *power = n->powers;
     double *sum = n->sum;
     prepare_image(n->prepares[0], n->average, &options, NULL, NULL, NULL, power);
-    for (int s = 0; s < r->shells; s++)
-        sum[s] -= power[s];
+    for (int s = 0; s < r->shells; s++) {
+        /* Images of coarser grids have nothing in the last shells: means are those of the others. */
+        double others = n->seen[s] > 0 ? (double)n->count / n->seen[s] : 0;
+        sum[s] = sum[s] * others - power[s] * others * others;
+    }
     for (int s = 1; s < r->shells; s++)
         if (sum[s] <= 0) sum[s] = sum[s - 1];
     for (int s = r->shells - 2; s >= 0; s--)

@@ -65,6 +65,7 @@ static double difference(const struct regrid_options *o, const float *image, con
             double x = kx / (o->box * o->pixel_size), y = ky / (o->box * o->pixel_size);
             double fx = inverse[0] * x + inverse[1] * y, fy = inverse[2] * x + inverse[3] * y;
             double complex expected = transform(image, o->from_box, o->from_pixel, fx, fy);
+            if (regrid_limit(o) > 0 && hypot(x, y) > regrid_limit(o)) expected = 0;
             if (fmax(fabs(fx), fabs(fy)) >= 0.5 / o->from_pixel) expected = 0;
             if (o->odd != NULL) expected *= cexp(-I * sign * aberration_phase(o->odd, x, y));
             most = fmax(most, cabs(expected - transform(out, o->box, o->pixel_size, x, y)));
@@ -184,6 +185,60 @@ static void the_limit_is_that_of_the_image(void **state) {
     assert_true(regrid_limit(&options) == 0);
 }
 
+/* Returns the power at frequencies of the grid in a shell. */
+static double power_of_shell(const float *image, int box, double pixel, int shell) {
+    enum { DIRECTIONS = 24 };
+    double sum = 0;
+    for (int i = 0; i < DIRECTIONS; i++) {
+        double angle = M_PI * i / DIRECTIONS, step = 1 / (box * pixel);
+        double complex value =
+            transform(image, box, pixel, step * lround(shell * cos(angle)), step * lround(shell * sin(angle)));
+        sum += creal(value * conj(value)) / DIRECTIONS;
+    }
+    return sum;
+}
+
+/* Noise keeps its power at each frequency up to the limit, in all directions alike, and has none beyond. */
+static void noise_ends_at_the_limit_alone(void **state) {
+    (void)state;
+    const struct regrid_options options = {
+        .from_box = 40, .box = 64, .from_pixel = 2.4, .pixel_size = 1.5, .magnification = {1, 0, 0, 1}};
+    float image[MOST * MOST], out[MOST * MOST];
+    for (int p = 0; p < 40 * 40; p++)
+        image[p] = (float)(rand() / (RAND_MAX + 1.0) - 0.5);
+    run(&options, image, out);
+    for (int shell = 1; shell < 32; shell++) {
+        double before = power_of_shell(image, 40, 2.4, shell), after = power_of_shell(out, 64, 1.5, shell);
+        if (shell < 20) assert_true(fabs(after / before - 1) < 1e-3);
+        if (shell > 20) assert_true(after < 1e-6 * before);
+    }
+}
+
+/* The share against the sum over pixels, of a spectrum that falls. */
+static void the_share_is_that_of_the_pixels(void **state) {
+    (void)state;
+    enum { SIDE = 64, SHELLS = SIDE / 2 + 1 };
+    float spectrum[SHELLS];
+    for (int s = 0; s < SHELLS; s++)
+        spectrum[s] = 1 / (1 + 0.05f * (float)s);
+    for (double limit = 6; limit < SHELLS; limit += 3.7) {
+        double all = 0, held = 0;
+        for (int y = -SIDE / 2; y <= SIDE / 2; y++)
+            for (int x = -SIDE / 2; x <= SIDE / 2; x++) {
+                double r = hypot(x, y);
+                int shell = (int)lround(r);
+                if (shell < 1 || shell >= SHELLS) continue;
+                all += (double)spectrum[shell];
+                if (r <= limit) held += (double)spectrum[shell];
+            }
+        assert_true(fabs(regrid_share(spectrum, SHELLS, limit) / (held / all) - 1) < 0.05);
+        assert_int_equal(regrid_last_shell(SHELLS, limit), fmax(floor(limit) - 3, 1));
+    }
+    assert_true(regrid_share(spectrum, SHELLS, 0) == 1);
+    assert_int_equal(regrid_last_shell(SHELLS, 0), SHELLS - 1);
+    assert_int_equal(regrid_last_shell(SHELLS, 2), 1);
+}
+
 static double zernike(int n, int m, double x, double y) {
     double r = hypot(x, y), a = atan2(y, x), r2 = r * r;
     double radial = n == 0   ? 1
@@ -266,6 +321,8 @@ int main(void) {
         cmocka_unit_test(magnification_is_undone),
         cmocka_unit_test(a_factor_of_the_frequency_is_applied),
         cmocka_unit_test(the_limit_is_that_of_the_image),
+        cmocka_unit_test(noise_ends_at_the_limit_alone),
+        cmocka_unit_test(the_share_is_that_of_the_pixels),
         cmocka_unit_test(coefficients_are_numbered_as_in_relion),
         cmocka_unit_test(a_tilt_has_the_phase_of_its_formula),
         cmocka_unit_test(even_aberrations_change_the_ctf),

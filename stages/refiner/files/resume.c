@@ -12,6 +12,7 @@ static enum status take_side(struct refiner *r, struct side *side, struct kept_s
     TRY(mem_new(groups * (size_t)r->shells, sizeof *side->whole_noise, "noise spectra", &side->whole_noise, err));
     TRY(mem_new(groups * (size_t)r->shells, sizeof *side->sigma2_sum, "noise spectra", &side->sigma2_sum, err));
     TRY(mem_new(groups, sizeof *side->optics_weight, "noise spectra", &side->optics_weight, err));
+    TRY(mem_new(groups, sizeof *side->noise_shares, "noise spectra", &side->noise_shares, err));
     for (int k = 0; k < r->reference_count; k++) {
         struct reference *c = &side->references[k];
         memcpy(c->map, from->maps[k].data, image_count(&from->maps[k]) * sizeof *c->map);

@@ -115,7 +115,7 @@ static enum status copy_side(struct snapshot *s, const struct refiner *r, int in
     struct side *side = &s->refiner.sides[index];
     size_t references = (size_t)r->reference_count, members = (size_t)side->member_count;
     size_t noise = (size_t)r->sigma2_optics * (size_t)r->shells;
-    side->sigma2_sum = side->optics_weight = NULL;
+    side->sigma2_sum = side->optics_weight = side->noise_shares = NULL;
     side->whole_noise = NULL;
     TRY(copy(&s->references[index], side->references, references, sizeof *side->references, &side->references, err));
     TRY(copy(&s->members[index], side->members, members, sizeof *side->members, &side->members, err));
