@@ -55,6 +55,7 @@ static enum status take_row(const struct particle_set *set, const struct star_ta
         origins[i] *= set->optics[p->optics].pixel_size;
     euler_to_matrix(angles[0], angles[1], angles[2], p->pose);
     grids_shift_from_table(set, p, origins);
+    memcpy(p->given_origin, p->origin, sizeof p->given_origin);
     p->given = true;
     return STATUS_OK;
 }
@@ -74,7 +75,7 @@ double given_poses_deviation(const struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++) {
         const struct particle *p = &set->particles[i];
         if (!particle_counts(p) || !p->given) continue;
-        sum += p->origin[0] * p->origin[0] + p->origin[1] * p->origin[1];
+        sum += p->given_origin[0] * p->given_origin[0] + p->given_origin[1] * p->given_origin[1];
         count++;
     }
     return count > 0 ? sqrt(sum / (2 * (double)count)) : 0;

@@ -4,6 +4,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "stages/refiner/given_poses.h"
 #include "stages/refiner/setup.h"
 
 /* FIRST: images that are compared at first, MOST: in all. SCALE: images that tell the grey scale. BEYOND: shells beyond
@@ -96,7 +97,8 @@ static enum status begin(struct refiner *r, struct trial *t, int first, int coun
                                                   .reference_count = count,
                                                   .references = t->projectors + first,
                                                   .sums = t->sums + first,
-                                                  .sigma_offset = 10 / r->pixel_size,
+                                                  .sigma_offset =
+                                                      fmax(10 / r->pixel_size, given_poses_deviation(&r->set)),
                                                   .sigma2 = t->noise,
                                                   .optics_count = r->sigma2_optics};
     TRY(alignment_begin(r->alignment, &iteration, err));
@@ -111,12 +113,14 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
     TRY(loader_take(r->loader, r->alignment, t->members + first, count, &images, err));
     for (int i = 0; i < count; i++) {
         const struct particle *p = &r->set.particles[t->members[first + i]];
-        r->batch.particles[i] = (struct alignment_particle){.image = images[i],
-                                                            .ctf = particle_ctf(p),
-                                                            .optics = p->optics,
-                                                            .scale = 1,
-                                                            .residual = -1,
-                                                            .number = t->members[first + i] + 1};
+        r->batch.particles[i] =
+            (struct alignment_particle){.image = images[i],
+                                        .ctf = particle_ctf(p),
+                                        .optics = p->optics,
+                                        .shift = {(int)lround(p->given_origin[0]), (int)lround(p->given_origin[1])},
+                                        .scale = 1,
+                                        .residual = -1,
+                                        .number = t->members[first + i] + 1};
     }
     *ret_count = count;
     return STATUS_OK;

@@ -9,7 +9,11 @@
  * is then as often negative as positive, and Σd/√Σd² over independent images is about normal: for any distribution of d
  * that is symmetric, it exceeds z with a probability of at most exp(−z²/2) (Efron 1969). R is the reference as it was
  * given, which owes nothing to the images; references of later iterations do. Images of particles favour R even if it is
- * blurred, or another molecule: a particle is brighter than what is around it. */
+ * blurred, or another molecule: a particle is brighter than what is around it.
+ *
+ * Poses that the table gives may have been found with this very reference, so that noise would fit it there better than
+ * its negative. Of such a pose only the origin counts, as the centre of the search: all orientations, and all shifts
+ * about that origin, are summed over for both. */
 #ifndef ICESTREAM_STAGES_REFINER_SIGNAL_H
 #define ICESTREAM_STAGES_REFINER_SIGNAL_H
 

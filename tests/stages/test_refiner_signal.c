@@ -18,23 +18,31 @@
 #include "tests/stages/refiner_runs.h"
 
 enum { BLOBS = 14, VOXELS = BOX * BOX * BOX };
-static struct object object, foreign;
+static struct object object, foreign, small; /* small: half as wide */
 static const struct object nothing;
 static int first_seed = 1, last_seed = 1;
 
 struct world {
-    char scratch[PATH_SIZE], reference[PATH_SIZE], foreign[PATH_SIZE];
+    char scratch[PATH_SIZE], reference[PATH_SIZE], foreign[PATH_SIZE], small[PATH_SIZE];
 };
 
 static void prepare(struct world *w, const char *name, int seed) {
     static float map[VOXELS];
-    scratch_path(name, w->scratch);
+    char own[64];
+    snprintf(own, sizeof own, "%s-%d", name, seed);
+    scratch_path(own, w->scratch);
     assert_int_equal(file_make_folders(w->scratch, 0755, NULL), STATUS_OK);
     srand((unsigned)seed);
     make_object(&object, BLOBS);
     make_object(&foreign, BLOBS);
     make_map(&object, map, SIGMA);
     write_map(w->scratch, "reference.mrc", map, w->reference);
+    small = object;
+    for (int i = 0; i < BLOBS; i++)
+        for (int axis = 0; axis < 3; axis++)
+            small.blobs[i][axis] /= 2;
+    make_map(&small, map, SIGMA);
+    write_map(w->scratch, "small.mrc", map, w->small);
     make_map(&foreign, map, SIGMA);
     write_map(w->scratch, "foreign.mrc", map, w->foreign);
 }
@@ -56,12 +64,63 @@ static double noise_of(double snr) {
     return sqrt((squares / pixels - sum / pixels * sum / pixels) / snr);
 }
 
+/* Which table the particles of a trial come from. */
+enum table {
+    WITHOUT_POSES,
+    FAR_ORIGINS, /* the small object lies 10 px off, as the origins say; angles are made up */
+    REFINED,     /* the poses that an earlier refinement with the same reference has found */
+};
+
 struct trial {
     const char *reference;
     double lowpass;
     int particles, classes;
     double noise; /* 0: noise alone */
+    enum table table;
 };
+
+/* Writes particles with poses in their table. */
+static void write_far(const char *folder, const struct object *shown, int count, double noise) {
+    char path[PATH_SIZE + 64];
+    float *stack = calloc((size_t)count * BOX * BOX, sizeof *stack);
+    assert_non_null(stack);
+    snprintf(path, sizeof path, "%s/a.star", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnImagePixelSize\n1 %g\n\ndata_particles\n\nloop_\n"
+            "_rlnImageName\n_rlnOpticsGroup\n_rlnAngleRot\n_rlnAngleTilt\n_rlnAnglePsi\n_rlnOriginXAngst\n"
+            "_rlnOriginYAngst\n",
+            PIXEL);
+    for (int i = 0; i < count; i++) {
+        double angle = 2 * M_PI * uniform(), x = 10 * cos(angle), y = 10 * sin(angle);
+        make_image(shown, stack + (size_t)i * BOX * BOX, noise, x, y);
+        fprintf(f, "%06d@a.mrcs 1 %g %g %g %.3f %.3f\n", i + 1, 360 * uniform() - 180, 180 * uniform(),
+                360 * uniform() - 180, x * PIXEL, y * PIXEL);
+    }
+    assert_int_equal(fclose(f), 0);
+    const struct image image = {.nx = BOX, .ny = BOX, .nz = count, .pixel_size = (float)PIXEL, .data = stack};
+    snprintf(path, sizeof path, "%s/a.mrcs", folder);
+    assert_int_equal(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
+    free(stack);
+}
+
+/* Writes the particles of a trial. ret_path: of their table. */
+static void write_trial(const struct world *w, const struct trial *t, char ret_path[PATH_SIZE]) {
+    const struct object *shown = t->noise > 0 ? &object : &nothing;
+    double noise = t->noise > 0 ? t->noise : 1;
+    if (t->table == FAR_ORIGINS)
+        write_far(w->scratch, t->noise > 0 ? &small : &nothing, t->particles, noise);
+    else
+        write_particles(w->scratch, "a", shown, 1, t->particles, noise);
+    if (t->table == REFINED) {
+        struct item *items[] = {particles_item("a", "particles", w->scratch)};
+        run_within(w->scratch, t->reference, "140", "3", "10", items, 1);
+    }
+    assert_int_equal(
+        path_join(w->scratch, t->table == REFINED ? "refiner/run_data.star" : "a.star", ret_path, PATH_SIZE, NULL),
+        STATUS_OK);
+}
 
 /* Returns what the first iteration says. */
 static struct refiner_state state_of(const struct world *w, const struct trial *t, int seed) {
@@ -76,16 +135,17 @@ static struct refiner_state state_of(const struct world *w, const struct trial *
     options.classes = t->classes;
     options.healpix_order = 1;
     options.seed = seed;
-    write_particles(w->scratch, "a", t->noise > 0 ? &object : &nothing, 1, t->particles, t->noise > 0 ? t->noise : 1);
-    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
-    assert_int_equal(path_join(w->scratch, "a.star", path, sizeof path, NULL), STATUS_OK);
+    options.poses = t->table != WITHOUT_POSES;
+    write_trial(w, t, path);
+    const struct refiner_context context = {.threads = 2, .root = w->scratch};
+    assert_int_equal(refiner_create(&options, &context, &refiner, NULL), STATUS_OK);
     assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
     assert_int_equal(refiner_merge(refiner, &file, path, false, NULL, NULL), STATUS_OK);
     if (refiner_begin(refiner, &(struct refiner_iteration){.max_order = 1}, &err) != STATUS_OK)
         fail_msg("%s", err.message);
     const struct refiner_state s = refiner_state(refiner);
-    print_message("seed %d: %d particles, noise %.3g, low-pass %g Å, %d classes: %.2f\n", seed, t->particles, t->noise,
-                  t->lowpass, t->classes, s.signal);
+    print_message("seed %d: %d particles, noise %.3g, low-pass %g Å, %d classes, table %d: %.2f\n", seed, t->particles,
+                  t->noise, t->lowpass, t->classes, (int)t->table, s.signal);
     refiner_destroy(&refiner);
     return s;
 }
@@ -95,9 +155,10 @@ static void noise_is_noise(void **state) {
     for (int seed = first_seed; seed <= last_seed; seed++) {
         struct world w;
         prepare(&w, "noise", seed);
-        const struct trial trials[] = {{w.reference, 60, 150, 1, 0}, {w.reference, 40, 300, 1, 0},
-                                       {w.reference, 13, 150, 1, 0}, {w.reference, 20, 150, 3, 0},
-                                       {w.reference, 60, 10, 1, 0},  {w.reference, 50, 2000, 1, 0}};
+        const struct trial trials[] = {{w.reference, 60, 150, 1, 0, 0},       {w.reference, 40, 300, 1, 0, 0},
+                                       {w.reference, 13, 150, 1, 0, 0},       {w.reference, 20, 150, 3, 0, 0},
+                                       {w.reference, 60, 10, 1, 0, 0},        {w.reference, 50, 2000, 1, 0, 0},
+                                       {w.small, 60, 150, 1, 0, FAR_ORIGINS}, {w.reference, 50, 150, 1, 0, REFINED}};
         for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
             if (trials[i].particles > 300 && seed == first_seed) continue; /* takes long: with more seeds only */
             const struct refiner_state s = state_of(&w, &trials[i], seed);
@@ -112,9 +173,10 @@ static void poor_particles_are_no_noise(void **state) {
         struct world w;
         prepare(&w, "poor", seed);
         const struct trial trials[] = {
-            {w.reference, 60, 20, 1, noise_of(0.3)},   {w.reference, 40, 100, 1, noise_of(0.3)},
-            {w.reference, 60, 150, 1, noise_of(0.05)}, {w.foreign, 60, 150, 1, noise_of(0.05)},
-            {w.foreign, 40, 50, 1, noise_of(0.3)},     {w.reference, 20, 150, 3, noise_of(0.05)}};
+            {w.reference, 60, 20, 1, noise_of(0.3), 0},      {w.reference, 40, 100, 1, noise_of(0.3), 0},
+            {w.reference, 60, 150, 1, noise_of(0.05), 0},    {w.foreign, 60, 150, 1, noise_of(0.05), 0},
+            {w.foreign, 40, 50, 1, noise_of(0.3), 0},        {w.reference, 20, 150, 3, noise_of(0.05), 0},
+            {w.small, 40, 40, 1, noise_of(0.1), FAR_ORIGINS}};
         for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
             const struct refiner_state s = state_of(&w, &trials[i], seed);
             if (s.noise || !(s.signal > 0)) fail_msg("seed %d: particles are taken for noise: %.2f", seed, s.signal);
