@@ -38,10 +38,10 @@ struct reference {
  * halves, with a map each. A classification has one side, with all particles and a map for each class. */
 struct side {
     struct reference *references;
-    float *sigma2;      /* [optics][shells]: noise of masked images */
-    float *whole_noise; /* [optics][shells]: sigma2 over mask_share, with which the E-step compares */
+    float *sigma2;        /* [optics][shells]: noise of masked images */
+    float *whole_noise;   /* [optics][shells]: sigma2 over mask_share, with which the E-step compares */
     double *noise_shares; /* [optics]: of the noise of images with all shells, what images of the group have */
-    int *members;       /* particle indices of this iteration, in an order that does not depend on arrival */
+    int *members;         /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
     int met_twins;                          /* members that this iteration has left out when it met their images */
     double average_norm, sigma_offset;      /* 1, px */
