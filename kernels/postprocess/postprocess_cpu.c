@@ -127,6 +127,9 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
     size_t inside = 0;
     for (size_t i = 0; i < w->voxels; i++)
         inside += r->mask[i] > 0.5f;
+    FAIL_IF(inside == 0 && o->mask == NULL && o->shape != NULL && !isnan(o->shape->threshold), err, STATUS_BAD_ARGUMENT,
+            "the mask is empty: at 15 Å the mean of the half maps reaches the threshold of %g nowhere; lower it",
+            o->shape->threshold);
     FAIL_IF(inside == 0, err, STATUS_BAD_ARGUMENT, "the mask is empty: %s",
             o->mask != NULL ? "give one that holds the density" : "the maps hold nothing above their solvent");
     r->mask_fraction = (double)inside / (double)w->voxels;

@@ -251,8 +251,10 @@ def shape_masks():
     keep = np.where(over <= 0, 1, np.where(over >= 2, 0, 0.5 + 0.5 * np.cos(np.pi * over / 2)))
     smooth = np.fft.ifftn(np.fft.fftn(density) * keep).real
 
+    warned = []
+
     def made(*words):
-        postprocess("run_half1_unfil.mrc", "--o", "shaped", "--local_resolution=false", *words)
+        warned.append(postprocess("run_half1_unfil.mrc", "--o", "shaped", "--local_resolution=false", *words)[1])
         return read("shaped/postprocess_mask.mrc")
 
     limit = 0.6 * smooth.max()
@@ -267,6 +269,7 @@ def shape_masks():
     check("--threshold cuts the map at 15 Å", np.array_equal(cut == 1, inside) and inside.sum() > 500, inside.sum())
     wider = made("--threshold", limit, "--extend", 4, "--soft", 0)
     check("--extend adds 4 px", np.array_equal(wider == 1, away < 4), ((wider == 1).sum(), (away < 4).sum()))
+    check("and how to mend a hard edge is told", "(extend)" in warned[-1] and "(soft)" in warned[-1], warned)
     faded = made("--threshold", limit, "--extend", 0, "--soft", 5)
     expected = np.where(away < 5, 0.5 + 0.5 * np.cos(np.pi * np.minimum(away, 5) / 5), 0)
     off = np.abs(faded - expected).max()
@@ -274,7 +277,7 @@ def shape_masks():
     higher = made("--threshold", 1.3 * limit, "--extend", 0, "--soft", 0)
     check("a higher threshold makes a smaller mask", 0 < higher.sum() < cut.sum(), (higher.sum(), cut.sum()))
     _, told = postprocess("run_half1_unfil.mrc", "--o", "high", "--threshold", 1e6, code=1)
-    check("one above all density is refused", "--threshold" in told or "empty" in told, told)
+    check("one above all density is refused", "the threshold of 1e+06 nowhere" in told, told)
 
 
 def see_picture(path):

@@ -174,6 +174,22 @@ def general(path, label):
         return float(re.search(rf"_{label}\s+(\S+)", text.read()).group(1))
 
 
+def of_class(path, label):
+    columns, found = read_star(path, "model_classes")
+    return float(found[0][columns.index(label)])
+
+
+def compare_what_is_told():
+    """RELION estimates accuracies in half 1 alone, with the map that the iteration begins from; so does the refiner's
+    iteration of the same number. Its completeness follows its own prior."""
+    mine, its = (f"{folder}/run_it004_half1_model.star" for folder in ("refiner", "theirs"))
+    for label, most in (("rlnAccuracyRotations", 0.1), ("rlnAccuracyTranslationsAngst", 0.1)):
+        a, b = of_class(mine, label), of_class(its, label)
+        check(f"{label} is RELION's", abs(a / b - 1) < most, (a, b))
+    a, b = (of_class(path, "rlnOverallFourierCompleteness") for path in (mine, its))
+    check("rlnOverallFourierCompleteness is near RELION's", abs(a - b) < 0.2 and a <= 1, (a, b))
+
+
 def compare_halves():
     refine("refiner", "--healpix_order", "1", "--live_order", "1", "--max_iterations", "6", "--keep_iterations", "20")
     if not continue_halves("refiner/run_it003_optimiser.star", "theirs/run", "theirs/run_it004_optimiser.star"):
@@ -187,6 +203,7 @@ def compare_halves():
             check(f"half {half}, group {group} has its noise", 0.85 < ratio < 1.18, ratio)
         pmax = [general(stem + "_model.star", "rlnAveragePmax") for stem in (before, after)]
         check(f"half {half}: poses are as certain", 0.5 * pmax[0] < pmax[1], pmax)
+    compare_what_is_told()
     columns, rows = read_star("theirs/run_it004_data.star", "particles")
     group, optics = columns.index("rlnGroupName"), columns.index("rlnOpticsGroup")
     check(

@@ -28,7 +28,10 @@ bool told_map_doubts(const struct postprocess_result *r, const char *mask, char 
         add(text, size, " %.2f Å inside it is far beyond the unmasked maps;", r->claimed);
     add(text, size, " the resolution is that of the unmasked maps, %.2f Å", r->resolution);
     if (r->claimed < r->resolution) add(text, size, " (inside the mask it would be %.2f Å)", r->claimed);
-    add(text, size, "; give a mask that is larger and fades out over 5 px or more, or none");
+    if (mask != NULL)
+        add(text, size, "; give a mask that is larger and fades out over 5 px or more, or none");
+    else
+        add(text, size, "; make it larger (extend), and let it fade out over 5 px or more (soft)");
     return true;
 }
 
