@@ -16,7 +16,7 @@ void tell_noise(struct stage *stage, const struct refiner_state *s, bool *told) 
 }
 
 void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) {
-    const bool doubted = s->classes == 1 && s->views_doubt > 0.5;
+    const bool doubted = !s->noise && s->classes == 1 && s->views_doubt > 0.5;
     if (doubted && !*told)
         stage_log(
             stage, LOG_WARN, "refine-directions",

@@ -333,7 +333,7 @@ def fitted(values, truth, pixel, turn, shift, other_hand, steps):
 
 def told_resolutions(folder):
     with open(os.path.join(folder, "history.jsonl"), encoding="utf-8") as file:
-        told = [line["resolution"] for line in map(json.loads, file) if "resolution" in line]
+        told = [line["resolution"] or 999 for line in map(json.loads, file) if "resolution" in line]
     return told
 
 

@@ -1,6 +1,7 @@
 /* Tests that the refiner calls noise noise, whatever reference and seed, and no particles, however few or poor; also
  * once particles have come, and in all that a run writes. test_refiner_signal [FIRST LAST]: seeds. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/formats/canvas.h"
 #include "common/formats/star.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
@@ -184,6 +186,23 @@ static void poor_particles_are_no_noise(void **state) {
     }
 }
 
+/* The words of pictures, as they are drawn: */
+static struct {
+    size_t doubts, without, resolutions; /* that the images are noise; that there is no resolution; resolutions */
+} drawn;
+static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER; /* pictures are written side by side */
+
+void __real_canvas_text(struct canvas *canvas, int x, int y, int scale, uint8_t colour, const char *text);
+void __wrap_canvas_text(struct canvas *canvas, int x, int y, int scale, uint8_t colour, const char *text);
+void __wrap_canvas_text(struct canvas *canvas, int x, int y, int scale, uint8_t colour, const char *text) {
+    pthread_mutex_lock(&drawing);
+    drawn.doubts += strstr(text, "noise: the images do not show the reference") != NULL;
+    drawn.without += strcmp(text, "no resolution") == 0;
+    drawn.resolutions += strstr(text, "Å at 0.143") != NULL;
+    pthread_mutex_unlock(&drawing);
+    __real_canvas_text(canvas, x, y, scale, colour, text);
+}
+
 /* Returns the last line of the history. */
 static void last_line(const char *folder, char **ret_text, const char **ret_line) {
     char path[PATH_SIZE];
@@ -210,6 +229,8 @@ static void particles_that_come_later_count(void **state) {
     last_line(folder, &text, &line);
     assert_non_null(strstr(line, "\"final\": true"));
     assert_non_null(strstr(line, "\"noise\": true"));
+    assert_non_null(strstr(line, "\"resolution\": null"));
+    assert_true(drawn.doubts > 1 && drawn.without > 1 && drawn.resolutions == 0);
     free(text);
     write_particles(w.scratch, "more", &object, 1, 140, 1);
     struct item *both[] = {particles_item("noise", "particles", w.scratch),
@@ -218,6 +239,8 @@ static void particles_that_come_later_count(void **state) {
     last_line(folder, &text, &line);
     assert_non_null(strstr(line, "\"particles\": 200"));
     assert_non_null(strstr(line, "\"noise\": false"));
+    assert_null(strstr(line, "\"resolution\": null"));
+    assert_true(drawn.resolutions > 0);
     free(text);
 }
 

@@ -89,7 +89,10 @@ static void write_summary(struct report *r) {
     tile(r, "median defocus", quality_of(r, "defocus", "median"), " µm");
     tile(r, "particles extracted", member(r->data, "particles", "extracted"), "");
     tile(r, "particles kept", member(r->data, "particles", "kept"), "");
-    tile(r, "map", member(r->data, "map", "resolution"), " Å");
+    if (json_is_true(member(r->data, "map", "noise")))
+        put(r, "<div><b>noise</b>map</div>");
+    else
+        tile(r, "map", member(r->data, "map", "resolution"), " Å");
     put(r,
         "</div>\n<table id=stages><caption>Items of each stage, as <code>icestream status</code> counts them</caption>"
         "<tr><th>Stage<th class=n>Seen<th class=n>Done<th class=n>Rejected<th class=n>Failed<th class=n>In flight\n");
@@ -344,8 +347,12 @@ static void write_map(struct report *r) {
     put(r, "<h2 id=map>Map</h2>\n<p>");
     put_value(r, json_object_get(map, "particles"));
     put(r, " particles, ");
-    put_value(r, json_object_get(map, "resolution"));
-    put(r, " Å (FSC of the unmasked half maps at 0.143, of an automatic run");
+    if (json_is_true(json_object_get(map, "noise"))) {
+        put(r, "noise, no resolution (the images resemble the reference no more than its negative");
+    } else {
+        put_value(r, json_object_get(map, "resolution"));
+        put(r, " Å (FSC of the unmasked half maps at 0.143, of an automatic run");
+    }
     if (json_is_number(json_object_get(map, "corrected_resolution"))) {
         put(r, "; with a mask, corrected for its effect: ");
         put_value(r, json_object_get(map, "corrected_resolution"));

@@ -158,6 +158,8 @@ static void say_map(struct writing *w) {
     fprintf(w->out, " %lld particles were refined", (long long)json_integer_value(json_object_get(map, "particles")));
     fprintf(w->out, " with symmetry %s", json_is_string(symmetry) ? json_string_value(symmetry) : "C1");
     cite(w, "refiner");
+    if (json_is_true(json_object_get(map, "noise")))
+        fprintf(w->out, "; the images show no signal of the reference, and the map has no resolution");
     say_number(w->out, json_object_get(map, "resolution"), " to ",
                " Å by the gold-standard Fourier shell correlation of unmasked half maps at 0.143");
     say_number(w->out, json_object_get(map, "corrected_resolution"), " (", " Å with a mask, corrected for its effect)");

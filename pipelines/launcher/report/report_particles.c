@@ -30,7 +30,8 @@ const char *report_history_stage(struct view *view, const char *event) {
 /* Copies numbers that a line of a history may have. */
 static void copy_members(json_t *to, const json_t *from, const char *const *keys, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (json_object_get(from, keys[i]) != NULL) json_object_set(to, keys[i], json_object_get(from, keys[i]));
+        if (json_object_get(from, keys[i]) != NULL && !json_is_null(json_object_get(from, keys[i])))
+            json_object_set(to, keys[i], json_object_get(from, keys[i]));
 }
 
 /* Returns the first of a line's files with that ending, or NULL. */
@@ -165,7 +166,9 @@ static void add_fsc(struct report *report, const char *stage) {
     add_curve(fsc, "corrected", column_json(table, "rlnFourierShellCorrelationCorrected"));
     const struct star_table *general = file != NULL ? star_table_find(file, "general") : NULL;
     json_t *map = json_object_get(report->data, "map");
-    if (general != NULL) {
+    /* What halves of noise agree to is no resolution. */
+    const bool noise = json_is_true(json_object_get(map, "noise"));
+    if (general != NULL && !noise) {
         json_object_set_new(map, "corrected_resolution", report_number(cell(general, 0, "rlnFinalResolution"), 2));
         json_object_set_new(map, "b_factor", report_number(cell(general, 0, "rlnBfactorUsedForSharpening"), 1));
     }
@@ -179,17 +182,19 @@ static void add_fsc(struct report *report, const char *stage) {
         any &= add_curve(fsc, "unmasked", column_json(table, "rlnGoldStandardFsc"));
         star_destroy(&file);
     }
-    if (any) {
+    if (any && !noise) {
         json_object_set_new(fsc, "at_0.143",
                             crossing(json_object_get(fsc, "k"), json_object_get(fsc, "unmasked"), 0.143));
         json_object_set_new(fsc, "at_0.5", crossing(json_object_get(fsc, "k"), json_object_get(fsc, "unmasked"), 0.5));
+    }
+    if (any) {
         json_object_set(report->data, "fsc", fsc);
     }
     json_decref(fsc);
 }
 
 static json_t *iterations_json(struct view *view, const char *stage) {
-    static const char *const keys[] = {"iteration", "particles", "resolution", "final"};
+    static const char *const keys[] = {"iteration", "particles", "resolution", "noise", "final"};
     const json_t *history = view_history(view, stage);
     json_t *list = json_array();
     size_t from = json_array_size(history) > 2000 ? json_array_size(history) - 2000 : 0;
@@ -205,7 +210,7 @@ static json_t *iterations_json(struct view *view, const char *stage) {
 }
 
 static void add_map(struct report *report) {
-    static const char *const keys[] = {"iteration", "particles", "resolution", "final", "accuracy"};
+    static const char *const keys[] = {"iteration", "particles", "resolution", "noise", "final", "accuracy"};
     const char *stage;
     const json_t *line = last_event(report->view, "map", &stage);
     if (line == NULL) return;

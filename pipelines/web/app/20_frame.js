@@ -114,7 +114,8 @@
     const line = (stage.history || []).slice(-1)[0];
     const angstroms = beat ? beat.resolution : line && line.resolution;
     const lag = is_running() && line && ice.is_number(line.time) ? ', ' + ice.span(Date.now() / 1000 - line.time) + ' ago' : '';
-    ice.text(parts.map, ice.is_number(angstroms) ? ice.number(angstroms, 3) + ' Å' + lag : ice.NONE);
+    if (line && line.noise === true) ice.text(parts.map, 'noise' + lag);
+    else ice.text(parts.map, ice.is_number(angstroms) ? ice.number(angstroms, 3) + ' Å' + lag : ice.NONE);
   }
 
   const WORDS = { connecting: 'connecting', live: 'live', polling: 'asking every 2 s', lost: 'no connection', refused: 'not allowed' };

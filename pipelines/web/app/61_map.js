@@ -194,11 +194,14 @@
     if (!shown) return;
     const lines = answer ? Array.isArray(answer) ? answer : answer.lines || answer.history || [] : [];
     const maps = lines.filter((line) => ice.is_number(line.resolution) && ice.is_number(line.iteration));
-    const last = maps[maps.length - 1];
+    const newest = lines[lines.length - 1];
+    const noise = Boolean(newest && newest.noise === true); // what halves of noise agree to is no resolution
+    const last = noise ? newest : maps[maps.length - 1];
     const fit = ice.guinier(maps);
     ice.fill(parts.numbers, [
-      last && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
-      fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
+      noise && tile('noise', 'no resolution: the images resemble the reference no more than its negative'),
+      last && !noise && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
+      !noise && fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
         tile(ice.quantity(fsc.at_corrected['0.143'], 'Å') + ' Å', 'inside the mask, corrected FSC at 0.143'),
       last && tile(ice.count(last.particles), 'particles'),
       fit && tile(ice.count(fit.b) + ' Å²', 'B-factor from resolution over particles'),

@@ -71,6 +71,8 @@ static void describe(struct canvas *c, int x, int y, const struct map_picture *p
     canvas_text(c, x + 40, y, SCALE, CANVAS_WHITE, curve->name);
     if (curve->values == NULL)
         snprintf(text, sizeof text, "after the last iteration");
+    else if (p->doubt != NULL)
+        snprintf(text, sizeof text, "no resolution");
     else if (curve->threshold < 0.5)
         snprintf(text, sizeof text, "%.2f Å at %g, %.2f Å at 0.5", curve->resolution, curve->threshold,
                  fsc_resolution(curve->values, p->box, p->pixel_size, 0.5));

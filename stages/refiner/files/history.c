@@ -9,7 +9,8 @@
 #include "common/memory.h"
 
 enum status history_write(const char *folder, const char *prefix, const struct refiner_state *s, struct err *err) {
-    char path[PATH_SIZE], stem[32] = "run";
+    char path[PATH_SIZE], stem[32] = "run", resolution[32] = "null";
+    if (!s->noise) snprintf(resolution, sizeof resolution, "%.3f", s->resolution);
     if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
     size_t size = 1024 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
@@ -17,11 +18,11 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     TRY(mem_new(size, 1, "a line of the history", &line, err));
     int length = snprintf(line, size,
                           "{\"time\": %.3f, \"event\": \"map\", \"iteration\": %d, \"particles\": %zu, \"twins\": %zu, "
-                          "\"resolution\": %.3f, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
+                          "\"resolution\": %s, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
                           "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
                           "\"significant\": %.1f, \"final\": %s, ",
-                          clock_realtime(), s->iteration, s->particles, s->twins, s->resolution, s->seconds,
+                          clock_realtime(), s->iteration, s->particles, s->twins, resolution, s->seconds,
                           s->device_seconds, s->between, s->waited, s->order, s->current_size, s->accuracy_angle,
                           s->average_pmax, s->significant, s->final ? "true" : "false");
     if (!isnan(s->efficiency) && length >= 0 && (size_t)length < size)

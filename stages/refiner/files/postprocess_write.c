@@ -9,6 +9,8 @@
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
 
+static const double NO_RESOLUTION = 999; /* Å */
+
 /* Makes the name of a new map, as the STAR file gives it. */
 static const char *named(const struct postprocess_names *names, const char *file, char name[PATH_SIZE]) {
     snprintf(name, PATH_SIZE, "%s%s%s", names->folder, *names->folder != 0 ? "/" : "", file);
@@ -32,7 +34,8 @@ static enum status add_general(struct star_file *file, const struct postprocess_
     char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
     const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope);
     const struct star_cell cells[] = {
-        {.column = "rlnFinalResolution", .value = r->resolution},
+        {.column = "rlnFinalResolution", .value = names->noise ? NO_RESOLUTION : r->resolution},
+        {.column = "icestreamNoise", .value = 1, .integer = true, .unless = !names->noise},
         {.column = "rlnBfactorUsedForSharpening", .value = r->bfactor},
         {.column = "rlnUnfilteredMapHalf1", .text = names->half1},
         {.column = "rlnUnfilteredMapHalf2", .text = names->half2},

@@ -9,6 +9,7 @@
 /* The names in the STAR file: of the half maps, and of the folder of the new maps ("": none). */
 struct postprocess_names {
     const char *half1, *half2, *folder;
+    bool noise; /* the images show no signal: the file gives 999 Å, for no resolution, and says so (icestreamNoise) */
 };
 
 /* Writes postprocess.mrc, postprocess.star and, if there is a mask, postprocess_masked.mrc and postprocess_mask.mrc

@@ -58,31 +58,39 @@ static void describe_time(const struct refiner_state *s, char *text, size_t size
         snprintf(text, size, "%.1f s", s->seconds);
 }
 
-static const char *noise_note(const struct refiner_state *s) {
-    return s->noise ? ": noise, no signal" : "";
+/* Describes what the maps are worth. What halves of noise agree to is no resolution. */
+static void describe_resolution(const struct refiner_state *s, int digits, char *text, size_t size) {
+    if (s->noise)
+        snprintf(text, size, "noise, no resolution");
+    else
+        snprintf(text, size, "%.*f Å", digits, s->resolution);
 }
 
 static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
-    char classes[512], took[64];
+    char classes[512], took[64], worth[64];
     describe_classes(refiner, s->classes, classes, sizeof classes);
     describe_time(s, took, sizeof took);
-    stage_note(stage, "iteration %d, %zu particles%s%s", s->iteration, s->particles, classes, noise_note(s));
+    describe_resolution(s, 2, worth, sizeof worth);
+    stage_note(stage, "iteration %d, %zu particles%s%s", s->iteration, s->particles, classes,
+               s->noise ? ", noise, no resolution" : "");
     stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d: %zu particles%s, %.2f Å, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
+              "iteration %d: %zu particles%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
               "Pmax %.2f, %.0f significant, %s",
-              s->iteration, s->particles, classes, s->resolution, 100 * s->class_changes, s->order, s->angle_step,
+              s->iteration, s->particles, classes, worth, 100 * s->class_changes, s->order, s->angle_step,
               s->offset_step, s->current_size, s->average_pmax, s->significant, took);
 }
 
 static void log_halves(struct stage *stage, const struct refiner_state *s) {
-    char took[64];
+    char took[64], noted[64], worth[64];
     describe_time(s, took, sizeof took);
-    stage_note(stage, "iteration %d, %zu particles, %.1f Å, directions %.2f%s", s->iteration, s->particles,
-               s->resolution, s->efficiency, noise_note(s));
+    describe_resolution(s, 1, noted, sizeof noted);
+    describe_resolution(s, 2, worth, sizeof worth);
+    stage_note(stage, "iteration %d, %zu particles, %s, directions %.2f", s->iteration, s->particles, noted,
+               s->efficiency);
     stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d%s: %zu particles, %.2f Å, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
+              "iteration %d%s: %zu particles, %s, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",
-              s->iteration, s->final ? " (final)" : "", s->particles, s->resolution, s->order,
+              s->iteration, s->final ? " (final)" : "", s->particles, worth, s->order,
               s->kept    ? " at the given poses"
               : s->local ? " near"
                          : "",
