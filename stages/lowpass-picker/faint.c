@@ -27,6 +27,8 @@ static const double WEIGHT_LEAST = 1e-4;
 static const double TINY = 1e-9;
 /* Logarithm of how much better mixtures must explain the heights than noise alone does. */
 static const double EVIDENCE = 2.5;
+/* Thresholds whose expected F1 is less than the greatest one by no more than this part are as good. */
+static const double PLATEAU = 0.99;
 
 /* Known noise: dark fringes of particles lower the noise beside them, so its peaks may lie lower than in empty ice. */
 static const double SHIFTS[] = {0, -0.15, -0.3};
@@ -154,15 +156,21 @@ static void count_heights(const float *scores, size_t count, float noise, struct
     }
 }
 
-/* Returns the threshold in standard deviations of noise. */
-static double decide(const struct opinion *o, size_t count) {
+/* Returns the threshold in standard deviations of noise. plateau: part of the greatest expected F1; the threshold is the
+ * middle of those around the best one that reach it. The mixtures know the heaps better than the gap between them. */
+static double decide(const struct opinion *o, size_t count, double plateau) {
     double evidence = log(o->total / o->models) + o->best - o->alone;
     if (!(evidence > EVIDENCE)) return outlier(&o->noise, count);
     double least = o->noise.mode - BELOW_MODE;
     int at = 0;
     for (int i = 1; i < BINS; i++)
         if (edge(i) >= least && (edge(at) < least || o->expected[i] > o->expected[at])) at = i;
-    return edge(at);
+    int low = at, high = at;
+    while (low > 0 && edge(low - 1) >= least && o->expected[low - 1] >= plateau * o->expected[at])
+        low--;
+    while (high + 1 < BINS && o->expected[high + 1] >= plateau * o->expected[at])
+        high++;
+    return 0.5 * (edge(low) + edge(high));
 }
 
 float faint_threshold(const float *scores, size_t count, float noise, double scale, const struct noise_peaks *peaks) {
@@ -178,7 +186,7 @@ float faint_threshold(const float *scores, size_t count, float noise, double sca
                                       .alone = j == 0};
             add_noise(&opinion, &variant);
         }
-    return noise * (float)decide(&opinion, count);
+    return noise * (float)decide(&opinion, count, PLATEAU);
 }
 
 bool faint_threshold_of_best(const float *scores, size_t count, float noise, float *ret_threshold) {
@@ -191,6 +199,6 @@ bool faint_threshold_of_best(const float *scores, size_t count, float noise, flo
             {.mode = mode, .below = width * BEST_BELOW / mode, .above = width * BEST_ABOVE / mode}, .alone = true};
         add_noise(&opinion, &variant);
     }
-    *ret_threshold = noise * (float)decide(&opinion, count);
+    *ret_threshold = noise * (float)decide(&opinion, count, 1);
     return opinion.noise.mode > MODE_LEAST && opinion.noise.mode < last;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "common/memory.h"
+#include "stages/lowpass-picker/even_scores.h"
 #include "stages/lowpass-picker/noise_search.h"
 #include "stages/lowpass-picker/round_templates.h"
 
@@ -21,6 +22,7 @@ static const double OUTLIERS = 8;
 struct lowpass_picker {
     struct pick_geometry geometry;
     struct search *search;
+    struct even_scores *even; /* NULL with templates, or if the search whitens */
 };
 
 /* Without templates the choice of picks looks at all shapes. */
@@ -66,7 +68,9 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
         .threads = task->threads > 0 ? task->threads : 1,
         .device = task->device,
     };
-    return search_create(&options, data, &p->search, err);
+    TRY(search_create(&options, data, &p->search, err));
+    if (g->method != PICKER_LOG || g->whiten) return STATUS_OK;
+    return even_scores_create(g, data, box, templates->count, &p->even, err);
 }
 
 /* Returns the diameters in Å of the smallest and the largest shape of a search without templates. */
@@ -109,8 +113,9 @@ static enum status find_noise_peaks(struct lowpass_picker *p, const struct lowpa
     small.device = (struct device){.kind = DEVICE_CPU};
     struct lowpass_picker noise = {.geometry = geometry_of(&small)};
     enum status status = create_round(&noise, &small, err);
-    if (status == STATUS_OK) status = noise_search(noise.search, &noise.geometry, &p->geometry.peaks, err);
+    if (status == STATUS_OK) status = noise_search(noise.search, noise.even, &noise.geometry, &p->geometry.peaks, err);
     search_destroy(&noise.search);
+    even_scores_destroy(&noise.even);
     return status;
 }
 
@@ -160,11 +165,13 @@ struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_
     size_t count = (size_t)(templates > 0 ? templates : round_templates_count(low, high));
     struct lowpass_picker_bytes bytes = {
         .maps = mem_bytes(map, MAP_BYTES + (per_template(task) ? TEMPLATE_BYTES * count : 0))};
+    if (task->method == PICKER_LOG && !task->whiten) bytes.search = mem_bytes(map, EVEN_SCORES_BYTES);
     /* On a GPU the search lies in the device's memory. */
     if (task->device.kind != DEVICE_CPU) return bytes;
     size_t threads = (size_t)(task->threads > 0 ? task->threads : 1);
     size_t rotated = mem_bytes(mem_bytes(map, sizeof(float)), count * (size_t)g.rotations);
-    bytes.search = mem_sum(mem_bytes(square, SQUARE_BYTES), mem_bytes(map, SEARCH_BYTES + THREAD_BYTES * threads));
+    bytes.search = mem_sum(bytes.search, mem_bytes(square, SQUARE_BYTES));
+    bytes.search = mem_sum(bytes.search, mem_bytes(map, SEARCH_BYTES + THREAD_BYTES * threads));
     bytes.search = mem_sum(bytes.search, rotated < ROTATED_LIMIT ? rotated : ROTATED_LIMIT);
     return bytes;
 }
@@ -199,6 +206,7 @@ enum status lowpass_picker_create(const struct lowpass_picker_task *task, const 
 void lowpass_picker_destroy(struct lowpass_picker **picker) {
     if (!*picker) return;
     search_destroy(&(*picker)->search);
+    even_scores_destroy(&(*picker)->even);
     mem_free(picker);
 }
 
@@ -209,5 +217,7 @@ double lowpass_picker_diameter(const struct lowpass_picker *p) {
 enum status lowpass_picker_search(struct lowpass_picker *p, const struct search_input *input, const struct ctf *ctf,
                                   uint64_t seed, struct pick_maps *maps, struct err *err) {
     maps->geometry = p->geometry;
-    return search_run(p->search, input, p->geometry.method == PICKER_TEMPLATE ? ctf : NULL, seed, &maps->maps, err);
+    TRY(search_run(p->search, input, p->geometry.method == PICKER_TEMPLATE ? ctf : NULL, seed, &maps->maps, err));
+    if (p->even) even_scores_run(p->even, maps);
+    return STATUS_OK;
 }

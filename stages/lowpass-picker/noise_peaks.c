@@ -5,6 +5,8 @@
 enum { HEIGHTS_MIN = 16, MODES = 200, SCALES = 120 };
 /* Factors that are tried. */
 static const double SCALE_LEAST = 0.8, SCALE_STEP = 0.01;
+/* Heights further from the mode, in deviations, are not those of noise: halos of ice and gold. */
+static const double OFF_MOST = 2.5;
 
 double noise_peaks_share(const struct noise_peaks *p, double shift, double height) {
     double over = height - p->mode - shift, all = p->below + p->above;
@@ -18,7 +20,7 @@ double noise_peaks_scale(const struct noise_peaks *p, const float *heights, size
         double scale = SCALE_LEAST + SCALE_STEP * i, log_likelihood = -(double)count * log(scale);
         for (size_t j = 0; j < count; j++) {
             double over = heights[j] / scale - p->mode, off = over / (over > 0 ? p->above : p->below);
-            log_likelihood -= 0.5 * off * off;
+            log_likelihood -= 0.5 * fmin(off * off, OFF_MOST * OFF_MOST);
         }
         if (log_likelihood <= most) continue;
         most = log_likelihood;

@@ -43,7 +43,7 @@ static void noise_destroy(struct noise *noise) {
     pick_scratch_destroy(&noise->scratch);
 }
 
-static enum status collect(struct search *search, struct noise *n, struct err *err) {
+static enum status collect(struct search *search, struct even_scores *even, struct noise *n, struct err *err) {
     size_t pixels = (size_t)n->maps.geometry.nx * n->maps.geometry.ny;
     uint64_t seed = 1;
     TRY(mem_new(pixels, sizeof *n->image, "noise", &n->image, err));
@@ -52,15 +52,16 @@ static enum status collect(struct search *search, struct noise *n, struct err *e
         struct search_input input = {.host = n->image};
         fill(n->image, pixels, &seed);
         TRY(search_run(search, &input, NULL, seed, &n->maps.maps, err));
+        if (even) even_scores_run(even, &n->maps);
         TRY(pick_heights_of_noise(&n->maps, &n->scratch, n->heights, HEIGHTS_MOST, &n->count, err));
     }
     return STATUS_OK;
 }
 
-enum status noise_search(struct search *search, const struct pick_geometry *geometry, struct noise_peaks *ret_peaks,
-                         struct err *err) {
+enum status noise_search(struct search *search, struct even_scores *even, const struct pick_geometry *geometry,
+                         struct noise_peaks *ret_peaks, struct err *err) {
     struct noise noise = {.maps = {.geometry = *geometry}};
-    enum status status = collect(search, &noise, err);
+    enum status status = collect(search, even, &noise, err);
     if (status == STATUS_OK) {
         qsort(noise.heights, noise.count, sizeof *noise.heights, falling);
         *ret_peaks = noise_peaks_fit(noise.heights, noise.count);

@@ -4,10 +4,12 @@
 
 #include "common/status.h"
 #include "kernels/search/search.h"
+#include "stages/lowpass-picker/even_scores.h"
 #include "stages/lowpass-picker/geometry.h"
 
-/* Finds the heights. The search keeps the maps of each template. The same search finds the same heights. */
-enum status noise_search(struct search *search, const struct pick_geometry *geometry, struct noise_peaks *ret_peaks,
-                         struct err *err);
+/* Finds the heights. The search keeps the maps of each template. even: NULL if scores stay as the search gives them. The
+ * same search finds the same heights. */
+enum status noise_search(struct search *search, struct even_scores *even, const struct pick_geometry *geometry,
+                         struct noise_peaks *ret_peaks, struct err *err);
 
 #endif

@@ -188,6 +188,11 @@ static void heights_of_noise_are_fitted(void **state) {
     assert_float_equal(fit.above, peaks.above, 0.1);
     for (int i = COUNT / 100; i < COUNT; i += 200)
         assert_float_equal(noise_peaks_share(&fit, 0, heights[i]), (double)i / COUNT, 0.03);
+    assert_float_equal(noise_peaks_scale(&peaks, heights, COUNT), 1, 0.03);
+    /* A tenth of the peaks are halos of ice. */
+    for (int i = 0; i < COUNT / 10; i++)
+        heights[i] *= 3;
+    assert_float_equal(noise_peaks_scale(&peaks, heights, COUNT), 1, 0.1);
     assert_false(noise_peaks_known(&(struct noise_peaks){0}));
     fit = noise_peaks_fit(heights, 3);
     assert_false(noise_peaks_known(&fit));
