@@ -223,6 +223,15 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .minimum = 1,
      .maximum = 1000,
      .help = "Largest number of iterations at the end of the stream, before the final one."},
+    {.name = "part_particles",
+     .type = PARAM_INT,
+     .changes = PARAM_RESTART,
+     .offset = AT(part_particles),
+     .default_text = "30000",
+     .maximum = 1000000000,
+     .help = "Until the grid is as fine as the maps deserve, an iteration of a refinement compares a part of the "
+             "particles, another one each time: a half, a third or a quarter of them, if that is at least so many. The "
+             "last iterations compare all. 0: all in each iteration."},
     {.name = "max_significant",
      .type = PARAM_INT,
      .changes = PARAM_RESTART,

@@ -147,13 +147,23 @@ static int side_of(const struct refiner *r, const struct particle *p) {
     return classifies(r) ? 0 : p->half;
 }
 
+/* Puts the members of a part first, and counts them. */
+static void take_part(struct side *side, const struct member_key *keys, size_t count, struct schedule_part part) {
+    size_t first = count * part.index / part.of, end = count * (part.index + 1) / part.of;
+    for (size_t i = 0; i < count; i++)
+        side->members[i] = keys[(first + i) % count].index;
+    side->member_count = (int)(end - first);
+}
+
 /* Chooses the members of each side, in an order that depends on their names alone and not on how they arrived, so
- * that the first members are a random choice. */
-static enum status choose_members(struct refiner *r, size_t most, struct err *err) {
+ * that the first members, and those of a part, are a random choice. */
+static enum status choose_members(struct refiner *r, size_t most, struct schedule_part part, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
-    if (r->chosen && r->chosen_most == most) return STATUS_OK;
+    bool same = r->chosen_most == most && r->chosen_part.index == part.index && r->chosen_part.of == part.of;
+    if (r->chosen && same) return STATUS_OK;
     r->chosen = false;
     r->chosen_most = most;
+    r->chosen_part = part;
     TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
     if (most == 0) most = 2 * r->set.present;
     most /= (size_t)r->side_count;
@@ -168,9 +178,8 @@ static enum status choose_members(struct refiner *r, size_t most, struct err *er
         free(r->sides[side].members);
         r->sides[side].members = NULL;
         TRY(mem_new(count, sizeof(int), "particles", &r->sides[side].members, err));
-        for (size_t i = 0; i < count; i++)
-            r->sides[side].members[i] = keys[i].index;
-        r->sides[side].member_count = (int)(count < most ? count : most);
+        take_part(&r->sides[side], keys, count, part);
+        if ((size_t)r->sides[side].member_count > most) r->sides[side].member_count = (int)most;
         FAIL_IF(r->sides[side].member_count < least && classifies(r), err, STATUS_BAD_STATE,
                 "%zu particles are too few for %d classes: give more, or ask for fewer classes", r->set.present,
                 r->reference_count);
@@ -244,7 +253,10 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     if (!r->set.settled) r->chosen = false;
     TRY(twins_settle(&r->set, err));
     TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
-    TRY(choose_members(r, iteration->most, err));
+    struct schedule_plan plan = {
+        .max_order = iteration->max_order, .final = iteration->final, .aligned = all_aligned(r)};
+    plan.part = schedule_part(&r->schedule, &plan, r->set.present);
+    TRY(choose_members(r, iteration->most, plan.part, err));
     count_unread(r);
     TRY(doubts_judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
@@ -253,8 +265,6 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(twins_begin(&r->met, (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count, err));
     r->running = *iteration;
     r->crossed = false;
-    const struct schedule_plan plan = {
-        .max_order = iteration->max_order, .final = iteration->final, .aligned = all_aligned(r)};
     schedule_begin(&r->schedule, &plan);
     enum status status = open_iteration(r, err);
     if (status != STATUS_OK) {

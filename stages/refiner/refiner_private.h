@@ -113,6 +113,7 @@ struct refiner {
     bool busy, started;
     bool chosen; /* members are chosen from the particles that are present */
     size_t chosen_most;
+    struct schedule_part chosen_part;
     struct sampling sampling;
     bool sampling_local; /* the sampling was made for local searches */
     struct fourier_pixels pixels;

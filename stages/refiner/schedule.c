@@ -1,6 +1,7 @@
-/* The rules and numbers are those of RELION's auto-refine, with three exceptions. A stray shell beyond a dip of the
+/* The rules and numbers are those of RELION's auto-refine, with four exceptions. A stray shell beyond a dip of the
  * SSNR counts as resolution only where three shells in a row hold signal: with high symmetry the few independent
- * voxels of a shell stray often. The first grid is never the last. And a grid whose step is not seen is. */
+ * voxels of a shell stray often. The first grid is never the last. And a grid whose step is not seen is. Of many
+ * particles, iterations compare a part, until maps of the last grid grow no better; one iteration with all follows. */
 #include "stages/refiner/schedule.h"
 
 #include <math.h>
@@ -63,6 +64,7 @@ void schedule_resume(struct schedule *s, const struct schedule *from) {
     s->average_pmax = from->average_pmax;
     s->best_pmax = from->best_pmax;
     s->sharp = from->sharp;
+    s->whole = from->whole;
     s->whole_iterations = from->whole_iterations;
     s->whole_particles = from->whole_particles;
 }
@@ -145,6 +147,22 @@ bool schedule_local_next(const struct schedule *s) {
     return s->options.poses_given || (s->order > s->options.healpix_order && s->order >= local_order);
 }
 
+/* Returns whether all particles must be compared: some have no pose yet; the poses are those of a table, which
+ * converge at once; data still arrive, and refiner_iteration.most bounds an iteration; or a part was enough before. */
+static bool wants_all(const struct schedule *s, const struct schedule_plan *plan) {
+    const struct schedule_options *o = &s->options;
+    return s->whole || !plan->aligned || plan->final || plan->max_order >= 0 || o->classifies || o->poses_given ||
+           o->keep_poses || o->part_particles == 0;
+}
+
+struct schedule_part schedule_part(const struct schedule *s, const struct schedule_plan *plan, size_t present) {
+    /* A particle is compared again before its pose is too old for a local search. */
+    static const size_t MOST = 4;
+    size_t of = wants_all(s, plan) ? 1 : present / (size_t)s->options.part_particles;
+    of = of < 1 ? 1 : of > MOST ? MOST : of;
+    return (struct schedule_part){.index = (size_t)s->iteration % of, .of = of};
+}
+
 void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
     int before_local = s->options.local_order - 1, first = first_order(&s->options);
     s->kept = s->options.keep_poses || (s->options.maps_of_poses && s->iteration == 0);
@@ -157,6 +175,7 @@ void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
     s->sharp = s->sharp && plan->aligned;
     s->local = plan->aligned && schedule_local_next(s);
     s->final = plan->final;
+    s->part = plan->part;
     s->iteration++;
     schedule_sizes(s);
 }
@@ -164,6 +183,8 @@ void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
 static void count_resolution(struct schedule *s, int shell) {
     s->resolution_shell = shell > LEAST_SHELL ? shell : LEAST_SHELL;
     double now = s->resolution_shell / extent(&s->options);
+    s->gain = now / s->best_resolution - 1;
+    s->turns++;
     s->since_resolution = now <= s->best_resolution + 1e-4 ? s->since_resolution + 1 : 0;
     s->best_resolution = fmax(now, s->best_resolution);
 }
@@ -180,17 +201,26 @@ static void update_increment(struct schedule *s, const float *fsc) {
 }
 
 static void update_changes(struct schedule *s, const struct findings *f) {
+    static const double BROAD = 0.1; /* Pmax */
     if (f->moved == 0) return;
     double angle_step = sampling_angle_step(s->order) * schedule_fine_step(s);
     double offset_step = s->offset_step * schedule_fine_step(s);
     bool angles_settled = f->angle_change < 0.40 * angle_step || 1.03 * f->angle_change >= s->smallest_angle;
     bool offsets_settled = f->offset_change < 0.40 * offset_step || 1.03 * f->offset_change >= s->smallest_offset;
-    /* Poses that still grow more certain are not settled, however little they move. */
-    bool sharper = s->average_pmax > 1.05 * s->best_pmax;
+    /* Poses that still grow more certain are not settled, however little they move. Where many poses fit alike, they grow
+     * so for many iterations, as the map does; with a part of the particles this is not waited for. */
+    bool waits = s->part.of <= 1 || s->average_pmax >= BROAD;
+    bool sharper = waits && s->average_pmax > 1.05 * s->best_pmax;
     s->best_pmax = fmax(s->best_pmax, s->average_pmax);
     s->since_changes = angles_settled && offsets_settled && !sharper ? s->since_changes + 1 : 0;
     s->smallest_angle = fmin(f->angle_change, s->smallest_angle);
     s->smallest_offset = fmin(f->offset_change, s->smallest_offset);
+}
+
+static void begin_grid(struct schedule *s) {
+    s->since_resolution = s->since_changes = s->turns = 0;
+    s->smallest_angle = s->smallest_offset = 1e9;
+    s->best_pmax = 0;
 }
 
 /* Takes a grid of the next order, with shifts as fine as their accuracy deserves. */
@@ -204,9 +234,7 @@ static void refine_sampling(struct schedule *s) {
     s->offset_step = fmin(step, s->offset_step);
     s->offset_range = range;
     s->order++;
-    s->since_resolution = s->since_changes = 0;
-    s->smallest_angle = s->smallest_offset = 1e9;
-    s->best_pmax = 0;
+    begin_grid(s);
 }
 
 /* Returns whether a finer grid would only divide the probability of a particle among more poses: many poses fit it alike,
@@ -230,22 +258,46 @@ static bool is_fine(const struct schedule *s) {
     return only_divides(s) || sampling_angle_step(s->order) / 2 < FINE_ENOUGH * s->accuracy_angle;
 }
 
+/* Returns whether parts have done on the last grid what they can: each has had its turn, and the map hardly gains. What
+ * it still lacks are the other particles. */
+static bool parts_are_done(const struct schedule *s) {
+    static const double LITTLE = 0.05; /* of the resolution */
+    return s->part.of > 1 && s->oversampled && (size_t)s->turns >= s->part.of && s->gain < LITTLE && is_fine(s);
+}
+
+/* Takes all particles from now on. */
+static void take_all(struct schedule *s) {
+    s->whole = true;
+    begin_grid(s);
+}
+
 /* Maps of poses that are kept do not change any more: nothing but the final iteration is left. */
 static void keep_grid(struct schedule *s) {
     s->stalled = false;
     s->converged = s->options.keep_poses;
 }
 
-/* Takes a finer grid, or ends, once neither resolution nor poses change any more. */
+/* Returns whether another iteration like this one is of no use: neither resolution nor poses change any more. After the
+ * parts, one iteration with all is enough on each grid, since the final one follows, which compares all as well. */
+static bool is_at_rest(const struct schedule *s) {
+    bool after_parts = s->whole && s->max_order < 0;
+    return after_parts || (s->since_resolution >= 1 && s->since_changes >= 1);
+}
+
+/* Takes a finer grid or all particles, or ends. */
 static void next_grid(struct schedule *s) {
     s->stalled = false;
-    if (s->since_resolution < 1 || s->since_changes < 1) return;
+    if (parts_are_done(s)) {
+        take_all(s);
+        return;
+    }
+    if (!is_at_rest(s)) return;
     if (s->max_order >= 0 && s->order >= s->max_order)
         s->stalled = true;
     else if (!s->oversampled) /* half the step is still to come at this order */
         s->since_resolution = s->since_changes = 0;
     else if (is_fine(s))
-        s->converged = true;
+        s->converged = s->part.of <= 1;
     else
         refine_sampling(s);
 }

@@ -23,6 +23,12 @@ struct schedule_options {
     double local_range;               /* °: how far from given poses directions and in-plane angles are searched */
     double offset_range, offset_step; /* px; the step of the fine pass */
     int iterations;                   /* of a classification, with all particles */
+    int part_particles;               /* the fewest that a part of the particles has; 0: there are no parts */
+};
+
+/* The particles are divided by chance into `of` parts of about equal size; an iteration compares one. 1: all. */
+struct schedule_part {
+    size_t index, of;
 };
 
 /* The state of the schedule after an iteration, for the next one. */
@@ -38,6 +44,8 @@ struct schedule {
     bool large_increment; /* a quarter of all shells instead */
     int since_resolution, since_changes;    /* iterations since the resolution grew; since poses still moved */
     double best_resolution;                 /* 1/Å */
+    double gain;                            /* growth of the resolution beyond the best before: 0.1 is a tenth */
+    int turns;                              /* iterations with this grid */
     double smallest_angle, smallest_offset; /* °, px: smallest mean change of poses with this grid */
     double accuracy_angle, accuracy_offset; /* °, px: of the half whose poses are known better */
     double average_pmax, best_pmax;         /* of the last iteration; the best with this grid */
@@ -48,8 +56,10 @@ struct schedule {
     int max_order;    /* the grid grows no finer, while data arrive; −1: no bound */
     bool stalled;     /* the grid would grow finer, but max_order forbids it */
     bool converged, final;
-    int whole_iterations;   /* of a classification: successive iterations with the same particles, all of them */
-    size_t whole_particles; /* how many particles that are; 0: the last iteration did not have all */
+    struct schedule_part part; /* the particles of this iteration */
+    bool whole;                /* parts are done: iterations compare all particles from now on */
+    int whole_iterations;      /* of a classification: successive iterations with the same particles, all of them */
+    size_t whole_particles;    /* how many particles that are; 0: the last iteration did not have all */
 };
 
 /* Sets the schedule to the state before the first iteration; keeps the options. */
@@ -65,7 +75,11 @@ struct schedule_plan {
     int max_order; /* as in struct schedule */
     bool final;
     bool aligned; /* all particles have a pose, found or given */
+    struct schedule_part part;
 };
+/* Returns which particles the iteration that schedule_begin begins next compares: plan->part, which need not be set.
+ * present: all that there are. */
+struct schedule_part schedule_part(const struct schedule *schedule, const struct schedule_plan *plan, size_t present);
 /* Decides on the grid of the iteration, and counts it. The caller then sets the perturbation. */
 void schedule_begin(struct schedule *schedule, const struct schedule_plan *plan);
 /* Sets telling_size and current_size. */

@@ -138,7 +138,8 @@ static struct schedule_options schedule_options(const struct refiner *r) {
                                      .local_range = o->local_range,
                                      .offset_range = o->offset_range,
                                      .offset_step = o->offset_step,
-                                     .iterations = o->iterations};
+                                     .iterations = o->iterations,
+                                     .part_particles = o->part_particles};
 }
 
 /* White noise of an image keeps Σ w² / box² of its power under a mask w. */

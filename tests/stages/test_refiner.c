@@ -283,12 +283,73 @@ static void a_restart_knows_how_certain_poses_were(void **state) {
         struct refiner *refiner = NULL;
         put_number(path, "_icestreamBestPmax", sharp ? "0.75" : "0.25");
         put_number(path, "_icestreamPosesAreSharp", sharp ? "1" : "0");
+        put_number(path, "_icestreamComparesAll", sharp ? "0" : "1");
         assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 1}, &refiner, &err), STATUS_OK);
         if (refiner_resume(refiner, folder, last, &err) != STATUS_OK) fail_msg("%s", err.message);
         assert_true(refiner->schedule.sharp == (sharp == 1));
+        assert_true(refiner->schedule.whole == (sharp == 0));
         assert_true(refiner->schedule.best_pmax == (sharp ? 0.75 : 0.25));
         refiner_destroy(&refiner);
     }
+}
+
+/* Runs an iteration; returns how many particles it has compared, and adds 1 to times[] of each. */
+static size_t compare_once(struct refiner *r, int *times) {
+    struct err err = {0};
+    bool complete = false;
+    size_t count = 0;
+    if (refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, &err) != STATUS_OK) fail_msg("%s", err.message);
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < r->sides[side].member_count; i++, count++)
+            times[r->sides[side].members[i]]++;
+    while (!complete)
+        if (refiner_work(r, &complete, &err) != STATUS_OK) fail_msg("%s", err.message);
+    assert_int_equal(refiner_state(r).particles, count);
+    return count;
+}
+
+/* Once all particles have a pose, each iteration compares another third of both halves, until all have had their turn.
+ * Uses the particles of an_object_comes_back_from_its_images. */
+static void parts_of_the_particles_take_turns(void **state) {
+    (void)state;
+    enum { ALL = 150, PARTS = 3 };
+    char scratch[PATH_SIZE], reference[PATH_SIZE + 16], path[PATH_SIZE + 16];
+    int times[ALL] = {0};
+    scratch_path("object", scratch);
+    snprintf(reference, sizeof reference, "%s/reference.mrc", scratch);
+    snprintf(path, sizeof path, "%s/a.star", scratch);
+    const struct refiner_options options = {.reference = reference,
+                                            .classes = 1,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .join_resolution = 50,
+                                            .healpix_order = 1,
+                                            .local_order = 4,
+                                            .memory = 0.25,
+                                            .symmetry = "C1",
+                                            .tau_fudge = NAN,
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .seed = 1,
+                                            .part_particles = ALL / PARTS,
+                                            .max_significant = 300};
+    struct refiner *refiner = NULL;
+    struct star_file *file = NULL;
+    struct err err = {0};
+    size_t new;
+    assert_int_equal(
+        refiner_create(&options, &(struct refiner_context){.threads = 2, .fallback_pixel_size = NAN}, &refiner, &err),
+        STATUS_OK);
+    assert_int_equal(star_read(path, &file, &err), STATUS_OK);
+    if (refiner_merge(refiner, &file, path, false, &new, &err) != STATUS_OK) fail_msg("%s", err.message);
+    assert_int_equal(compare_once(refiner, times), ALL);
+    for (int turn = 0; turn < PARTS; turn++) {
+        assert_false(refiner->schedule.whole);
+        assert_in_range(compare_once(refiner, times), ALL / PARTS - 2, ALL / PARTS + 2);
+    }
+    for (int i = 0; i < ALL; i++)
+        assert_int_equal(times[i], 2);
+    refiner_destroy(&refiner);
 }
 
 /* Each file of the last iteration, cut or with bits flipped, is either read or refused by its name; then the
@@ -353,6 +414,7 @@ static void broken_iterations_are_passed_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_object_comes_back_from_its_images),
+        cmocka_unit_test(parts_of_the_particles_take_turns),
         cmocka_unit_test(a_restart_knows_how_certain_poses_were),
         cmocka_unit_test(broken_iterations_are_passed_over),
         cmocka_unit_test(particles_that_cannot_join_fail_as_items),

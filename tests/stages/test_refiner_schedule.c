@@ -150,6 +150,105 @@ static void searches_become_local(void **state) {
     }
 }
 
+/* Gives the schedule so many particles, in parts of at least COUNT. */
+static void begin_with(struct settled *s, size_t present) {
+    begin(s);
+    s->schedule.options.part_particles = COUNT;
+    s->findings.present = present;
+}
+
+static struct schedule_part part_of(struct settled *s, size_t present) {
+    return schedule_part(&s->schedule, &s->plan, present);
+}
+
+/* A part has at least part_particles, and there are at most four. Each iteration compares the next one. */
+static void parts_take_turns(void **state) {
+    (void)state;
+    static const size_t PRESENT[] = {1, 2 * COUNT - 1, 2 * COUNT, 3 * COUNT, 100 * COUNT}, OF[] = {1, 1, 2, 3, 4};
+    for (size_t i = 0; i < sizeof OF / sizeof *OF; i++) {
+        struct settled s;
+        begin_with(&s, PRESENT[i]);
+        assert_int_equal(part_of(&s, PRESENT[i]).of, OF[i]);
+        size_t first = part_of(&s, PRESENT[i]).index;
+        for (size_t turn = 0; turn < 2 * OF[i]; turn++) {
+            assert_int_equal(part_of(&s, PRESENT[i]).index, (first + turn) % OF[i]);
+            s.schedule.iteration++;
+        }
+        s.schedule.options.part_particles = 0;
+        assert_int_equal(part_of(&s, PRESENT[i]).of, 1);
+    }
+}
+
+/* Particles without a pose, data that still arrive, the final iteration, classes and poses of a table need all. */
+static void parts_wait_for_poses(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct settled s;
+        begin_with(&s, 2 * COUNT);
+        assert_int_equal(part_of(&s, 2 * COUNT).of, 2);
+        if (i == 0) s.plan.aligned = false;
+        if (i == 1) s.plan.max_order = FIRST_ORDER;
+        if (i == 2) s.plan.final = true;
+        if (i == 3) s.schedule.options.classifies = true;
+        if (i == 4) s.schedule.options.poses_given = true;
+        if (i == 5) s.schedule.whole = true;
+        assert_int_equal(part_of(&s, 2 * COUNT).of, 1);
+        assert_int_equal(part_of(&s, 2 * COUNT).index, 0);
+    }
+}
+
+/* A refinement does not end with a part: one iteration with all follows, and one with a finer grid if the map deserves
+ * it. Parts go on while the map gains, and until each has had its turn on the last grid. */
+static void parts_end_in_iterations_with_all(void **state) {
+    (void)state;
+    for (int finer = 0; finer < 2; finer++) {
+        struct settled s;
+        begin_with(&s, 4 * COUNT);
+        int whole = 0, last = 0;
+        for (int i = 0; i < 40 && !s.schedule.converged; i++) {
+            s.plan.part = part_of(&s, 4 * COUNT);
+            s.findings.accuracy_angle = s.schedule.whole && finer ? 1.5 : 3;
+            bool all = s.plan.part.of == 1;
+            assert_true(s.plan.part.of == 4 || all);
+            last += s.schedule.order == 4 && !all;
+            if (s.schedule.order == 4 && last == 4)
+                for (int shell = 0; shell < RESOLVED + 3; shell++) /* the map gains once more */
+                    s.ssnr[shell] = 10;
+            iterate(&s);
+            whole += all;
+        }
+        assert_true(s.schedule.converged && s.schedule.whole);
+        assert_int_equal(whole, finer ? 2 : 1);
+        assert_int_equal(last, 5);
+        assert_int_equal(s.schedule.order, finer ? 5 : 4); /* half of 3.7 degrees is less than 0.75 times 3 */
+        struct schedule resumed = {.options = s.schedule.options};
+        schedule_resume(&resumed, &s.schedule);
+        assert_true(resumed.whole);
+    }
+}
+
+/* Poses that grow more certain delay a finer grid, but not those of a part below a Pmax of 0.1. */
+static void broad_poses_of_parts_do_not_delay_the_grid(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const bool parts = i & 1, broad = i & 2;
+        struct settled s;
+        begin_with(&s, 4 * COUNT);
+        s.plan.part = (struct schedule_part){.of = parts ? 2 : 1};
+        s.findings.accuracy_angle = 1;
+        s.findings.average_pmax = broad ? 0.05 : 0.2;
+        int count = 0;
+        for (; s.schedule.order == FIRST_ORDER && count < 7; count++) {
+            iterate(&s);
+            s.findings.average_pmax *= 1.1;
+        }
+        if (parts && broad)
+            assert_in_range(count, 1, 4);
+        else
+            assert_int_equal(count, 7);
+    }
+}
+
 /* While data arrive, the grid gets no finer than the bound: the schedule stalls, and continues when the bound
  * is gone. */
 static void stalls_below_the_bound(void **state) {
@@ -249,6 +348,10 @@ int main(void) {
         cmocka_unit_test(stops_at_the_finest_grid_there_is),
         cmocka_unit_test(does_not_stop_at_the_first_grid),
         cmocka_unit_test(searches_become_local),
+        cmocka_unit_test(parts_take_turns),
+        cmocka_unit_test(parts_wait_for_poses),
+        cmocka_unit_test(parts_end_in_iterations_with_all),
+        cmocka_unit_test(broad_poses_of_parts_do_not_delay_the_grid),
         cmocka_unit_test(stalls_below_the_bound),
         cmocka_unit_test(children_wait_for_a_map),
         cmocka_unit_test(a_classification_counts_whole_iterations),
