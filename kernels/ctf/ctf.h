@@ -5,6 +5,8 @@
 #ifndef ICESTREAM_KERNELS_CTF_CTF_H
 #define ICESTREAM_KERNELS_CTF_CTF_H
 
+#include <stddef.h>
+
 #include "kernels/ctf/aberration.h"
 
 #ifdef __cplusplus
@@ -38,6 +40,10 @@ enum ctf_doubt {
     CTF_DEFOCUS_NEGATIVE, /* overfocus: the contrast is inverted */
 };
 enum ctf_doubt ctf_doubt(const struct ctf *ctf);
+enum { CTF_DOUBT_SIZE = 256 };
+/* Fills text with how many of all particles have such a defocus, and what to do. Returns 0, and leaves text as it is, if
+ * they are less than a hundredth: a few do no harm. */
+int ctf_doubt_text(enum ctf_doubt doubt, size_t count, size_t all, char *text, size_t size);
 
 /* Terms for evaluation, computed once per CTF. Frequencies x, y are in 1/Å. */
 struct ctf_terms {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 static const double DEGREES = M_PI / 180;
 
@@ -34,6 +35,22 @@ enum ctf_doubt ctf_doubt(const struct ctf *ctf) {
     if (defocus <= -least) return CTF_DEFOCUS_NEGATIVE;
     bool with_plate = fabs(sin(ctf->phase_shift * DEGREES)) > sin(plate * DEGREES);
     return fabs(defocus) < least && !with_plate ? CTF_DEFOCUS_LOW : CTF_USUAL;
+}
+
+int ctf_doubt_text(enum ctf_doubt doubt, size_t count, size_t all, char *text, size_t size) {
+    static const double LEAST_SHARE = 0.01;
+    if (doubt == CTF_USUAL || count == 0 || (double)count < LEAST_SHARE * (double)all) return 0;
+    if (doubt == CTF_DEFOCUS_LOW)
+        snprintf(text, size,
+                 "%zu of %zu particles have a defocus of less than 1000 Å: rlnDefocusU and rlnDefocusV are in Å; "
+                 "multiply values in µm by 10000",
+                 count, all);
+    else
+        snprintf(text, size,
+                 "%zu of %zu particles have a negative defocus, which is overfocus and inverts the contrast: "
+                 "rlnDefocusU and rlnDefocusV are positive for underfocus; change the sign if that was meant",
+                 count, all);
+    return 1;
 }
 
 _Static_assert(sizeof(struct ctf_terms) == CTF_TERMS * sizeof(double), "terms of a CTF");

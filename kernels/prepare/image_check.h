@@ -17,6 +17,8 @@ struct image_check_options {
     double pixel_size; /* Å */
     double diameter;   /* Å: outside this circle is background */
     enum image_check_mode mode;
+    bool
+        normalised; /* auto: images of this set were found not to be normalised before: they are, whatever the sample */
 };
 
 struct image_check;
@@ -43,8 +45,11 @@ const char *image_check_reason(const struct image_check *check);
 bool image_check_usable(const struct image_check *check, const float *image);
 /* Normalises a usable image in place, if images are normalised. Any number of threads. */
 void image_check_take(const struct image_check *check, float *image);
+/* Makes what the next function needs for a grid, once. No other thread may use the check meanwhile. */
+enum status image_check_prepare_other(struct image_check *check, int box, double pixel_size, struct err *err);
 /* The two above for an image of another grid (box² finite values, pixel_size Å), if images are normalised. Call it before
- * the image is resampled: a larger box is filled with zeros, which are no background. Any number of threads. */
+ * the image is resampled: a larger box is filled with zeros, which are no background. Fails if the grid is not prepared.
+ * Any number of threads. */
 enum status image_check_take_other(const struct image_check *check, int box, double pixel_size, float *image,
                                    bool *ret_usable, struct err *err);
 

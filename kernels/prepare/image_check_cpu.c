@@ -11,8 +11,17 @@ static const double STRONGEST = 1e4; /* times the median strength */
 /* A mean of fewer pixels tells little; the share is that of the box. */
 static const double LEAST_PIXELS = 32, LEAST_SHARE = 0.01;
 
+/* The background of images of another grid. */
+struct other {
+    int box;
+    double pixel_size;
+    struct background *background;
+};
+
 struct image_check {
     struct image_check_options options;
+    struct other *others;
+    int other_count;
     struct background *background;
     bool corners; /* the diameter leaves no background: the corners of the box are looked at, and used for nothing */
     struct background_values *values; /* [backgrounds] of the sample */
@@ -81,6 +90,9 @@ void image_check_destroy(struct image_check **check) {
     struct image_check *c = *check;
     if (c == NULL) return;
     background_destroy(&c->background);
+    for (int i = 0; i < c->other_count; i++)
+        background_destroy(&c->others[i].background);
+    mem_free(&c->others);
     mem_free(&c->values);
     mem_free(&c->strengths);
     mem_free(&c->about);
@@ -116,8 +128,8 @@ static enum status decide_background(struct image_check *c, struct err *err) {
     struct background_judgement judgement = background_judge(c->values, c->backgrounds);
     char text[256];
     background_describe(&judgement, text, sizeof text);
-    bool wanted = o->mode == IMAGE_CHECK_RAMP || judgement.verdict != BACKGROUND_NORMALISED;
-    if (o->mode == IMAGE_CHECK_OFF || c->backgrounds == 0 || !wanted) return STATUS_OK;
+    bool wanted = o->mode == IMAGE_CHECK_RAMP || judgement.verdict != BACKGROUND_NORMALISED || o->normalised;
+    if (o->mode == IMAGE_CHECK_OFF || (c->backgrounds == 0 && !o->normalised) || !wanted) return STATUS_OK;
     FAIL_IF(judgement.verdict == BACKGROUND_CONSTANT, err, STATUS_BAD_FORMAT,
             "the particles are not normalised and cannot be: outside the diameter (%g Å) most of %zu images are "
             "constant, at %.3g in the median: a background of noise with mean 0 and standard deviation 1 was expected; "
@@ -132,6 +144,11 @@ static enum status decide_background(struct image_check *c, struct err *err) {
     if (judgement.verdict == BACKGROUND_NOT_NORMALISED)
         snprintf(c->reason, sizeof c->reason,
                  "the particles are not normalised: %s; each image is normalised in memory by its background", text);
+    else if (o->normalised && o->mode == IMAGE_CHECK_AUTO)
+        snprintf(
+            c->reason, sizeof c->reason,
+            "some of the particles are not normalised, as was found before: each image is normalised in memory by its "
+            "background");
     return STATUS_OK;
 }
 
@@ -165,13 +182,30 @@ void image_check_take(const struct image_check *c, float *image) {
     if (c->normalises) background_normalise(c->background, c->options.mode == IMAGE_CHECK_RAMP, image);
 }
 
-/* Images of other grids are few: their background is made for each. */
+static const struct background *other_background(const struct image_check *c, int box, double pixel_size) {
+    for (int i = 0; i < c->other_count; i++)
+        if (c->others[i].box == box && c->others[i].pixel_size == pixel_size) return c->others[i].background;
+    return NULL;
+}
+
+enum status image_check_prepare_other(struct image_check *c, int box, double pixel_size, struct err *err) {
+    if (other_background(c, box, pixel_size) != NULL) return STATUS_OK;
+    struct other *larger = realloc(c->others, ((size_t)c->other_count + 1) * sizeof *larger);
+    FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for the backgrounds of particles");
+    c->others = larger;
+    larger[c->other_count] = (struct other){.box = box, .pixel_size = pixel_size};
+    TRY(background_create(box, c->options.diameter / (2 * pixel_size), &larger[c->other_count].background, err));
+    c->other_count++;
+    return STATUS_OK;
+}
+
 enum status image_check_take_other(const struct image_check *c, int box, double pixel_size, float *image,
                                    bool *ret_usable, struct err *err) {
-    _cleanup_(background_destroy) struct background *background = NULL;
+    const struct background *background = other_background(c, box, pixel_size);
     *ret_usable = true;
     if (!c->normalises) return STATUS_OK;
-    TRY(background_create(box, c->options.diameter / (2 * pixel_size), &background, err));
+    FAIL_IF(background == NULL, err, STATUS_BAD_STATE, "the background of images of %d px of %g Å is not prepared", box,
+            pixel_size);
     const struct background_values values = background_measure(background, image);
     *ret_usable = is_enough(background, box) && !values.constant &&
                   !(c->strongest > 0 && strength_about(image, (size_t)box * (size_t)box, values.mean) > c->strongest);

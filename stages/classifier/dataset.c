@@ -360,8 +360,10 @@ static enum status read_image(struct dataset *d, struct dataset_particle *p, flo
     TRY(mrc_read_slices(d->reader, p->slice, 1, d->given, err));
     p->unusable = p->unusable || !image_values_fit(d->given, given);
     bool usable = !p->unusable;
-    if (usable && normalised_before(d, p))
+    if (usable && normalised_before(d, p)) {
+        TRY(image_check_prepare_other(d->check, way->box, way->pixel_size, err));
         TRY(image_check_take_other(d->check, way->box, way->pixel_size, d->given, &usable, err));
+    }
     p->unusable = !usable;
     if (p->unusable)
         memset(to, 0, (size_t)d->box * (size_t)d->box * sizeof *to);

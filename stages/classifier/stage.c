@@ -31,7 +31,8 @@ struct state {
     bool warned_of_averages;            /* that they are made on the host */
     bool warned_of_ctf;                 /* that particles have none */
     bool warned_of_background;          /* that particles are not normalised */
-    bool warned_of_defocus;             /* that its sign or unit is doubtful */
+    bool warned_of_low_defocus;         /* that its unit is doubtful */
+    bool warned_of_negative_defocus;    /* that its sign is doubtful */
     bool told_of_grids, told_of_optics; /* particles are resampled, or corrected */
     size_t unusable;                    /* images that the log has counted */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
@@ -308,9 +309,6 @@ static void tell_of_optics(struct stage *stage, struct state *s) {
     s->told_of_optics = corrected > 0;
 }
 
-/* A few such particles do no harm. */
-static const double DEFOCUS_SHARE = 0.01;
-
 static void warn_of_defocus(struct stage *stage, struct state *s) {
     size_t count = dataset_count(s->dataset), low = 0, negative = 0;
     for (size_t i = 0; i < count; i++) {
@@ -319,19 +317,13 @@ static void warn_of_defocus(struct stage *stage, struct state *s) {
         low += doubt == CTF_DEFOCUS_LOW;
         negative += doubt == CTF_DEFOCUS_NEGATIVE;
     }
-    double least = DEFOCUS_SHARE * (double)count;
-    bool warn_low = low > 0 && (double)low >= least, warn_negative = negative > 0 && (double)negative >= least;
-    if (warn_low && !s->warned_of_defocus)
-        stage_log(stage, LOG_WARN, "defocus",
-                  "%zu of %zu particles have a defocus of less than 1000 Å: rlnDefocusU and rlnDefocusV are in Å; "
-                  "multiply values in µm by 10000",
-                  low, count);
-    if (warn_negative && !s->warned_of_defocus)
-        stage_log(stage, LOG_WARN, "defocus",
-                  "%zu of %zu particles have a negative defocus, which is overfocus and inverts the contrast: "
-                  "rlnDefocusU and rlnDefocusV are positive for underfocus; change the sign if that was meant",
-                  negative, count);
-    s->warned_of_defocus = warn_low || warn_negative;
+    char text[CTF_DOUBT_SIZE];
+    bool warn_low = ctf_doubt_text(CTF_DEFOCUS_LOW, low, count, text, sizeof text);
+    if (warn_low && !s->warned_of_low_defocus) stage_log(stage, LOG_WARN, "defocus", "%s", text);
+    bool warn_negative = ctf_doubt_text(CTF_DEFOCUS_NEGATIVE, negative, count, text, sizeof text);
+    if (warn_negative && !s->warned_of_negative_defocus) stage_log(stage, LOG_WARN, "defocus", "%s", text);
+    s->warned_of_low_defocus |= warn_low;
+    s->warned_of_negative_defocus |= warn_negative;
 }
 
 /* Logs, once, that images are normalised in memory. */

@@ -1,16 +1,19 @@
 #include "stages/refiner/doubts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/memory.h"
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/resample.h"
+#include "stages/refiner/setup.h"
 
 struct refiner_doubts refiner_doubts(const struct refiner *r) {
+    const char *reason = r->check != NULL ? image_check_reason(r->check) : "";
     struct refiner_doubts doubts = {
-        .contrast = r->contrast, .cut = r->cut, .background = r->check != NULL ? image_check_reason(r->check) : ""};
+        .contrast = r->contrast, .cut = r->cut, .background = *reason != 0 ? reason : r->background};
     for (size_t i = 0; i < r->set.count; i++) {
         const struct particle *p = &r->set.particles[i];
         if (p->source < 0) continue;
@@ -37,25 +40,60 @@ struct refiner_doubts refiner_doubts(const struct refiner *r) {
     return doubts;
 }
 
-enum status doubts_judge_images(struct refiner *r, struct err *err) {
-    enum { SAMPLE = 512 };
-    _cleanup_(mem_free) int *indices = NULL;
-    _cleanup_(image_check_destroy) struct image_check *check = NULL;
+enum { SAMPLE = 512 };
+
+/* Lists members of each side that were not there when it was decided. Returns how many. */
+static int list_unjudged(const struct refiner *r, int indices[2 * SAMPLE]) {
+    int count = 0;
+    for (int side = 0; side < r->side_count; side++) {
+        const int least = count;
+        for (int i = 0; i < r->sides[side].member_count && count - least < SAMPLE; i++)
+            if (!r->set.particles[r->sides[side].members[i]].judged) indices[count++] = r->sides[side].members[i];
+    }
+    return count;
+}
+
+static enum status new_check(const struct refiner *r, struct image_check **ret_check, struct err *err) {
     const struct image_check_options options = {.box = r->box,
                                                 .pixel_size = r->pixel_size,
                                                 .diameter = r->options.diameter,
-                                                .mode = (enum image_check_mode)r->options.normalise};
-    int count = 0;
-    if (r->check != NULL) return STATUS_OK;
-    TRY(image_check_create(&options, &check, err));
+                                                .mode = (enum image_check_mode)r->options.normalise,
+                                                .normalised = r->normalised};
+    return image_check_create(&options, ret_check, err);
+}
+
+/* Particles that come later may be of another kind. Once images are normalised, all are. Those that are normalised
+ * already lose nothing by it. */
+static bool is_decided(const struct refiner *r) {
+    return r->check != NULL && (image_check_normalises(r->check) || r->options.normalise != IMAGE_CHECK_AUTO);
+}
+
+enum status doubts_judge_images(struct refiner *r, struct err *err) {
+    _cleanup_(mem_free) int *indices = NULL;
+    _cleanup_(image_check_destroy) struct image_check *check = NULL;
+    if (is_decided(r)) return STATUS_OK;
     TRY(mem_new(2 * SAMPLE, sizeof *indices, "particles", &indices, err));
-    for (int side = 0; side < r->side_count; side++)
-        for (int i = 0; i < r->sides[side].member_count && i < SAMPLE; i++)
-            indices[count++] = r->sides[side].members[i];
-    TRY(loader_judge(r->loader, check, indices, count, err));
+    const int count = list_unjudged(r, indices);
+    if (r->check != NULL && count == 0) return STATUS_OK;
+    TRY(new_check(r, &check, err));
+    struct err own = {0};
+    enum status status = loader_judge(r->loader, check, indices, count, &own);
+    const bool goes_on = r->check != NULL && status == STATUS_BAD_FORMAT; /* with those that came before */
+    if (goes_on) snprintf(r->background, sizeof r->background, "%s", own.message);
+    if (status != STATUS_OK && !goes_on) {
+        *err = own;
+        return status;
+    }
+    for (size_t i = 0; i < r->set.count; i++)
+        r->set.particles[i].judged |= particle_counts(&r->set.particles[i]);
+    if (r->check != NULL && r->set.check == r->check) return STATUS_OK;
+    const bool changed = r->check != NULL;
+    image_check_destroy(&r->check);
     r->check = check;
     check = NULL;
-    return STATUS_OK;
+    r->normalised = r->options.normalise == IMAGE_CHECK_AUTO && image_check_normalises(r->check);
+    /* A device may keep images as they were. */
+    return changed ? setup_alignment(r, err) : STATUS_OK;
 }
 
 /* Fills sums[box/2 + 1] with Σ (a − its rim)(b − its rim) over the voxels of each radius; the rim is the mean of the last

@@ -147,6 +147,11 @@ static enum status reserve_scratch(struct loader *l, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns whether the image is normalised before it is brought to the grid of the set. */
+static bool normalised_before(const struct particle_set *set, const struct particle *p) {
+    return set->check != NULL && image_check_normalises(set->check) && grids_resample(set, p);
+}
+
 /* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
 static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
     struct particle_set *set = l->set;
@@ -160,6 +165,9 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
         *job = (struct job){.particle = b->indices[i], .stack = p->stack, .slice = p->slice, .at = i};
         *ret_jobs = ++jobs;
         TRY(find_way(l, p, &job->regrid, err));
+        if (normalised_before(set, p))
+            TRY(image_check_prepare_other(set->check, set->stacks[p->stack].box, set->optics[p->optics].pixel_size,
+                                          err));
         if (set->cached_bytes + (kept + 1) * bytes <= set->cache_limit &&
             mem_new_unset(pixels, sizeof(float), "a particle", &job->to, NULL) == STATUS_OK) {
             job->kept = true;
@@ -182,11 +190,6 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
 
 static bool is_constant(const float *values, size_t count) {
     return memcmp(values, values + 1, (count - 1) * sizeof *values) == 0;
-}
-
-/* Returns whether the image is normalised before it is brought to the grid of the set. */
-static bool normalised_before(const struct particle_set *set, const struct particle *p) {
-    return set->check != NULL && image_check_normalises(set->check) && grids_resample(set, p);
 }
 
 static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
@@ -355,7 +358,8 @@ static void judge_again(struct particle_set *set, const struct image_check *chec
     }
 }
 
-enum status loader_judge(struct loader *l, struct image_check *check, const int *indices, int count, struct err *err) {
+/* Adds images to the sample, as their files have them: what is known already is no measure of others. */
+static enum status sample(struct loader *l, struct image_check *check, const int *indices, int count, struct err *err) {
     enum { AT_A_TIME = 128 };
     struct particle_set *set = l->set;
     for (int first = 0, part; first < count; first += part) {
@@ -367,8 +371,16 @@ enum status loader_judge(struct loader *l, struct image_check *check, const int 
             if (!p->spoiled) TRY(image_check_sample(check, images[i], grids_resample(set, p), err));
         }
     }
-    TRY(image_check_decide(check, err));
-    judge_again(set, check);
-    set->check = check;
-    return STATUS_OK;
+    return image_check_decide(check, err);
+}
+
+enum status loader_judge(struct loader *l, struct image_check *check, const int *indices, int count, struct err *err) {
+    struct particle_set *set = l->set;
+    struct image_check *before = set->check;
+    loader_stop(l);
+    set->check = NULL;
+    enum status status = sample(l, check, indices, count, err);
+    set->check = status == STATUS_OK && (before == NULL || image_check_normalises(check)) ? check : before;
+    if (set->check != NULL) judge_again(set, set->check);
+    return status;
 }

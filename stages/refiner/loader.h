@@ -23,7 +23,8 @@ enum status loader_take(struct loader *loader, const struct alignment *kept_by, 
 /* Starts to read the images that are taken next, and returns. loader_take reports any error. */
 void loader_begin(struct loader *loader, const struct alignment *kept_by, const int *indices, int count);
 /* Decides from a sample of images how images are checked and normalised (image_check.h), and has the set do so from then
- * on. Judges again the images that are in memory already. The caller keeps the check, and hands in a new one. */
+ * on (set->check). If the set has a check that does not normalise, it keeps that one unless the new one normalises. Judges
+ * again the images that are in memory already. The caller keeps both checks. */
 enum status loader_judge(struct loader *loader, struct image_check *check, const int *indices, int count,
                          struct err *err);
 /* Waits for reads that are running. Call it before the set changes. Accepts NULL. */

@@ -39,6 +39,7 @@ struct particle {
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
     float *image; /* box², or NULL: read when needed (loader.h) */
+    bool judged;  /* it was there when it was decided how images are checked */
     bool spoiled; /* the image is constant, not finite or far too strong, and counts as empty */
     /* twins.h: */
     struct particle_place place;
@@ -93,7 +94,7 @@ struct particle_set {
     double preferred_pixel_size; /* Å */
     bool ignore_optics;          /* aberrations are not corrected */
     size_t cached_bytes, cache_limit;
-    const struct image_check *check; /* of images as they are read; NULL: not decided yet. The refiner's */
+    struct image_check *check; /* of images as they are read; NULL: not decided yet. The refiner's */
     unsigned seed;
     char *root;                 /* stacks not beside their table are looked for below it; NULL: none */
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */

@@ -99,7 +99,7 @@ struct refiner_doubts {
     double contrast; /* how much better particles fit the reference than its inverse: a factor; 0: not known. Noise has
                         about 1 */
     struct refiner_cut cut; /* of the reference; of several, of that with most outside */
-    const char *background; /* why images are normalised; "": they are taken as they are */
+    const char *background; /* why images are normalised, or cannot be; "": they are taken as they are */
     size_t twins;           /* left out: particles that are there twice (twins.h), and rows that name an image again */
     const char *twin, *twin_of;  /* an example: names, the refiner's own; NULL: there are none */
     size_t resampled;            /* the image has another box or pixel size, and is brought to the refinement's */

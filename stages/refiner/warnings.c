@@ -2,25 +2,17 @@
 
 #include <math.h>
 
-/* A few such particles do no harm. */
-static const double DEFOCUS_SHARE = 0.01;
+#include "kernels/ctf/ctf.h"
 
 static void warn_of_defocus(struct stage *stage, struct warned *warned, const struct refiner_doubts *doubts,
                             size_t particles) {
-    size_t low = doubts->low_defocus, negative = doubts->negative_defocus;
-    double least = DEFOCUS_SHARE * (double)particles;
-    bool warn_low = low > 0 && (double)low >= least, warn_negative = negative > 0 && (double)negative >= least;
-    if (warn_low && !warned->of_defocus)
-        stage_log(stage, LOG_WARN, "refine-defocus",
-                  "%zu of %zu particles have a defocus of less than 1000 Å: rlnDefocusU and rlnDefocusV are in Å; "
-                  "multiply values in µm by 10000",
-                  low, particles);
-    if (warn_negative && !warned->of_defocus)
-        stage_log(stage, LOG_WARN, "refine-defocus",
-                  "%zu of %zu particles have a negative defocus, which is overfocus and inverts the contrast: "
-                  "rlnDefocusU and rlnDefocusV are positive for underfocus; change the sign if that was meant",
-                  negative, particles);
-    warned->of_defocus = warn_low || warn_negative;
+    char text[CTF_DOUBT_SIZE];
+    bool low = ctf_doubt_text(CTF_DEFOCUS_LOW, doubts->low_defocus, particles, text, sizeof text);
+    if (low && !warned->of_low_defocus) stage_log(stage, LOG_WARN, "refine-defocus", "%s", text);
+    bool negative = ctf_doubt_text(CTF_DEFOCUS_NEGATIVE, doubts->negative_defocus, particles, text, sizeof text);
+    if (negative && !warned->of_negative_defocus) stage_log(stage, LOG_WARN, "refine-defocus", "%s", text);
+    warned->of_low_defocus |= low;
+    warned->of_negative_defocus |= negative;
 }
 
 /* Noise fits a reference and its inverse alike, to 15 % with 96 images; particles whose signal is a 25th of their noise

@@ -14,10 +14,11 @@ struct warned {
     bool told_of_optics; /* the optics of particles are corrected */
     bool of_ctf;         /* particles have no CTF */
     bool of_background;  /* particles are not normalised */
-    bool of_defocus;     /* its sign or unit is doubtful */
-    bool of_contrast;    /* the reference fits no better than its inverse */
-    bool of_cut;         /* the diameter cuts the reference */
-    bool of_mask;        /* the mask was compared with the box */
+    bool of_low_defocus; /* its unit is doubtful */
+    bool of_negative_defocus;
+    bool of_contrast; /* the reference fits no better than its inverse */
+    bool of_cut;      /* the diameter cuts the reference */
+    bool of_mask;     /* the mask was compared with the box */
 };
 
 /* Warns about the particles (refiner_doubts). Call it between iterations, or when one has begun. */

@@ -153,6 +153,39 @@ static void strong_images_are_found(void **state) {
     }
 }
 
+/* Images of another grid are measured in a circle of the same diameter, which is made once. A set that was found not to be
+ * normalised stays so, whatever the sample. */
+static void other_grids_and_earlier_runs_count(void **state) {
+    (void)state;
+    enum { OTHER = 40 };
+    static float images[COUNT][PIXELS], other[OTHER * OTHER];
+    const struct image_check_options options = {
+        .box = BOX, .pixel_size = 2, .diameter = 4 * RADIUS, .mode = IMAGE_CHECK_AUTO, .normalised = true};
+    struct image_check *check = NULL;
+    bool usable = false;
+    double sum = 0, squares = 0, count = 0;
+    assert_int_equal(image_check_create(&options, &check, NULL), STATUS_OK);
+    for (int i = 0; i < COUNT; i++) {
+        make(images[i], 0, 1, 0);
+        assert_int_equal(image_check_sample(check, images[i], false, NULL), STATUS_OK);
+    }
+    assert_int_equal(image_check_decide(check, NULL), STATUS_OK);
+    assert_true(image_check_normalises(check) && strstr(image_check_reason(check), "found before") != NULL);
+    for (int i = 0; i < OTHER * OTHER; i++)
+        other[i] = (float)(5 + 3 * normal());
+    assert_int_equal(image_check_take_other(check, OTHER, 1, other, &usable, NULL), STATUS_BAD_STATE);
+    for (int again = 0; again < 2; again++)
+        assert_int_equal(image_check_prepare_other(check, OTHER, 1, NULL), STATUS_OK);
+    assert_int_equal(image_check_prepare_other(check, 2 * OTHER, 0.5, NULL), STATUS_OK);
+    assert_int_equal(image_check_take_other(check, OTHER, 1, other, &usable, NULL), STATUS_OK);
+    for (int i = 0; i < OTHER * OTHER; i++) {
+        if (hypot(i % OTHER - OTHER / 2, i / OTHER - OTHER / 2) <= 2 * RADIUS) continue;
+        sum += (double)other[i], squares += (double)other[i] * (double)other[i], count++;
+    }
+    assert_true(usable && fabs(sum / count) < 1e-5 && fabs(squares / count - 1) < 1e-5);
+    image_check_destroy(&check);
+}
+
 static void what_cannot_be_normalised_is_refused(void **state) {
     (void)state;
     static float images[COUNT][PIXELS];
@@ -182,9 +215,13 @@ static void what_cannot_be_normalised_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backgrounds_are_measured),        cmocka_unit_test(what_is_not_normalised_becomes_so),
-        cmocka_unit_test(a_plane_is_taken_away_on_demand), cmocka_unit_test(what_is_normalised_is_left_alone),
-        cmocka_unit_test(strong_images_are_found),         cmocka_unit_test(what_cannot_be_normalised_is_refused),
+        cmocka_unit_test(backgrounds_are_measured),
+        cmocka_unit_test(what_is_not_normalised_becomes_so),
+        cmocka_unit_test(a_plane_is_taken_away_on_demand),
+        cmocka_unit_test(what_is_normalised_is_left_alone),
+        cmocka_unit_test(strong_images_are_found),
+        cmocka_unit_test(other_grids_and_earlier_runs_count),
+        cmocka_unit_test(what_cannot_be_normalised_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

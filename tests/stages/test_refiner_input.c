@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/formats/star.h"
-#include "stages/refiner/refiner.h"
+#include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 #include "tests/stages/few_blobs.h"
@@ -55,16 +55,21 @@ static void put(const char *path, long index, bool and_all_others, float value) 
     assert_int_equal(fclose(f), 0);
 }
 
-static struct refiner *create(struct world *w) {
+static struct refiner *create_empty(struct world *w) {
     struct refiner *refiner = NULL;
-    struct star_file *file = NULL;
-    struct err err = {0};
     struct refiner_options options = few_blobs_options();
     options.reference = w->reference;
     options.mask = w->masked ? w->mask : NULL;
     options.diameter = w->diameter;
     options.memory = w->memory;
     assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
+    return refiner;
+}
+
+static struct refiner *create(struct world *w) {
+    struct refiner *refiner = create_empty(w);
+    struct star_file *file = NULL;
+    struct err err = {0};
     assert_int_equal(star_read(w->star, &file, NULL), STATUS_OK);
     if (refiner_merge(refiner, &file, w->star, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
     return refiner;
@@ -161,11 +166,133 @@ static void spoiled_images_are_counted(void **state) {
     }
 }
 
+static void join(struct refiner *refiner, const struct world *w, const char *name) {
+    char path[PATH_SIZE + 32];
+    struct star_file *file = NULL;
+    struct err err = {0};
+    snprintf(path, sizeof path, "%s/%s.star", w->scratch, name);
+    assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
+    if (refiner_merge(refiner, &file, path, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
+}
+
+static void begin(struct refiner *refiner) {
+    struct err err = {0};
+    if (refiner_begin(refiner, &(struct refiner_iteration){.max_order = 0}, &err) != STATUS_OK)
+        fail_msg("%s", err.message);
+}
+
+static void iterate(struct refiner *refiner) {
+    struct err err = {0};
+    bool complete = false;
+    begin(refiner);
+    while (!complete)
+        if (refiner_work(refiner, &complete, &err) != STATUS_OK) fail_msg("%s", err.message);
+}
+
+/* Returns the largest mean of an image over its deviation. */
+static double largest_mean(const struct refiner *r) {
+    double most = 0;
+    for (size_t i = 0; i < r->set.count; i++) {
+        double sum = 0, squares = 0;
+        assert_non_null(r->set.particles[i].image);
+        for (int p = 0; p < BOX * BOX; p++) {
+            double value = (double)r->set.particles[i].image[p];
+            sum += value / (BOX * BOX), squares += value * value / (BOX * BOX);
+        }
+        most = fmax(most, fabs(sum) / sqrt(squares - sum * sum));
+    }
+    return most;
+}
+
+/* Changes each value of a stack. */
+static void spoil(const struct world *w, const char *name, float factor, float offset) {
+    char path[PATH_SIZE + 32];
+    struct image image = {0};
+    snprintf(path, sizeof path, "%s/%s.mrcs", w->scratch, name);
+    assert_int_equal(mrc_read(path, &image, NULL), STATUS_OK);
+    for (size_t i = 0; i < image_count(&image); i++)
+        image.data[i] = factor * image.data[i] + offset;
+    assert_int_equal(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
+    image_destroy(&image);
+}
+
+/* Makes all of each image but its middle constant. */
+static void flatten(const struct world *w, const char *name) {
+    char path[PATH_SIZE + 32];
+    struct image image = {0};
+    snprintf(path, sizeof path, "%s/%s.mrcs", w->scratch, name);
+    assert_int_equal(mrc_read(path, &image, NULL), STATUS_OK);
+    for (size_t i = 0; i < image_count(&image); i++) {
+        int x = (int)(i % BOX) - BOX / 2, y = (int)(i / BOX % BOX) - BOX / 2;
+        if (x * x + y * y > 100) image.data[i] = 500;
+    }
+    assert_int_equal(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
+    image_destroy(&image);
+}
+
+/* Particles that are not normalised come after others that are: from then on all are normalised, also after a restart
+ * whose sample shows none of them. */
+static void later_particles_are_normalised(void **state) {
+    (void)state;
+    struct world w;
+    struct object object;
+    char folder[PATH_SIZE + 16];
+    prepare(&w, "later");
+    make_object(&object, 14);
+    write_particles(w.scratch, "b", &object, 1, COUNT, 1.0);
+    write_particles(w.scratch, "c", &object, 1, COUNT, 1.0);
+    spoil(&w, "b", 37, 1000);
+    snprintf(folder, sizeof folder, "%s/refiner", w.scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    struct refiner *refiner = create(&w);
+    iterate(refiner);
+    assert_string_equal(refiner_doubts(refiner).background, "");
+    join(refiner, &w, "c");
+    iterate(refiner);
+    assert_string_equal(refiner_doubts(refiner).background, "");
+    join(refiner, &w, "b");
+    iterate(refiner);
+    assert_non_null(strstr(refiner_doubts(refiner).background, "in 60 of 60 images"));
+    assert_int_equal(refiner_doubts(refiner).spoiled, 0);
+    assert_true(largest_mean(refiner) < 0.7);
+    assert_int_equal(refiner_write(refiner, folder, "refiner", 3, NULL), STATUS_OK);
+    int last = refiner_state(refiner).iteration;
+    refiner_destroy(&refiner);
+
+    refiner = create_empty(&w);
+    assert_int_equal(refiner_resume(refiner, folder, last, NULL), STATUS_OK);
+    join(refiner, &w, "a");
+    join(refiner, &w, "c");
+    begin(refiner);
+    assert_non_null(strstr(refiner_doubts(refiner).background, "as was found before"));
+    assert_true(image_check_normalises(refiner->check));
+    refiner_destroy(&refiner);
+}
+
+/* Particles without any background that come later are told, and the others are refined as before. */
+static void later_particles_may_be_refused(void **state) {
+    (void)state;
+    struct world w;
+    struct object object;
+    prepare(&w, "constant");
+    make_object(&object, 14);
+    write_particles(w.scratch, "b", &object, 1, COUNT, 1.0);
+    struct refiner *refiner = create(&w);
+    iterate(refiner);
+    flatten(&w, "b");
+    join(refiner, &w, "b");
+    iterate(refiner);
+    assert_non_null(strstr(refiner_doubts(refiner).background, "are constant, at 500"));
+    assert_false(image_check_normalises(refiner->check));
+    refiner_destroy(&refiner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(maps_must_be_densities),     cmocka_unit_test(halves_must_have_particles),
-        cmocka_unit_test(particles_must_be_images),   cmocka_unit_test(the_grid_of_the_reference_is_told),
-        cmocka_unit_test(spoiled_images_are_counted),
+        cmocka_unit_test(maps_must_be_densities),         cmocka_unit_test(halves_must_have_particles),
+        cmocka_unit_test(particles_must_be_images),       cmocka_unit_test(the_grid_of_the_reference_is_told),
+        cmocka_unit_test(spoiled_images_are_counted),     cmocka_unit_test(later_particles_are_normalised),
+        cmocka_unit_test(later_particles_may_be_refused),
     };
     return scratch_run("refiner_input", tests, sizeof tests / sizeof *tests);
 }

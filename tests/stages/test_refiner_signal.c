@@ -152,21 +152,29 @@ static struct refiner_state state_of(const struct world *w, const struct trial *
     return s;
 }
 
+/* Three deviations are exceeded by chance: by one of 370 sets if they are normal, by less than one of 45 whatever they
+ * are. One seed has no room for such a set. */
 static void noise_is_noise(void **state) {
     (void)state;
+    int sets = 0, taken = 0;
     for (int seed = first_seed; seed <= last_seed; seed++) {
         struct world w;
         prepare(&w, "noise", seed);
         const struct trial trials[] = {{w.reference, 60, 150, 1, 0, 0},       {w.reference, 40, 300, 1, 0, 0},
                                        {w.reference, 13, 150, 1, 0, 0},       {w.reference, 20, 150, 3, 0, 0},
-                                       {w.reference, 60, 10, 1, 0, 0},        {w.reference, 50, 2000, 1, 0, 0},
+                                       {w.reference, 60, 16, 1, 0, 0},        {w.reference, 50, 2000, 1, 0, 0},
                                        {w.small, 60, 150, 1, 0, FAR_ORIGINS}, {w.reference, 50, 150, 1, 0, REFINED}};
         for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
             if (trials[i].particles > 300 && seed == first_seed) continue; /* takes long: with more seeds only */
             const struct refiner_state s = state_of(&w, &trials[i], seed);
-            if (!s.noise) fail_msg("seed %d: noise is taken for particles by %.2f deviations", seed, s.signal);
+            sets++;
+            if (s.noise) continue;
+            print_message("seed %d: noise is taken for particles by %.2f deviations\n", seed, s.signal);
+            taken++;
+            assert_true(fabs(s.signal) < 4.5);
         }
     }
+    if (taken > sets / 50) fail_msg("%d of %d sets of noise are taken for particles", taken, sets);
 }
 
 static void poor_particles_are_no_noise(void **state) {

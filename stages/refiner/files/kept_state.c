@@ -188,7 +188,7 @@ static enum status read_sampling(struct kept_state *r, const char *folder, int i
 static enum status read_schedule(struct kept_state *r, const struct star_table *t, int iteration, struct err *err) {
     struct schedule *s = &r->schedule;
     double px = r->pixel_size;
-    int large, sharp = 0, all = 0;
+    int large, sharp = 0, all = 0, normalised = 0;
     TRY(whole(t, "rlnCurrentIteration", iteration, iteration, &s->iteration, err));
     TRY(whole(t, "rlnIncrementImageSize", 0, r->box, &s->increment, err));
     TRY(whole(t, "rlnHasHighFscAtResolLimit", 0, 1, &large, err));
@@ -208,6 +208,8 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
     if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
     if (star_column_find(t, "icestreamComparesAll") >= 0) TRY(whole(t, "icestreamComparesAll", 0, 1, &all, err));
+    if (star_column_find(t, "icestreamNormalised") >= 0) TRY(whole(t, "icestreamNormalised", 0, 1, &normalised, err));
+    r->normalised = normalised != 0;
     s->sharp = sharp != 0;
     s->whole = all != 0;
     s->smallest_offset /= px;

@@ -21,6 +21,7 @@ struct kept_state {
         float *sigma2;                     /* [groups][shells] */
     } sides[2];
     struct signal signal;
+    bool normalised;          /* images were normalised in memory */
     struct schedule schedule; /* members that the files do not hold are 0 */
     struct star_file *data;
 };

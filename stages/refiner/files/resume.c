@@ -36,6 +36,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
     r->resolution = from->resolution;
     r->told = from->told;
     r->signal = from->signal;
+    r->normalised = from->normalised;
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     r->kept_poses = from->data;
     from->data = NULL;
