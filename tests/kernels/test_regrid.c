@@ -313,6 +313,20 @@ static void even_aberrations_change_the_ctf(void **state) {
     assert_true(fabsf(ctf_value(&changed, 0.08, 0.08)) <= 1e-8f && fabsf(ctf_value(&changed, 0.05, 0.05)) > 1e-4f);
 }
 
+static void doubts_are_told_of_a_hundredth_and_more(void **state) {
+    (void)state;
+    char text[CTF_DOUBT_SIZE] = "as it was";
+    assert_false(ctf_doubt_text(CTF_DEFOCUS_LOW, 1, 101, text, sizeof text));
+    assert_false(ctf_doubt_text(CTF_DEFOCUS_NEGATIVE, 0, 0, text, sizeof text));
+    assert_false(ctf_doubt_text(CTF_USUAL, 5, 5, text, sizeof text));
+    assert_string_equal(text, "as it was");
+    assert_true(ctf_doubt_text(CTF_DEFOCUS_LOW, 1, 100, text, sizeof text));
+    assert_non_null(strstr(text, "1 of 100 particles have a defocus of less than 1000"));
+    assert_true(ctf_doubt_text(CTF_DEFOCUS_NEGATIVE, 100, 100, text, sizeof text));
+    assert_non_null(strstr(text, "100 of 100 particles have a negative defocus"));
+    assert_non_null(strstr(text, "if that was meant"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_come_to_any_grid),
@@ -326,6 +340,7 @@ int main(void) {
         cmocka_unit_test(coefficients_are_numbered_as_in_relion),
         cmocka_unit_test(a_tilt_has_the_phase_of_its_formula),
         cmocka_unit_test(even_aberrations_change_the_ctf),
+        cmocka_unit_test(doubts_are_told_of_a_hundredth_and_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
