@@ -146,7 +146,8 @@ static enum status check_background(const struct choice *c, bool *ret_noise, dou
     const struct noise_peaks *model = &c->g->peaks;
     const struct peak_list *peaks = &c->scratch->peaks;
     *ret_noise = false;
-    if (!noise_peaks_known(model) || c->maps->scores == NULL || !(c->noise > 0)) return STATUS_OK;
+    if (c->g->method != PICKER_LOG || !noise_peaks_known(model) || c->maps->scores == NULL || !(c->noise > 0))
+        return STATUS_OK;
     TRY(opposite_peaks(c, err));
     if (peaks->count < PEAKS_MIN) return STATUS_OK;
     float *values = c->scratch->values;
@@ -169,8 +170,11 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     c->automatic = threshold_over_noise(scores, count, c->noise);
     if (count < PEAKS_MIN || !(c->noise > 0)) return STATUS_OK;
     float faint = INFINITY;
+    bool known = c->g->method == PICKER_TEMPLATE && noise_peaks_known(&c->g->peaks);
     if (noise)
         c->automatic = faint_threshold(scores, count, c->noise, scale, &c->g->peaks);
+    else if (known && faint_threshold_of_templates(scores, count, c->noise, &c->g->peaks, &faint))
+        c->automatic = faint;
     else if (c->g->method == PICKER_TEMPLATE && !threshold_is_sure(scores, count, c->noise) &&
              faint_threshold_of_best(scores, count, c->noise, &faint))
         c->automatic = faint;
@@ -191,7 +195,9 @@ enum status pick_heights_of_noise(const struct pick_maps *maps, struct pick_scra
     TRY(fit(scratch, pixels, err));
     memset(scratch->bad, 0, pixels);
     float noise = noise_of(&c);
-    for (int side = 0; side < 2; side++) {
+    /* The opposite peaks need the maps of each template. */
+    int sides = maps->maps.scores ? 2 : 1;
+    for (int side = 0; side < sides; side++) {
         TRY(side == 0 ? all_peaks(&c, maps->maps.score, err) : opposite_peaks(&c, err));
         for (size_t i = 0; i < scratch->peaks.count && *ret_count < most; i++)
             ret_heights[(*ret_count)++] = scratch->peaks.items[i].merit / noise;

@@ -53,8 +53,8 @@ void pick_scratch_destroy(struct pick_scratch *scratch);
 enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *rules, struct pick_scratch *scratch,
                         struct pick_list *picks, struct err *err);
 
-/* Appends the heights of the peaks of a micrograph of noise, in standard deviations of its scores, and of the peaks
- * opposite to particles. Stops at `most` in all. Needs the maps of each template. */
+/* Appends the heights of the peaks of a micrograph of noise, in standard deviations of its scores. If the maps of each
+ * template are there, appends those of the peaks opposite to particles too. Stops at `most` in all. */
 enum status pick_heights_of_noise(const struct pick_maps *maps, struct pick_scratch *scratch, float *ret_heights,
                                   size_t most, size_t *ret_count, struct err *err);
 

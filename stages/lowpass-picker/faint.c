@@ -33,6 +33,10 @@ static const double PLATEAU = 0.99;
 /* Known noise: dark fringes of particles lower the noise beside them, so its peaks may lie lower than in empty ice. */
 static const double SHIFTS[] = {0, -0.15, -0.3};
 enum { SHIFT_COUNT = sizeof SHIFTS / sizeof *SHIFTS, SCALE_COUNT = 2 };
+/* Noise of templates: whitening does not leave it quite white, and fringes of particles raise it. The last factor means
+ * that the background is something else. */
+static const double FACTORS[] = {0.91, 0.94, 0.97, 1, 1.03, 1.06, 1.1, 1.16, 1.25};
+enum { FACTOR_COUNT = sizeof FACTORS / sizeof *FACTORS };
 /* The best of many draws: the more draws, the higher its mode, and the narrower its halves; yet narrower if templates
  * are long, as their draws differ more. */
 enum { MODE_COUNT = 40, WIDTH_COUNT = 2 };
@@ -187,6 +191,24 @@ float faint_threshold(const float *scores, size_t count, float noise, double sca
             add_noise(&opinion, &variant);
         }
     return noise * (float)decide(&opinion, count, PLATEAU);
+}
+
+bool faint_threshold_of_templates(const float *scores, size_t count, float noise, const struct noise_peaks *peaks,
+                                  float *ret_threshold) {
+    struct opinion opinion;
+    double best = -INFINITY, factor = 1;
+    count_heights(scores, count, noise, &opinion);
+    for (int i = 0; i < FACTOR_COUNT; i++) {
+        struct variant variant = {
+            {.mode = FACTORS[i] * peaks->mode, .below = FACTORS[i] * peaks->below, .above = FACTORS[i] * peaks->above},
+            .alone = true};
+        add_noise(&opinion, &variant);
+        if (opinion.best <= best) continue;
+        best = opinion.best;
+        factor = FACTORS[i];
+    }
+    *ret_threshold = noise * (float)decide(&opinion, count, 1);
+    return factor < FACTORS[FACTOR_COUNT - 1];
 }
 
 bool faint_threshold_of_best(const float *scores, size_t count, float noise, float *ret_threshold) {

@@ -15,6 +15,11 @@
  * alone; it may be wrong by up to the factor `scale`. */
 float faint_threshold(const float *scores, size_t count, float noise, double scale, const struct noise_peaks *peaks);
 
+/* Finds the threshold of the best scores of templates whose peaks in noise are known. Returns whether the background is
+ * such noise, apart from a factor near 1. */
+bool faint_threshold_of_templates(const float *scores, size_t count, float noise, const struct noise_peaks *peaks,
+                                  float *ret_threshold);
+
 /* Finds the threshold of the best scores of many templates and rotations: the heights of noise are not known, but the
  * best of many draws has a known shape. Returns whether the heights have that shape, apart from particles. */
 bool faint_threshold_of_best(const float *scores, size_t count, float noise, float *ret_threshold);

@@ -6,6 +6,7 @@
 #include "stages/lowpass-picker/even_scores.h"
 #include "stages/lowpass-picker/noise_search.h"
 #include "stages/lowpass-picker/round_templates.h"
+#include "stages/lowpass-picker/template_noise.h"
 
 /* Rotated templates are kept up to this size; beyond it they are rotated as they are used, which costs a fifth of the
  * transform. */
@@ -16,13 +17,20 @@ enum { SHRINK_MASK = 2 };
 static const double NOISE_DIAMETER = 64, NOISE_FIELD = 24;
 /* Larger maps than these px, or than the micrograph's, take too much memory. A side of fewer diameters holds no peaks. */
 static const double NOISE_MAP_MOST = 1024, NOISE_FIELD_LEAST = 4;
+/* With templates and their rotations a search takes longer, so its noise is in smaller maps, with fewer templates, and
+ * turned by so many steps for each pixel of resolution along the rim. */
+static const double TEMPLATE_MAP_MOST = 512, TEMPLATE_FIELD_LEAST = 8, TURNS = 1.5;
+enum { NOISE_TEMPLATES = 64 };
 /* z-scores beyond this are dead pixels and gold. */
 static const double OUTLIERS = 8;
 
 struct lowpass_picker {
     struct pick_geometry geometry;
     struct search *search;
-    struct even_scores *even; /* NULL with templates, or if the search whitens */
+    struct even_scores *even;        /* NULL with templates, or if the search whitens */
+    bool seldom;                     /* used so seldom that rotated templates are not kept, nor the maps of each */
+    struct lowpass_picker *of_noise; /* searches micrographs of noise with the templates; NULL: heights are not used */
+    struct template_noise heights;   /* that it found */
 };
 
 /* Without templates the choice of picks looks at all shapes. */
@@ -62,9 +70,11 @@ static enum status create_search(struct lowpass_picker *p, const struct lowpass_
         .rotations = g->rotations,
         .invert = task->options->invert,
         .whiten = g->whiten,
-        .per_template = per_template(task),
+        .per_template = per_template(task) && !p->seldom,
         .clip = OUTLIERS,
-        .memory_limit = task->device.kind == DEVICE_CPU ? ROTATED_LIMIT : ROTATED_LIMIT_CUDA,
+        .memory_limit = p->seldom                         ? 0
+                        : task->device.kind == DEVICE_CPU ? ROTATED_LIMIT
+                                                          : ROTATED_LIMIT_CUDA,
         .threads = task->threads > 0 ? task->threads : 1,
         .device = task->device,
     };
@@ -98,22 +108,48 @@ static struct pick_geometry geometry_of(const struct lowpass_picker_task *task);
 
 /* Returns the side of a micrograph of noise in Å. coarse: pixel size (Å) of the maps. */
 static double noise_field(const struct lowpass_picker_task *task, double diameter, double coarse) {
-    double own = fmax(task->nx, task->ny) * task->pixel_size;
-    double most = fmax(fmax(own, NOISE_MAP_MOST * coarse), NOISE_FIELD_LEAST * diameter);
+    bool templates = task->method == PICKER_TEMPLATE;
+    double own = templates ? 0 : fmax(task->nx, task->ny) * task->pixel_size;
+    double map = (templates ? TEMPLATE_MAP_MOST : NOISE_MAP_MOST) * coarse;
+    double most = fmax(fmax(own, map), (templates ? TEMPLATE_FIELD_LEAST : NOISE_FIELD_LEAST) * diameter);
     return fmin(NOISE_FIELD * diameter, most);
 }
 
-/* Finds the heights of the peaks of noise by a search of small micrographs of noise with the same shapes. Always on the
- * CPU, so that all devices go by the same heights. */
-static enum status find_noise_peaks(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
+/* Returns the task of a search in noise for particles of the diameter in Å. Always on the CPU, so that all devices go by
+ * the same heights. */
+static struct lowpass_picker_task noise_task(const struct lowpass_picker_task *task, double diameter) {
     struct lowpass_picker_task small = *task;
     double coarse = fmax(task->pixel_size, task->options->lowpass / 2);
-    small.pixel_size = fmin(fmax(task->pixel_size, p->geometry.diameter / NOISE_DIAMETER), coarse);
-    small.nx = small.ny = (int)ceil(noise_field(task, p->geometry.diameter, coarse) / small.pixel_size);
+    small.pixel_size = fmin(fmax(task->pixel_size, diameter / NOISE_DIAMETER), coarse);
+    small.nx = small.ny = (int)ceil(noise_field(task, diameter, coarse) / small.pixel_size);
     small.device = (struct device){.kind = DEVICE_CPU};
+    return small;
+}
+
+/* Creates the search of noise with templates. They fit into it, as they fit into the micrograph. */
+static enum status create_noise(struct lowpass_picker *p, const struct lowpass_picker_task *task,
+                                const struct picker_templates *templates, struct err *err) {
+    struct lowpass_picker_task small = noise_task(task, p->geometry.diameter);
+    struct picker_templates some = *templates;
+    if (some.count > NOISE_TEMPLATES) some.count = NOISE_TEMPLATES;
+    int side = (int)ceil(2 * some.box * some.pixel_size / small.pixel_size);
+    if (small.nx < side) small.nx = small.ny = side;
+    TRY(mem_new(1, sizeof *p->of_noise, "picker", &p->of_noise, err));
+    struct pick_geometry *g = &p->of_noise->geometry;
+    p->of_noise->seldom = true;
+    *g = geometry_of(&small);
+    double turns = TURNS * M_PI * p->geometry.diameter / fmax(task->options->lowpass, 2 * small.pixel_size);
+    g->rotations = (int)fmax(1, fmin(g->rotations, ceil(turns)));
+    return create_search(p->of_noise, &small, &some, p->geometry.diameter, err);
+}
+
+/* Finds the heights of the peaks of noise by a search of small micrographs of noise with the same shapes. */
+static enum status find_noise_peaks(struct lowpass_picker *p, const struct lowpass_picker_task *task, struct err *err) {
+    struct lowpass_picker_task small = noise_task(task, p->geometry.diameter);
     struct lowpass_picker noise = {.geometry = geometry_of(&small)};
     enum status status = create_round(&noise, &small, err);
-    if (status == STATUS_OK) status = noise_search(noise.search, noise.even, &noise.geometry, &p->geometry.peaks, err);
+    if (status == STATUS_OK)
+        status = noise_search(noise.search, noise.even, &noise.geometry, NULL, &p->geometry.peaks, err);
     search_destroy(&noise.search);
     even_scores_destroy(&noise.even);
     return status;
@@ -157,6 +193,16 @@ static struct pick_geometry geometry_of(const struct lowpass_picker_task *task) 
  * threads. Maps of single templates take 6 more. */
 enum { SQUARE_BYTES = 16, MAP_BYTES = 56, SEARCH_BYTES = 56, THREAD_BYTES = 24, TEMPLATE_BYTES = 6 };
 
+/* Estimates the memory of the search of noise, which keeps no rotated templates. */
+static size_t noise_bytes(const struct lowpass_picker_task *task) {
+    double diameter = isnan(task->options->diameter) ? NOISE_DIAMETER * task->pixel_size : task->options->diameter;
+    struct lowpass_picker_task small = noise_task(task, diameter);
+    struct pick_geometry g = geometry_of(&small);
+    size_t square = mem_bytes((size_t)g.size, (size_t)g.size), map = mem_bytes((size_t)g.work, (size_t)g.work);
+    size_t threads = (size_t)(task->threads > 0 ? task->threads : 1);
+    return mem_sum(mem_bytes(square, SQUARE_BYTES), mem_bytes(map, MAP_BYTES + SEARCH_BYTES + THREAD_BYTES * threads));
+}
+
 struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_task *task, int templates) {
     struct pick_geometry g = geometry_of(task);
     size_t square = mem_bytes((size_t)g.size, (size_t)g.size), map = mem_bytes((size_t)g.work, (size_t)g.work);
@@ -166,6 +212,7 @@ struct lowpass_picker_bytes lowpass_picker_estimate(const struct lowpass_picker_
     struct lowpass_picker_bytes bytes = {
         .maps = mem_bytes(map, MAP_BYTES + (per_template(task) ? TEMPLATE_BYTES * count : 0))};
     if (task->method == PICKER_LOG && !task->whiten) bytes.search = mem_bytes(map, EVEN_SCORES_BYTES);
+    if (task->method == PICKER_TEMPLATE && task->whiten) bytes.search = noise_bytes(task);
     /* On a GPU the search lies in the device's memory. */
     if (task->device.kind != DEVICE_CPU) return bytes;
     size_t threads = (size_t)(task->threads > 0 ? task->threads : 1);
@@ -187,7 +234,8 @@ static enum status build(struct lowpass_picker *p, const struct lowpass_picker_t
         TRY(create_round(p, task, err));
         return find_noise_peaks(p, task, err);
     }
-    return create_search(p, task, templates, o->diameter, err);
+    TRY(create_search(p, task, templates, o->diameter, err));
+    return task->whiten ? create_noise(p, task, templates, err) : STATUS_OK;
 }
 
 enum status lowpass_picker_create(const struct lowpass_picker_task *task, const struct picker_templates *templates,
@@ -205,6 +253,7 @@ enum status lowpass_picker_create(const struct lowpass_picker_task *task, const 
 
 void lowpass_picker_destroy(struct lowpass_picker **picker) {
     if (!*picker) return;
+    lowpass_picker_destroy(&(*picker)->of_noise);
     search_destroy(&(*picker)->search);
     even_scores_destroy(&(*picker)->even);
     mem_free(picker);
@@ -216,8 +265,12 @@ double lowpass_picker_diameter(const struct lowpass_picker *p) {
 
 enum status lowpass_picker_search(struct lowpass_picker *p, const struct search_input *input, const struct ctf *ctf,
                                   uint64_t seed, struct pick_maps *maps, struct err *err) {
+    const struct ctf *used = p->geometry.method == PICKER_TEMPLATE ? ctf : NULL;
     maps->geometry = p->geometry;
-    TRY(search_run(p->search, input, p->geometry.method == PICKER_TEMPLATE ? ctf : NULL, seed, &maps->maps, err));
+    if (p->of_noise)
+        TRY(template_noise_find(&p->heights, p->of_noise->search, &p->of_noise->geometry, used, &maps->geometry.peaks,
+                                err));
+    TRY(search_run(p->search, input, used, seed, &maps->maps, err));
     if (p->even) even_scores_run(p->even, maps);
     return STATUS_OK;
 }

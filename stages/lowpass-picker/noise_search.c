@@ -43,15 +43,18 @@ static void noise_destroy(struct noise *noise) {
     pick_scratch_destroy(&noise->scratch);
 }
 
-static enum status collect(struct search *search, struct even_scores *even, struct noise *n, struct err *err) {
+static enum status collect(struct search *search, struct even_scores *even, const struct ctf *ctf, struct noise *n,
+                           struct err *err) {
+    /* With templates the heights are known well enough from one micrograph, since their scale is fitted. */
+    int micrographs = n->maps.geometry.method == PICKER_TEMPLATE ? 1 : MICROGRAPHS_MOST;
     size_t pixels = (size_t)n->maps.geometry.nx * n->maps.geometry.ny;
     uint64_t seed = 1;
     TRY(mem_new(pixels, sizeof *n->image, "noise", &n->image, err));
     TRY(mem_new(HEIGHTS_MOST, sizeof *n->heights, "heights of noise", &n->heights, err));
-    for (int i = 0; i < MICROGRAPHS_MOST && n->count < HEIGHTS_WANTED; i++) {
+    for (int i = 0; i < micrographs && n->count < HEIGHTS_WANTED; i++) {
         struct search_input input = {.host = n->image};
         fill(n->image, pixels, &seed);
-        TRY(search_run(search, &input, NULL, seed, &n->maps.maps, err));
+        TRY(search_run(search, &input, ctf, seed, &n->maps.maps, err));
         if (even) even_scores_run(even, &n->maps);
         TRY(pick_heights_of_noise(&n->maps, &n->scratch, n->heights, HEIGHTS_MOST, &n->count, err));
     }
@@ -59,9 +62,9 @@ static enum status collect(struct search *search, struct even_scores *even, stru
 }
 
 enum status noise_search(struct search *search, struct even_scores *even, const struct pick_geometry *geometry,
-                         struct noise_peaks *ret_peaks, struct err *err) {
+                         const struct ctf *ctf, struct noise_peaks *ret_peaks, struct err *err) {
     struct noise noise = {.maps = {.geometry = *geometry}};
-    enum status status = collect(search, even, &noise, err);
+    enum status status = collect(search, even, ctf, &noise, err);
     if (status == STATUS_OK) {
         qsort(noise.heights, noise.count, sizeof *noise.heights, falling);
         *ret_peaks = noise_peaks_fit(noise.heights, noise.count);

@@ -7,9 +7,9 @@
 #include "stages/lowpass-picker/even_scores.h"
 #include "stages/lowpass-picker/geometry.h"
 
-/* Finds the heights. The search keeps the maps of each template. even: NULL if scores stay as the search gives them. The
- * same search finds the same heights. */
+/* Finds the heights. Without templates the search keeps the maps of each shape. even: NULL if scores stay as the search
+ * gives them. ctf: of the templates; NULL: none. The same search finds the same heights. */
 enum status noise_search(struct search *search, struct even_scores *even, const struct pick_geometry *geometry,
-                         struct noise_peaks *ret_peaks, struct err *err);
+                         const struct ctf *ctf, struct noise_peaks *ret_peaks, struct err *err);
 
 #endif

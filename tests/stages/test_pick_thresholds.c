@@ -174,6 +174,59 @@ static void faint_particles_are_found_by_templates(void **state) {
     }
 }
 
+/* Draws peaks in noise, of which the first `particles` are particles. Returns what their threshold by known noise loses
+ * of the best F1. */
+static double lost_by_templates(int particles, float mean, double factor, const struct noise_peaks *peaks) {
+    const float noise = 0.03f;
+    struct height heights[HEIGHTS];
+    float scores[HEIGHTS], threshold = 0;
+    for (int i = 0; i < HEIGHTS; i++) {
+        float height = i < particles ? mean + gauss() : (float)factor * noise_height(peaks);
+        heights[i] = (struct height){noise * height, i < particles};
+    }
+    qsort(heights, HEIGHTS, sizeof *heights, height_falling);
+    for (int i = 0; i < HEIGHTS; i++)
+        scores[i] = heights[i].score;
+    assert_true(faint_threshold_of_templates(scores, HEIGHTS, noise, peaks, &threshold));
+    double f1 = 0, best = 0;
+    int right = 0;
+    for (int i = 0; i < HEIGHTS; i++) {
+        right += heights[i].particle;
+        best = fmax(best, 2.0 * right / (i + 1 + particles));
+        if (scores[i] >= threshold) f1 = 2.0 * right / (i + 1 + particles);
+    }
+    return particles > 0 ? best - f1 : scores[0] >= threshold;
+}
+
+static void noise_of_templates_is_known(void **state) {
+    (void)state;
+    /* Of 140 Å and of 400 Å, near focus, and of rods; the factor is what whitening and fringes leave. */
+    const struct noise_peaks kinds[] = {{4.48, 1, 0.45}, {3.67, 1.37, 0.63}, {4.16, 1.38, 0.56}, {5.05, 0.68, 0.47}};
+    const double factors[] = {0.93, 1, 1.08};
+    enum { RUNS = 6, KINDS = sizeof kinds / sizeof *kinds, FACTORS = sizeof factors / sizeof *factors };
+    int of_noise = 0;
+    for (int k = 0; k < KINDS; k++)
+        for (int f = 0; f < FACTORS; f++) {
+            double lost = 0, few = 0;
+            float mean = (float)(factors[f] * (kinds[k].mode + 3 * kinds[k].above + 0.5));
+            for (int run = 0; run < RUNS; run++) {
+                lost += lost_by_templates(100, mean, factors[f], &kinds[k]) / RUNS;
+                few += lost_by_templates(20, mean + 1, factors[f], &kinds[k]) / RUNS;
+                of_noise += lost_by_templates(0, 0, factors[f], &kinds[k]) > 0;
+            }
+            print_message("mode %.2f, factor %.2f: %.3f and %.3f of F1 lost\n", kinds[k].mode, factors[f], lost, few);
+            assert_true(lost < 0.05 && few < 0.1);
+        }
+    print_message("%d of %d noise micrographs have picks\n", of_noise, KINDS * FACTORS * RUNS);
+    assert_true(3 * of_noise <= KINDS * FACTORS * RUNS);
+    /* Gold is no noise. */
+    float scores[HEIGHTS], threshold = 0;
+    for (int i = 0; i < HEIGHTS; i++)
+        scores[i] = 1.9f * noise_height(&kinds[0]);
+    qsort(scores, HEIGHTS, sizeof *scores, falling);
+    assert_false(faint_threshold_of_templates(scores, HEIGHTS, 1, &kinds[0], &threshold));
+}
+
 static void heights_of_noise_are_fitted(void **state) {
     (void)state;
     const struct noise_peaks peaks = {.mode = 2.8, .below = 0.9, .above = 0.6};
@@ -203,7 +256,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thresholds_split_two_heaps),  cmocka_unit_test(one_heap_is_noise),
         cmocka_unit_test(faint_particles_are_found),   cmocka_unit_test(faint_particles_are_found_by_templates),
-        cmocka_unit_test(heights_of_noise_are_fitted),
+        cmocka_unit_test(noise_of_templates_is_known), cmocka_unit_test(heights_of_noise_are_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
