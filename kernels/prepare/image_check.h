@@ -37,7 +37,7 @@ enum status image_check_sample(struct image_check *check, const float *image, bo
 enum status image_check_decide(struct image_check *check, struct err *err);
 /* Returns whether images are normalised as they are taken. */
 bool image_check_normalises(const struct image_check *check);
-/* Returns why, for a warning; "" if images are taken as they are. */
+/* Returns a warning of images that are not normalised, and what is done; "" if they are. */
 const char *image_check_reason(const struct image_check *check);
 
 /* Returns whether an image of finite values can be used: it is not too strong, and if images are normalised its

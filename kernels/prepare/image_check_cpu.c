@@ -128,7 +128,14 @@ static enum status decide_background(struct image_check *c, struct err *err) {
     struct background_judgement judgement = background_judge(c->values, c->backgrounds);
     char text[256];
     background_describe(&judgement, text, sizeof text);
-    bool wanted = o->mode == IMAGE_CHECK_RAMP || judgement.verdict != BACKGROUND_NORMALISED || o->normalised;
+    const bool differs = judgement.verdict != BACKGROUND_NORMALISED;
+    bool wanted = o->mode == IMAGE_CHECK_RAMP || differs || o->normalised;
+    if (o->mode == IMAGE_CHECK_OFF && c->backgrounds > 0 && differs)
+        snprintf(
+            c->reason, sizeof c->reason,
+            "the particles are not normalised: %s; since `normalise` is off, each image is taken as it is: classes "
+            "and maps may mean nothing",
+            text);
     if (o->mode == IMAGE_CHECK_OFF || (c->backgrounds == 0 && !o->normalised) || !wanted) return STATUS_OK;
     FAIL_IF(judgement.verdict == BACKGROUND_CONSTANT, err, STATUS_BAD_FORMAT,
             "the particles are not normalised and cannot be: outside the diameter (%g Å) most of %zu images are "

@@ -202,7 +202,10 @@ static void what_cannot_be_normalised_is_refused(void **state) {
     assert_int_equal(judge(images, COUNT, IMAGE_CHECK_AUTO, 4 * RADIUS, &check, &err), STATUS_BAD_FORMAT);
     assert_non_null(strstr(err.message, "most of 40 images are constant, at 5 in the median"));
     image_check_destroy(&check);
+    /* Switched off, they are taken as they are, and that is told. */
     assert_int_equal(judge(images, COUNT, IMAGE_CHECK_OFF, 4 * RADIUS, &check, NULL), STATUS_OK);
+    assert_false(image_check_normalises(check));
+    assert_non_null(strstr(image_check_reason(check), "since `normalise` is off, each image is taken as it is"));
     image_check_destroy(&check);
     /* Masked to 0 there is nothing to subtract. */
     for (int i = 0; i < COUNT; i++)
