@@ -238,14 +238,21 @@ const char *refiner_mtf(const struct refiner *refiner, double *ret_detector);
  * alone cannot show that the particles lack it. Here each half lets its particles choose anew among the mates of their
  * poses, by a map in C1 of its other particles, from a first choice by chance. Particles that lack the symmetry separate:
  * the map of one half agrees with that of the other in one mate, and less in the rest. Particles that have it agree in
- * all mates alike. Nothing of this goes into any map. */
+ * all mates alike. Poses of a wrong group may be wrong beyond its mates. So each half also searches all poses in C1, from the
+ * reference that the refinement began with, and the maps are compared in the same way. Nothing of this goes into any
+ * map. */
+struct refiner_mates {
+    double best, mean; /* agreement of the C1 maps of both halves in the best mate, and the mean over all mates:
+                          atanh(FSC), averaged over shells */
+};
 struct refiner_symmetry {
-    bool looked; /* false: C1, or a classification */
-    double best,
-        mean; /* agreement of the C1 maps of both halves in the best mate, and the mean over all mates: atanh(FSC),
-                          averaged over shells */
-    double resolution; /* Å, to which they were compared */
-    size_t particles;  /* of a half */
+    bool looked;                   /* false: C1, or a classification */
+    struct refiner_mates chosen;   /* of poses chosen among the mates */
+    struct refiner_mates searched; /* of poses searched in C1, */
+    double near;                   /* share of these within 15 degrees of a mate of the refinement's */
+    bool has_searched;             /* if the reference is still there */
+    double resolution;             /* Å, to which they were compared */
+    size_t particles;              /* of a half */
 };
 /* Compares after the last iteration of a refinement. In symmetry_check.c. */
 enum status refiner_check_symmetry(struct refiner *refiner, struct refiner_symmetry *ret_symmetry, struct err *err);

@@ -277,16 +277,21 @@ enum status setup_optics(struct refiner *r, struct err *err) {
     return STATUS_OK;
 }
 
-enum status setup_read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
+enum status setup_read_map(struct refiner *r, const char *path, int box, double pixel_size, float *map,
+                           struct err *err) {
     struct image reference = {0};
     TRY(mrc_read(path, &reference, err));
     enum status status = check_map(&reference, "reference", path, err);
     r->given_box = reference.nx;
     r->given_pixel_size = reference.pixel_size > 0 ? reference.pixel_size : r->pixel_size;
     if (status == STATUS_OK)
-        status = resample_map(reference.data, r->given_box, r->given_pixel_size, r->box, r->pixel_size, map, err);
+        status = resample_map(reference.data, r->given_box, r->given_pixel_size, box, pixel_size, map, err);
     image_destroy(&reference);
-    TRY(status);
+    return status;
+}
+
+enum status setup_read_reference(struct refiner *r, const char *path, float *map, struct err *err) {
+    TRY(setup_read_map(r, path, r->box, r->pixel_size, map, err));
     TRY(doubts_look_at_reference(r, map, err));
     double shell = r->box * r->pixel_size / r->options.initial_lowpass + 1;
     TRY(lowpass_map(map, r->box, shell, 2, err));

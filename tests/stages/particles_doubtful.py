@@ -197,13 +197,14 @@ def classes(world):
 def symmetries(folder):
     """A map is refined in a symmetry that it has, and in one that it has not."""
     twofold = ((1, 1, 1), (-1, -1, 1), (-1, 1, -1), (1, -1, -1))
-    for name, mates, told in (("D2", twofold, False), ("C1", ((1, 1, 1),), True)):
+    for name, mates, groups in (("D2", twofold, {"D2": False, "C4": True}), ("C1", ((1, 1, 1),), {"D2": True})):
         os.mkdir(f"{folder}/{name}")
         world = World(f"{folder}/{name}", mates, count=400, seed=7)
         world.write("particles", world.images, world.defocus)
         few = ["--reference", f"{world.work}/reference.mrc", "--initial_lowpass", "40", "--local_resolution", "false"]
-        _, words, _ = world.run("refiner", "particles", *few, "--symmetry", "D2", "--healpix_order", "2")
-        check(("refine-symmetry" in words) == told, f"a map of {name}, refined in D2: {words}")
+        for group, told in groups.items():
+            _, words, _ = world.run("refiner", "particles", *few, "--symmetry", group, "--healpix_order", "2")
+            check(("refine-symmetry" in words) == told, f"a map of {name}, refined in {group}: {words}")
 
 
 print(f"seed {SEED}")
