@@ -30,7 +30,8 @@ static void set_result(struct stage *stage, const struct refiner_state *s, const
 void ending_of_classes(struct stage *stage, const struct refiner *refiner) {
     const struct refiner_state s = refiner_state(refiner);
     char quality[128];
-    snprintf(quality, sizeof quality, "%d classes, %.1f Å", s.classes, s.resolution);
+    snprintf(quality, sizeof quality, "%d classes, %.1f Å%s", s.classes, s.resolution,
+             s.alike ? " (alike: no difference found)" : "");
     set_result(stage, &s, quality);
 }
 

@@ -275,6 +275,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     r->at.side = r->at.cursor = 0;
     r->at.side_begun = false;
     r->busy = true;
+    r->difference = (struct difference){0};
     timing_spent(&r->timing, REFINER_PLAN);
     return STATUS_OK;
 }
@@ -402,6 +403,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .signal = r->signal.particles > 0 ? r->signal.deviations : NAN,
                                   .noise = signal_is_noise(&r->signal),
                                   .classes = classifies(r) ? r->reference_count : 1,
+                                  .difference = r->difference.particles > 0 ? r->difference.deviations : NAN,
+                                  .alike = r->difference.particles > 0 && r->difference.alike,
                                   .seconds = r->timing.seconds,
                                   .device_seconds = r->timing.device,
                                   .between = r->timing.between,

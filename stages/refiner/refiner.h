@@ -183,6 +183,9 @@ struct refiner_state {
     bool sums_on_host;  /* the device's memory has no room for all sums: they came to the host in between */
     double reliability; /* mean over particles */
     int classes;
+    double difference; /* deviations by which particles differ more than chance lets them (classes_alike.c), after the
+                          last iteration of a classification; NaN: not known */
+    bool alike;        /* they do not: nothing shows that classes are of different particles */
     double class_changes; /* share of particles that went to another class than before */
 };
 /* Returns the state after the last iteration. */
@@ -256,6 +259,10 @@ struct refiner_symmetry {
 };
 /* Compares after the last iteration of a refinement. In symmetry_check.c. */
 enum status refiner_check_symmetry(struct refiner *refiner, struct refiner_symmetry *ret_symmetry, struct err *err);
+
+/* Finds whether the particles of a classification differ at all, after its last iteration: difference and alike of the
+ * state. In classes_alike.c. */
+enum status refiner_compare_classes(struct refiner *refiner, struct err *err);
 
 /* Finds how much of the final map lies outside the diameter: what the unfiltered halves have in common, to 30 Å. In
  * doubts.c. */

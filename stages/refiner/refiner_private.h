@@ -55,6 +55,15 @@ struct side {
     int changed; /* particles that had a pose before */
 };
 
+/* What particles differ in, beside their noise (classes_alike.c). */
+struct difference {
+    size_t particles;  /* that were compared; 0: not known */
+    double spread;     /* of their coordinates along it: variance over that along its turned copies */
+    double null;       /* variance along the turned copies, over that of noise */
+    double deviations; /* of chance, by which the spread exceeds 1 */
+    bool alike;
+};
+
 /* The memory of references and sums in an iteration. */
 struct placement {
     struct workspace *workspace; /* the alignment's, for references; NULL: host memory */
@@ -101,7 +110,8 @@ struct refiner {
     bool agree_beyond;  /* the halves agree beyond the shells that they share */
     double told;        /* Å: the resolution that is told (told.h) */
     struct signal signal;
-    double efficiency;      /* of the directions of view; known in copies of the writer alone */
+    struct difference difference; /* of a classification, after its last iteration */
+    double efficiency;            /* of the directions of view; known in copies of the writer alone */
     double contrast;        /* how much better particles fit the reference than its inverse: a factor; 0: not known */
     struct refiner_cut cut; /* of the references */
     char remark[512];

@@ -153,12 +153,24 @@ static enum status begin(struct stage *stage, struct state *state, const struct 
     return STATUS_OK;
 }
 
+/* Compares the particles of a classification that has ended. Without the comparison its classes are complete. */
+static void compare_classes(struct stage *stage, struct state *state) {
+    struct err own = {0};
+    const struct refiner_state s = refiner_state(state->refiner);
+    if (!s.converged || s.classes < 2 || !isnan(s.difference)) return;
+    stage_doing(stage, "comparing the particles of all classes");
+    if (refiner_compare_classes(state->refiner, &own) != STATUS_OK)
+        stage_log(stage, LOG_WARN, "refine-classes", "the particles of the classes were not compared: %s", own.message);
+}
+
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
     warnings_of_particles(stage, state->refiner, &state->warned);
+    compare_classes(stage, state);
     const struct refiner_state s = refiner_state(state->refiner);
     stage_resolution(stage, s.noise ? 0 : s.resolution);
     tell_noise(stage, &s, &state->told_noise);
     tell_views(stage, &s, &state->told_views);
+    tell_classes(stage, &s);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->logged_start = true;

@@ -1,5 +1,7 @@
 #include "stages/refiner/tell.h"
 
+#include <math.h>
+
 void tell_noise(struct stage *stage, const struct refiner_state *s, bool *told) {
     if (s->noise && !*told)
         stage_log(stage, LOG_WARN, "refine-noise",
@@ -30,4 +32,19 @@ void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) 
                   "the views are believed now: the resolution is told as %.1f Å, the halves agree to %.1f Å",
                   s->resolution, s->agreement);
     *told = doubted;
+}
+
+void tell_classes(struct stage *stage, const struct refiner_state *s) {
+    if (isnan(s->difference)) return;
+    if (s->alike)
+        stage_log(stage, LOG_WARN, "refine-classes-alike",
+                  "nothing shows that the %d classes are of different particles: they differ as parts of one class "
+                  "would, by noise (what some particles differ in spreads others by %.1f deviations of chance, where 3 "
+                  "are no chance); take them as one class, or classify more particles",
+                  s->classes, s->difference);
+    else
+        stage_log(stage, LOG_INFO, "refine-classes",
+                  "the particles differ by more than noise: what some differ in spreads others by %.1f deviations of "
+                  "chance",
+                  s->difference);
 }

@@ -11,5 +11,7 @@ void tell_noise(struct stage *stage, const struct refiner_state *state, bool *to
 /* Warns that the views may be from one side, so that a coarser resolution is told; and says once when they are believed.
  * told: as above. */
 void tell_views(struct stage *stage, const struct refiner_state *state, bool *told);
+/* Says after the last iteration of a classification whether its particles differ by more than noise. */
+void tell_classes(struct stage *stage, const struct refiner_state *state);
 
 #endif

@@ -218,26 +218,79 @@ static double leave_out_a_domain(double share) {
     return gone / all;
 }
 
-/* From the whole object, at the default order. Maps of random halves of the particles differ by noise; if they may do so
- * from the first iteration on, particles stay where chance has put them, or one class takes them all. */
-static void a_missing_domain_is_found(void **state) {
-    (void)state;
-    enum { SEED = 21 };
-    char scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE];
+/* Returns the share of the largest class, and whether the last line of the history calls classes alike. */
+static double largest_class(const char *folder, bool *ret_alike) {
+    char path[PATH_SIZE], *text;
+    size_t length;
+    double share, largest = 0;
+    struct star_file *file = read_star(folder, "run_model.star");
+    const struct star_table *t = star_table_find(file, "model_classes");
+    for (size_t k = 0; k < star_row_count(t); k++) {
+        assert_int_equal(star_get_number(t, k, star_column_find(t, "rlnClassDistribution"), &share, NULL), STATUS_OK);
+        largest = fmax(largest, share);
+    }
+    star_destroy(&file);
+    assert_int_equal(path_join(folder, "history.jsonl", path, sizeof path, NULL), STATUS_OK);
+    assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
+    const char *alike = strstr(text, "\"alike\": ");
+    assert_non_null(alike);
+    assert_null(strstr(alike + 1, "\"alike\": ")); /* the last iteration alone is judged */
+    assert_true(alike > strstr(text, "\"iteration\": 16,"));
+    *ret_alike = strncmp(alike, "\"alike\": true", 13) == 0;
+    free(text);
+    return largest;
+}
+
+/* Sorts particles of the whole object and of the same without so much of its weight, from the whole object, at the default
+ * order. Returns the share put right. */
+static double sort_without(double share, unsigned seed, int each, double snr, double *ret_largest, bool *ret_alike) {
+    char name[32], scratch[PATH_SIZE], folder[PATH_SIZE + 16], reference[PATH_SIZE];
     int class_of[2];
-    prepare("domain", scratch, folder);
-    srand(SEED);
+    snprintf(name, sizeof name, "domain%.0f", 100 * share);
+    prepare(name, scratch, folder);
+    srand(seed);
     make_object(&objects[0], 40);
-    double gone = leave_out_a_domain(0.2);
+    double gone = leave_out_a_domain(share);
     make_map(&objects[0], truth[0], SIGMA);
     write_map(scratch, "reference.mrc", truth[0], reference);
-    write_particles(scratch, "mixed", objects, 2, 120, 1);
+    write_particles(scratch, "mixed", objects, 2, each, snr);
     run_at(STATUS_OK, "2", scratch, reference, "C1", "2", "16");
     double right = purity(folder, class_of);
-    assert_int_not_equal(class_of[0], class_of[1]);
-    printf("%.0f %% of the weight missing: %.1f %% of the particles put right (seed %u)\n", 100 * gone, 100 * right,
-           SEED);
-    assert_true(right > 0.9);
+    if (class_of[0] == class_of[1]) right = 0.5;
+    *ret_largest = largest_class(folder, ret_alike);
+    printf("%.0f %% of the weight missing: %.1f %% of the particles put right, larger class %.0f %%, %s (seed %u)\n",
+           100 * gone, 100 * right, 100 * *ret_largest, *ret_alike ? "alike" : "not alike", seed);
+    return right;
+}
+
+/* Maps of random halves of the particles differ by noise; if they may do so from the first iteration on, particles stay
+ * where chance has put them, or one class takes them all. */
+static void a_missing_domain_is_found(void **state) {
+    (void)state;
+    double largest;
+    bool alike;
+    assert_true(sort_without(0.2, 21, 120, 1, &largest, &alike) > 0.9);
+    assert_true(largest < 0.65);
+    assert_false(alike);
+}
+
+static void a_small_domain_is_found(void **state) {
+    (void)state;
+    double largest;
+    bool alike;
+    assert_true(sort_without(0.1, 21, 120, 1, &largest, &alike) > 0.95);
+    assert_true(largest < 0.65);
+    assert_false(alike);
+}
+
+/* Neither class of the same particles takes most of them, and the classes are said to be alike. */
+static void particles_that_are_alike_are_told(void **state) {
+    (void)state;
+    double largest;
+    bool alike;
+    (void)sort_without(0, 21, 120, 1, &largest, &alike);
+    assert_true(largest < 0.75);
+    assert_true(alike);
 }
 
 static int iterations_done(const char *folder) {
@@ -302,8 +355,9 @@ static void listed_references_with_symmetry(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_reference_becomes_two_classes),
-        cmocka_unit_test(a_missing_domain_is_found),
+        cmocka_unit_test(a_small_domain_is_found),           cmocka_unit_test(particles_that_are_alike_are_told),
+        cmocka_unit_test(one_reference_becomes_two_classes), cmocka_unit_test(a_missing_domain_is_found),
+        cmocka_unit_test(a_small_domain_is_found),           cmocka_unit_test(particles_that_are_alike_are_told),
         cmocka_unit_test(listed_references_with_symmetry),
     };
     return scratch_run("refiner-classes", tests, sizeof tests / sizeof *tests);

@@ -33,6 +33,9 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     if (s->classes == 1 && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"agreement\": %.3f, \"views_doubt\": %.2f, ",
                            s->agreement, s->views_doubt);
+    if (!isnan(s->difference) && length >= 0 && (size_t)length < size)
+        length += snprintf(line + length, size - (size_t)length, "\"difference\": %.2f, \"alike\": %s, ", s->difference,
+                           s->alike ? "true" : "false");
     if (length >= 0 && (size_t)length < size) length += snprintf(line + length, size - (size_t)length, "\"steps\": {");
     for (int i = 0; i < REFINER_STEPS && length >= 0 && (size_t)length < size; i++)
         length += snprintf(line + length, size - (size_t)length, "%s\"%s\": %.4f", i > 0 ? ", " : "",

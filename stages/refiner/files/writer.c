@@ -72,7 +72,9 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
     describe_time(s, took, sizeof took);
     describe_resolution(s, 2, worth, sizeof worth);
     stage_note(stage, "iteration %d, %zu particles%s%s", s->iteration, s->particles, classes,
-               s->noise ? ", noise, no resolution" : "");
+               s->noise   ? ", noise, no resolution"
+               : s->alike ? ", alike: no difference found"
+                          : "");
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d: %zu particles%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
               "Pmax %.2f, %.0f significant, %s",
