@@ -179,6 +179,18 @@ bool optics_aberrations_are_none(const struct optics_aberrations *a) {
     return all_zero(a->tilt, 2) && !magnifies(a) && all_zero(a->even, a->even_count) && all_zero(a->odd, a->odd_count);
 }
 
+void optics_shift_to_image(const struct optics_aberrations *a, const double shift[2], double ret_shift[2]) {
+    const double *m = a->magnification, x = shift[0], y = shift[1];
+    ret_shift[0] = m[0] * x + m[2] * y;
+    ret_shift[1] = m[1] * x + m[3] * y;
+}
+
+void optics_shift_from_image(const struct optics_aberrations *a, const double shift[2], double ret_shift[2]) {
+    const double *m = a->magnification, determinant = m[0] * m[3] - m[1] * m[2], x = shift[0], y = shift[1];
+    ret_shift[0] = (m[3] * x - m[2] * y) / determinant;
+    ret_shift[1] = (m[0] * y - m[1] * x) / determinant;
+}
+
 static bool same(const double *a, const double *b, int count) {
     for (int i = 0; i < count; i++)
         if (fabs(a[i] - b[i]) > 0) return false;

@@ -32,6 +32,10 @@ enum status optics_aberrations_read(const struct star_table *table, size_t row, 
 void optics_aberrations_list(const struct star_table *table, size_t row, char *text, size_t size);
 /* Returns whether there is nothing to correct. Smaller values than 1e-6 move nothing by a measurable part of a pixel. */
 bool optics_aberrations_are_none(const struct optics_aberrations *aberrations);
+/* Convert a shift (Å) that centres the image once its magnification M is undone to one of the image as it is, and back:
+ * an image magnified by M, shifted by s, is the image shifted by M⁻ᵀ s once M is undone. */
+void optics_shift_to_image(const struct optics_aberrations *aberrations, const double shift[2], double ret_shift[2]);
+void optics_shift_from_image(const struct optics_aberrations *aberrations, const double shift[2], double ret_shift[2]);
 /* Returns whether two are equal. */
 bool optics_aberrations_same(const struct optics_aberrations *a, const struct optics_aberrations *b);
 /* Names what is to be corrected: "beam tilt 6, -4 mrad; odd Zernike". */

@@ -87,6 +87,7 @@ struct reading {
     const char *star_path;
     dataset_resolve *resolve;
     void *context;
+    struct optics_detector **detectors; /* of each optics group; NULL: it names no MTF */
 };
 
 /* Finds the stack in the batch, or adds it. The header of a new stack is read once. */
@@ -113,12 +114,14 @@ static enum status read_values(struct reading *r, size_t row, struct dataset_par
     TRY(particle_table_row(r->table, row, &values, err));
     p->optics = values.group;
     p->image_box = r->batch->stacks[p->stack].box;
-    p->image_pixel_size = p->pixel_size = values.optics.pixel_size;
+    p->pixel_size = values.optics.pixel_size;
     p->has_ctf = p->uses_ctf = values.has_ctf;
     const struct way way = {.box = p->image_box,
                             .pixel_size = values.optics.pixel_size,
                             .voltage = values.optics.voltage,
                             .spherical_aberration = values.optics.spherical_aberration,
+                            .amplitude_contrast = values.optics.amplitude_contrast,
+                            .detector = values.group >= 0 ? r->detectors[values.group] : NULL,
                             .aberrations = *values.aberrations,
                             .particles = 1};
     TRY(ways_find(&r->batch->ways, &way, &p->way, err));
@@ -155,6 +158,27 @@ static enum status read_rows(struct reading *r, struct err *err) {
     return STATUS_OK;
 }
 
+/* A file that cannot be found, or read, is no error of the table. */
+static enum status find_detectors(struct reading *r, struct err *err) {
+    int count = particle_table_group_count(r->table);
+    TRY(mem_new((size_t)count + 1, sizeof *r->detectors, "detectors", &r->detectors, err));
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        double pixel_size = NAN;
+        const char *name = particle_table_group_mtf(r->table, i, &pixel_size);
+        if (name == NULL) continue;
+        bool found = r->resolve(r->context, r->star_path, name, path, NULL) == STATUS_OK;
+        TRY(optics_detector_create(name, found ? path : NULL, pixel_size, &r->detectors[i], err));
+    }
+    return STATUS_OK;
+}
+
+static void free_detectors(struct reading *r) {
+    for (int i = 0; r->detectors != NULL && i < particle_table_group_count(r->table); i++)
+        optics_detector_destroy(&r->detectors[i]);
+    mem_free(&r->detectors);
+}
+
 enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, void *context, double fallback,
                                bool ignore_optics, struct dataset_batch **ret_batch, struct err *err) {
     _cleanup_(particle_table_close) struct particle_table *table = NULL;
@@ -169,7 +193,10 @@ enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, 
     FAIL_IF(batch->particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", batch->count);
     struct reading reading = {
         .batch = batch, .table = table, .star_path = star_path, .resolve = resolve, .context = context};
-    TRY(read_rows(&reading, err));
+    enum status status = find_detectors(&reading, err);
+    if (status == STATUS_OK) status = read_rows(&reading, err);
+    free_detectors(&reading);
+    TRY(status);
     *ret_batch = batch;
     batch = NULL;
     return STATUS_OK;
@@ -353,7 +380,7 @@ static enum status reserve_given(struct dataset *d, size_t floats, struct err *e
 /* Reads the image of a particle, and brings it to the grid. */
 static enum status read_image(struct dataset *d, struct dataset_particle *p, float *to, struct err *err) {
     struct way *way = d->ways.list[p->way];
-    TRY(way_make(way, d->box, d->pixel_size, err));
+    TRY(way_make(way, d->box, d->pixel_size, ways_detector(&d->ways), err));
     if (way->regrid == NULL) return mrc_read_slices(d->reader, p->slice, 1, to, err);
     size_t given = (size_t)way->box * (size_t)way->box, before_scratch = (given + 15) / 16 * 16;
     TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
@@ -393,6 +420,14 @@ size_t dataset_corrected(const struct dataset *d, const struct optics_aberration
         *ret_aberrations = &way->aberrations;
     }
     return count;
+}
+
+const char *dataset_missing_mtf(const struct dataset *d) {
+    return ways_missing_mtf(&d->ways);
+}
+
+const struct way *dataset_way(const struct dataset *d, size_t index) {
+    return d->ways.list[d->particles[index].way];
 }
 
 enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {

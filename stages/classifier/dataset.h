@@ -23,10 +23,9 @@ struct dataset_particle {
     bool has_ctf;
     bool uses_ctf; /* `ctf` is to be applied: it has one, or its image ends before the last shell */
     struct ctf ctf;
-    int image_box;           /* px, of its image */
-    double image_pixel_size; /* Å */
-    double pixel_size;       /* Å, of the classification, once it is merged */
-    float *image;            /* box² of the classification, NULL: not in memory */
+    int image_box;     /* px, of its image */
+    double pixel_size; /* Å, of the classification, once it is merged */
+    float *image;      /* box² of the classification, NULL: not in memory */
 
     int class_index;      /* -1: not classified yet */
     float psi;            /* ° */
@@ -85,6 +84,10 @@ enum status dataset_merge(struct dataset *dataset, size_t *ret_added, struct err
 size_t dataset_resampled(const struct dataset *dataset, int *ret_box, double *ret_pixel_size);
 /* Returns how many particles have aberrations that are corrected, and one of these; 0: none. */
 size_t dataset_corrected(const struct dataset *dataset, const struct optics_aberrations **ret_aberrations);
+/* Returns rlnMtfFileName of a group whose file cannot be read; NULL: there is none. */
+const char *dataset_missing_mtf(const struct dataset *dataset);
+/* Returns the optics of a particle that is merged. */
+const struct way *dataset_way(const struct dataset *dataset, size_t index);
 /* Returns the number of particles. */
 size_t dataset_count(const struct dataset *dataset);
 /* Returns the box in px; 0 before the first merged batch. */

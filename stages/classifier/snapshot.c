@@ -16,9 +16,9 @@
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
-/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. p: a particle of the group. */
+/* Finds the group of the joined optics table that equals `row` of `from`, or adds it. way: of its particles. */
 static enum status optics_group(struct star_table *joined, const struct star_table *from, size_t row,
-                                const struct dataset_particle *p, long *ret_group, struct err *err) {
+                                const struct way *way, long *ret_group, struct err *err) {
     size_t groups = star_row_count(joined);
     for (size_t g = 0; g < groups; g++) {
         bool same = true;
@@ -39,10 +39,10 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
     TRY(star_row_copy(from, row, joined, added, err));
     /* A group that lacks one of these had the session's value or the default. */
     const struct star_cell known[] = {
-        {.column = "rlnVoltage", .value = p->ctf.voltage},
-        {.column = "rlnSphericalAberration", .value = p->ctf.spherical_aberration},
-        {.column = "rlnAmplitudeContrast", .value = p->ctf.amplitude_contrast},
-        {.column = "rlnImagePixelSize", .value = p->image_pixel_size},
+        {.column = "rlnVoltage", .value = way->voltage},
+        {.column = "rlnSphericalAberration", .value = way->spherical_aberration},
+        {.column = "rlnAmplitudeContrast", .value = way->amplitude_contrast},
+        {.column = "rlnImagePixelSize", .value = way->pixel_size},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (star_column_find(from, known[i].column) < 0) TRY(star_cells_put(joined, added, &known[i], 1, err));
@@ -53,13 +53,13 @@ static enum status optics_group(struct star_table *joined, const struct star_tab
 
 enum { RESULTS = 10 };
 
-/* Lists the columns that classification adds, in this order, with a particle's values. */
-static void list_results(const struct dataset_particle *p, long group, struct star_cell ret_cells[RESULTS]) {
-    double px = p->pixel_size;
+/* Lists the columns that classification adds, in this order, with a particle's values. shift: Å, of its image as it is. */
+static void list_results(const struct dataset_particle *p, const double shift[2], long group,
+                         struct star_cell ret_cells[RESULTS]) {
     const struct star_cell cells[] = {
         {.column = "rlnAnglePsi", .value = p->psi},
-        {.column = "rlnOriginXAngst", .value = p->x * px},
-        {.column = "rlnOriginYAngst", .value = p->y * px},
+        {.column = "rlnOriginXAngst", .value = shift[0]},
+        {.column = "rlnOriginYAngst", .value = shift[1]},
         {.column = "rlnClassNumber", .value = p->class_index + 1, .integer = true},
         {.column = "rlnNormCorrection", .value = p->norm},
         {.column = "rlnLogLikeliContribution", .value = p->log_likelihood},
@@ -89,6 +89,7 @@ struct columns {
 static enum status map_columns(struct columns *map, const struct star_table *from, struct star_table *to,
                                struct err *err) {
     static const struct dataset_particle NONE;
+    static const double STAY[2];
     struct star_cell results[RESULTS];
     size_t count = star_column_count(from);
     map->table = NULL;
@@ -100,7 +101,7 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
     }
     for (size_t c = 0; c < count; c++)
         TRY(star_column_add(to, star_column_name(from, c), star_missing(star_column_name(from, c)), &map->to[c], err));
-    list_results(&NONE, 0, results);
+    list_results(&NONE, STAY, 0, results);
     for (int i = 0; i < RESULTS; i++)
         TRY(star_column_add(to, results[i].column, "0", &map->results[i], err));
     TRY(star_column_add(to, "rlnImageName", "0", &map->image, err));
@@ -109,9 +110,8 @@ static enum status map_columns(struct columns *map, const struct star_table *fro
 }
 
 /* Makes a group from the values of a row: before RELION 3.1 there was no optics table. */
-static enum status own_group(const struct dataset_particle *p, struct columns *map, struct star_table *joined,
-                             struct err *err) {
-    const double own[4] = {p->ctf.voltage, p->ctf.spherical_aberration, p->ctf.amplitude_contrast, p->image_pixel_size};
+static enum status own_group(const struct way *way, struct columns *map, struct star_table *joined, struct err *err) {
+    const double own[4] = {way->voltage, way->spherical_aberration, way->amplitude_contrast, way->pixel_size};
     if (map->own_group == 0 || memcmp(own, map->own, sizeof own) != 0) {
         _cleanup_(star_destroy) struct star_file *file = NULL;
         struct star_table *t;
@@ -124,11 +124,11 @@ static enum status own_group(const struct dataset_particle *p, struct columns *m
             {.column = "rlnSphericalAberration", .value = own[1]},
             {.column = "rlnAmplitudeContrast", .value = own[2]},
             {.column = "rlnImagePixelSize", .value = own[3]},
-            {.column = "rlnImageSize", .value = p->image_box, .integer = true},
+            {.column = "rlnImageSize", .value = way->box, .integer = true},
             {.column = "rlnImageDimensionality", .value = 2, .integer = true},
         };
         TRY(star_cells_put(t, row, cells, sizeof cells / sizeof *cells, err));
-        TRY(optics_group(joined, t, row, p, &map->own_group, err));
+        TRY(optics_group(joined, t, row, way, &map->own_group, err));
         memcpy(map->own, own, sizeof own);
     }
     map->optics = NULL;
@@ -144,10 +144,14 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
     const struct star_table *from = dataset_row(c->dataset, index, &from_row);
     const struct star_table *own_optics = dataset_optics(c->dataset, index, &optics_row);
     const struct dataset_particle *p = dataset_at(c->dataset, index);
+    const struct way *way = dataset_way(c->dataset, index);
+    const double own_shift[2] = {p->x * p->pixel_size, p->y * p->pixel_size};
+    double shift[2];
+    optics_shift_to_image(&way->aberrations, own_shift, shift);
     if (from != map->table) TRY(map_columns(map, from, table, err));
-    if (own_optics == NULL) TRY(own_group(p, map, optics, err));
+    if (own_optics == NULL) TRY(own_group(way, map, optics, err));
     if (own_optics != NULL && (own_optics != map->optics || optics_row != map->optics_row)) {
-        TRY(optics_group(optics, own_optics, optics_row, p, &map->group, err));
+        TRY(optics_group(optics, own_optics, optics_row, way, &map->group, err));
         map->optics = own_optics;
         map->optics_row = optics_row;
     }
@@ -158,7 +162,7 @@ static enum status add_particle(struct classifier *c, size_t index, const char *
         TRY(star_set(table, row, map->to[k], star_get(from, from_row, (int)k), err));
     snapshot_image(root, c->dataset, index, name);
     TRY(star_set(table, row, map->image, name, err));
-    list_results(p, map->group, results);
+    list_results(p, shift, map->group, results);
     for (int i = 0; i < RESULTS; i++)
         TRY(star_cell_set(table, row, map->results[i], &results[i], err));
     return STATUS_OK;

@@ -176,7 +176,8 @@ static int by_name(const void *a, const void *b) {
 enum { NUMBER, PSI, X, Y, NORM, PROBABILITY, RESULT_COLUMNS };
 
 /* Ignores a row that no classification can have written: its particle counts as new. */
-static void take_row(const double v[RESULT_COLUMNS], int classes, double box, struct dataset_particle *p) {
+static void take_row(const double v[RESULT_COLUMNS], int classes, double box, const struct way *way,
+                     struct dataset_particle *p) {
     double extent = box * p->pixel_size;
     bool plausible = v[NUMBER] >= 1 && v[NUMBER] <= classes && fabs(v[PSI]) <= 1e4 && fabs(v[X]) <= extent &&
                      fabs(v[Y]) <= extent && v[NORM] >= 0 && v[NORM] <= 1e6 && v[PROBABILITY] >= 0 &&
@@ -184,8 +185,11 @@ static void take_row(const double v[RESULT_COLUMNS], int classes, double box, st
     if (!plausible) return;
     p->class_index = (int)v[NUMBER] - 1;
     p->psi = (float)v[PSI];
-    p->x = (float)(v[X] / p->pixel_size);
-    p->y = (float)(v[Y] / p->pixel_size);
+    const double shift[2] = {v[X], v[Y]};
+    double own[2];
+    optics_shift_from_image(&way->aberrations, shift, own);
+    p->x = (float)(own[0] / p->pixel_size);
+    p->y = (float)(own[1] / p->pixel_size);
     p->norm = v[NORM] > 1e-6 ? (float)v[NORM] : 1;
     p->probability = (float)v[PROBABILITY];
     p->visits = 1;
@@ -209,7 +213,7 @@ static void take_rows(struct dataset *dataset, const struct star_table *t, const
         bool read = p->visits == 0;
         for (int i = 0; i < RESULT_COLUMNS && read; i++)
             read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (read) take_row(v, classes, dataset_box(dataset), p);
+        if (read) take_row(v, classes, dataset_box(dataset), dataset_way(dataset, found->index), p);
         known += read && p->visits > 0;
     }
     *ret_known = known;

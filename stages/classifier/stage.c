@@ -34,6 +34,7 @@ struct state {
     bool warned_of_low_defocus;         /* that its unit is doubtful */
     bool warned_of_negative_defocus;    /* that its sign is doubtful */
     bool told_of_grids, told_of_optics; /* particles are resampled, or corrected */
+    bool told_of_mtf;                   /* an MTF is missing */
     size_t unusable;                    /* images that the log has counted */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
     struct choices *choices; /* by hand; NULL on files */
@@ -175,12 +176,12 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     TRY(item_set_string(item, "selection.star", star, err));
     TRY(item_set_number(item, "selection.count", (double)snapshot->kept, err));
     TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
-    const struct ctf *ctf = &dataset_at(s->dataset, 0)->ctf;
+    const struct way *way = dataset_way(s->dataset, 0);
     const struct optics optics = {
         .pixel_size = dataset_pixel_size(s->dataset),
-        .voltage = ctf->voltage,
-        .spherical_aberration = ctf->spherical_aberration,
-        .amplitude_contrast = ctf->amplitude_contrast,
+        .voltage = way->voltage,
+        .spherical_aberration = way->spherical_aberration,
+        .amplitude_contrast = way->amplitude_contrast,
     };
     TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
     TRY(item_set_optics(item, &optics, NAN, err));
@@ -305,6 +306,15 @@ static void tell_of_optics(struct stage *stage, struct state *s) {
     if (corrected > 0 && !s->told_of_optics)
         stage_log(stage, LOG_INFO, "optics", "the optics of %zu of %zu particles are corrected: %s", corrected,
                   dataset_count(s->dataset), optics_aberrations_name(aberrations, name, sizeof name));
+    const char *mtf = dataset_missing_mtf(s->dataset);
+    if (mtf != NULL && !s->told_of_mtf)
+        stage_log(
+            stage, LOG_WARN, "mtf",
+            "the MTF %s (rlnMtfFileName) is not beside its table, nor in the session or the working directory, is "
+            "no table with rlnResolutionInversePixel and rlnMtfValue, or rlnMicrographOriginalPixelSize is "
+            "missing: images of its detector are not made like those of others",
+            mtf);
+    s->told_of_mtf = mtf != NULL;
     s->told_of_grids = resampled > 0;
     s->told_of_optics = corrected > 0;
 }

@@ -1,30 +1,53 @@
 #include "stages/classifier/ways.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "common/formats/optics.h"
 #include "common/memory.h"
 
+static bool same_detector(const struct optics_detector *a, const struct optics_detector *b) {
+    return optics_detector_is(a, b != NULL ? b->name : NULL, b != NULL ? b->pixel_size : NAN);
+}
+
 static bool is_same(const struct way *a, const struct way *b) {
     return a->box == b->box && optics_same_pixel_size(a->pixel_size, b->pixel_size) && a->voltage == b->voltage &&
-           a->spherical_aberration == b->spherical_aberration &&
-           optics_aberrations_same(&a->aberrations, &b->aberrations);
+           a->spherical_aberration == b->spherical_aberration && a->amplitude_contrast == b->amplitude_contrast &&
+           optics_aberrations_same(&a->aberrations, &b->aberrations) && same_detector(a->detector, b->detector);
+}
+
+static void free_way(struct way *way) {
+    regrid_destroy(&way->regrid);
+    optics_detector_destroy(&way->detector);
+    free(way->even);
+    free(way);
+}
+
+/* Makes what a new way owns. */
+static enum status fill_way(const struct way *from, struct way *way, struct err *err) {
+    struct aberration even = aberration_none();
+    const struct optics_detector *d = from->detector;
+    aberration_add_even(&even, from->aberrations.even, from->aberrations.even_count);
+    if (d != NULL) TRY(optics_detector_create(d->name, d->path, d->pixel_size, &way->detector, err));
+    if (even.degree < 0) return STATUS_OK;
+    TRY(mem_new(1, sizeof even, "aberrations", &way->even, err));
+    *way->even = even;
+    return STATUS_OK;
 }
 
 static enum status copy_way(const struct way *from, struct way **ret_way, struct err *err) {
-    struct aberration even = aberration_none();
     struct way *way = NULL;
-    aberration_add_even(&even, from->aberrations.even, from->aberrations.even_count);
     TRY(mem_new(1, sizeof *way, "the optics of particles", &way, err));
     *way = *from;
     way->regrid = NULL;
     way->made = false;
     way->even = NULL;
-    if (even.degree >= 0 && mem_new(1, sizeof even, "aberrations", &way->even, err) != STATUS_OK) {
-        mem_free(&way);
-        return STATUS_NO_MEMORY;
+    way->detector = NULL;
+    enum status status = fill_way(from, way, err);
+    if (status != STATUS_OK) {
+        free_way(way);
+        return status;
     }
-    if (way->even != NULL) *way->even = even;
     *ret_way = way;
     return STATUS_OK;
 }
@@ -47,11 +70,8 @@ enum status ways_find(struct ways *ways, const struct way *wanted, int *ret_inde
 }
 
 void ways_destroy(struct ways *ways) {
-    for (int i = 0; i < ways->count; i++) {
-        regrid_destroy(&ways->list[i]->regrid);
-        free(ways->list[i]->even);
-        free(ways->list[i]);
-    }
+    for (int i = 0; i < ways->count; i++)
+        free_way(ways->list[i]);
     free(ways->list);
     *ways = (struct ways){0};
 }
@@ -97,7 +117,7 @@ bool way_complete_ctf(const struct way *way, int box, double pixel_size, bool ha
     return has_ctf || limit > 0;
 }
 
-enum status way_make(struct way *way, int box, double pixel_size, struct err *err) {
+enum status way_make(struct way *way, int box, double pixel_size, const struct optics_detector *like, struct err *err) {
     if (way->made) return STATUS_OK;
     struct aberration odd = aberration_none();
     const struct optics_aberrations *a = &way->aberrations;
@@ -105,7 +125,26 @@ enum status way_make(struct way *way, int box, double pixel_size, struct err *er
     aberration_add_odd(&odd, a->odd, a->odd_count);
     aberration_add_tilt(&odd, way->spherical_aberration, way->voltage, a->tilt[0], a->tilt[1]);
     options.odd = &odd;
+    const struct optics_detector *const detectors[2] = {like, way->detector};
+    if (like != NULL && optics_detector_is_known(way->detector) && !same_detector(like, way->detector)) {
+        options.factor = optics_detector_factor;
+        options.context = detectors;
+    }
     if (!regrid_changes_nothing(&options)) TRY(regrid_create(&options, &way->regrid, err));
     way->made = true;
     return STATUS_OK;
+}
+
+const struct optics_detector *ways_detector(const struct ways *ways) {
+    for (int i = 0; i < ways->count; i++)
+        if (optics_detector_is_known(ways->list[i]->detector)) return ways->list[i]->detector;
+    return NULL;
+}
+
+const char *ways_missing_mtf(const struct ways *ways) {
+    for (int i = 0; i < ways->count; i++) {
+        const struct optics_detector *d = ways->list[i]->detector;
+        if (d != NULL && !optics_detector_is_known(d)) return d->name;
+    }
+    return NULL;
 }

@@ -112,9 +112,9 @@ enum status grids_regrid(const struct particle_set *set, const struct particle_o
     aberration_add_odd(&odd, o->aberrations.odd, o->aberrations.odd_count);
     aberration_add_tilt(&odd, o->spherical_aberration, o->voltage, o->aberrations.tilt[0], o->aberrations.tilt[1]);
     options.odd = &odd;
-    const struct particle_detector *const detectors[2] = {detectors_first(set), o->detector};
-    if (detectors[1] != NULL && detectors[1] != detectors[0] && detectors[1]->mtf.count > 0) {
-        options.factor = detectors_factor;
+    const struct optics_detector *const detectors[2] = {detectors_first(set), o->detector};
+    if (detectors[1] != detectors[0] && optics_detector_is_known(detectors[1])) {
+        options.factor = optics_detector_factor;
         options.context = detectors;
     }
     *ret_regrid = NULL;
@@ -130,17 +130,14 @@ bool grids_correct(const struct particle_set *set, const struct particle *p) {
     return !optics_aberrations_are_none(&set->optics[p->optics].aberrations);
 }
 
-/* An image magnified by M, shifted by s, is the image shifted by M⁻ᵀ s once M is undone. */
 void grids_shift_to_table(const struct particle_set *set, const struct particle *p, double ret_shift[2]) {
-    const double *m = set->optics[p->optics].aberrations.magnification;
-    double x = p->origin[0] * set->pixel_size, y = p->origin[1] * set->pixel_size;
-    ret_shift[0] = m[0] * x + m[2] * y;
-    ret_shift[1] = m[1] * x + m[3] * y;
+    const double shift[2] = {p->origin[0] * set->pixel_size, p->origin[1] * set->pixel_size};
+    optics_shift_to_image(&set->optics[p->optics].aberrations, shift, ret_shift);
 }
 
 void grids_shift_from_table(const struct particle_set *set, struct particle *p, const double shift[2]) {
-    const double *m = set->optics[p->optics].aberrations.magnification;
-    double determinant = (m[0] * m[3] - m[1] * m[2]) * set->pixel_size;
-    p->origin[0] = (m[3] * shift[0] - m[2] * shift[1]) / determinant;
-    p->origin[1] = (m[0] * shift[1] - m[1] * shift[0]) / determinant;
+    double own[2];
+    optics_shift_from_image(&set->optics[p->optics].aberrations, shift, own);
+    for (int i = 0; i < 2; i++)
+        p->origin[i] = own[i] / set->pixel_size;
 }

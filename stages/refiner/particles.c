@@ -20,7 +20,7 @@ void particle_set_destroy(struct particle_set *set) {
     for (int i = 0; i < set->optics_count; i++) {
         free(set->optics[i].name);
         free(set->optics[i].even);
-        detectors_free(&set->optics[i].detector);
+        optics_detector_destroy(&set->optics[i].detector);
     }
     for (int i = 0; i < set->source_count; i++) {
         star_destroy(&set->sources[i].file);

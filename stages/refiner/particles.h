@@ -57,8 +57,8 @@ struct particle_optics {
     double pixel_size; /* Å, of its images */
     double voltage, spherical_aberration, amplitude_contrast;
     struct optics_aberrations aberrations;
-    struct aberration *even;            /* of CTFs; NULL: none */
-    struct particle_detector *detector; /* its MTF (detectors.h); NULL: none is named */
+    struct aberration *even;          /* of CTFs; NULL: none */
+    struct optics_detector *detector; /* its MTF; NULL: none is named */
 };
 
 struct particle_source {

@@ -48,12 +48,12 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
     int found = 0;
     while (found < set->optics_count &&
            !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations) &&
-             detectors_same(set->optics[found].detector, mtf, detector_pixel)))
+             optics_detector_is(set->optics[found].detector, mtf, detector_pixel)))
         found++;
     if (found == set->optics_count) {
         char *copy = NULL;
         struct aberration *even = NULL;
-        struct particle_detector *detector = NULL;
+        struct optics_detector *detector = NULL;
         TRY(particle_text(name, &copy, err));
         enum status status = grids_even(aberrations, &even, err);
         if (status == STATUS_OK && mtf != NULL)
@@ -63,7 +63,7 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
         if (status != STATUS_OK) {
             free(copy);
             free(even);
-            detectors_free(&detector);
+            optics_detector_destroy(&detector);
             return status;
         }
         set->optics[found] = (struct particle_optics){

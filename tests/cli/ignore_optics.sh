@@ -63,8 +63,8 @@ for case in none tilt zero one magnified odd even flat mtf rows text; do
 done
 icestream-classifier --i p_tilt.star --o c_ignored --ignore-optics 2>err
 echo "classifier ignored exit $? $(reason err)"
-columns() { grep -ho '^_rln\(Beam\|MagM\|Odd\|Even\)[A-Za-z0-9]*\|^ *g .*' "$1" | awk '{print $1 == "g" ? $NF : $1}' | tr '\n' ' '; }
-for case in none tilt odd magnified; do
+columns() { grep -ho '^_rln\(Beam\|MagM\|Odd\|Even\|Mtf\)[A-Za-z0-9]*\|^ *g .*' "$1" | awk '{print $1 == "g" ? $NF : $1}' | tr '\n' ' '; }
+for case in none tilt odd magnified mtf; do
   icestream-extractor --i m_$case.star,picks.star --o "e_$case" --box 16 2>err
   echo "extractor $case exit $? $(reason err) $(columns e_$case/particles.star)"
 done

@@ -12,108 +12,32 @@
 
 #include <cmocka.h>
 
-#include "common/files.h"
-#include "common/formats/mrc.h"
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/loader.h"
-#include "tests/common/scratch.h"
+#include "tests/stages/optics_images.h"
 
-enum { FINE = 64, COARSE = 48, EACH = 3, MOST = FINE * FINE };
-static const double FINE_PIXEL = 1.5, COARSE_PIXEL = 2;
-
-/* The transform of the particle at a frequency in 1/Å: Gaussians, which no grid here cuts. */
-static double complex particle(int number, double x, double y) {
-    static const double BLOBS[][4] = {{0, 0, 7, 1}, {11, -6, 6, 1.5}, {-9, 10, 6.5, -0.7}};
-    double complex sum = 0;
-    for (int i = 0; i < 3; i++) {
-        double s = BLOBS[i][2], px = BLOBS[i][0] + 3 * number, py = BLOBS[i][1];
-        sum += BLOBS[i][3] * 2 * M_PI * s * s * exp(-2 * M_PI * M_PI * s * s * (x * x + y * y)) *
-               cexp(-2 * M_PI * I * (x * px + y * py));
-    }
-    return sum;
-}
-
-/* Draws the image of a particle seen through optics: X(k) = exp(iφ(Mk)) P(Mk), divided by the pixel size, so that white
- * noise of a detector would have the deviation 1 on any grid. */
-static void draw(int number, int box, double pixel, const double m[4], const struct aberration *odd, float *image) {
-    enum { REACH = 14 };
-    for (int p = 0; p < box * box; p++)
-        image[p] = 0;
-    double step = 1 / (box * pixel);
-    double complex waves[2 * REACH + 1][FINE]; /* of each frequency: at each pixel of a row */
-    for (int k = -REACH; k <= REACH; k++)
-        for (int i = 0; i < box; i++)
-            waves[k + REACH][i] = cexp(2 * M_PI * I * k * (i - box / 2) / box);
-    for (int ky = -REACH; ky <= REACH; ky++)
-        for (int kx = -REACH; kx <= REACH; kx++) {
-            double x = m[0] * kx * step + m[1] * ky * step, y = m[2] * kx * step + m[3] * ky * step;
-            double complex value = particle(number, x, y) * cexp(I * aberration_phase(odd, x, y)) * step * step * pixel;
-            for (int iy = 0; iy < box; iy++) {
-                const double complex row = value * waves[ky + REACH][iy];
-                for (int ix = 0; ix < box; ix++)
-                    image[iy * box + ix] +=
-                        (float)(creal(row) * creal(waves[kx + REACH][ix]) - cimag(row) * cimag(waves[kx + REACH][ix]));
-            }
-        }
-}
-
-static void write_stack(const char *folder, const char *name, int box, double pixel, const double m[4],
-                        const struct aberration *odd) {
-    static float data[EACH * MOST];
-    char path[PATH_SIZE + 64];
-    const struct image images = {.nx = box, .ny = box, .nz = EACH, .pixel_size = (float)pixel, .data = data};
-    for (int i = 0; i < EACH; i++)
-        draw(i, box, pixel, m, odd, data + (size_t)i * (size_t)box * (size_t)box);
-    snprintf(path, sizeof path, "%s/%s.mrcs", folder, name);
-    assert_int_equal(mrc_write(path, &images, MRC_STACK, MRC_FLOAT32, NULL), STATUS_OK);
-}
-
-static const double ONE[4] = {1, 0, 0, 1};
-
-static void open_folder(const char *name, char folder[PATH_SIZE]) {
-    scratch_path(name, folder);
-    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
-}
-
-/* optics: columns and rows of the optics table. Rows of stacks: groups follow each other from 1 on. */
 static void merge(struct particle_set *set, const char *folder, const char *optics, const char *const *stacks,
                   int stack_count) {
     char path[PATH_SIZE + 64];
     struct star_file *file = NULL;
     struct err err = {0};
-    snprintf(path, sizeof path, "%s/particles.star", folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "data_optics\n\nloop_\n%s\n\ndata_particles\n\nloop_\n_rlnImageName\n_rlnOpticsGroup\n_rlnDefocusU\n",
-            optics);
-    for (int s = 0; s < stack_count; s++)
-        for (int i = 0; i < EACH; i++)
-            fprintf(f, "%d@%s.mrcs %d 12000\n", i + 1, stacks[s], s + 1);
-    assert_int_equal(fclose(f), 0);
+    write_table(folder, optics, stacks, stack_count, EACH, true, path);
     assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
     if (particle_set_merge(set, &file, path, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
 }
 
-/* Returns the largest difference of an image that the loader gives out from the particle drawn on the set's grid, over
- * the greatest value. */
+/* Returns the difference of an image that the loader gives out from the view drawn on the set's grid. */
 static double difference(struct particle_set *set, int index, int number) {
-    float expected[MOST];
     const float *const *images;
     struct loader *loader = NULL;
     struct err err = {0};
-    const struct aberration none = aberration_none();
-    double most = 0, greatest = 0;
-    draw(number, set->box, set->pixel_size, ONE, &none, expected);
     assert_int_equal(loader_create(set, 2, &loader, NULL), STATUS_OK);
     if (loader_take(loader, NULL, &index, 1, &images, &err) != STATUS_OK) fail_msg("%s", err.message);
-    for (int p = 0; p < set->box * set->box; p++) {
-        most = fmax(most, fabs((double)(images[0][p] - expected[p])));
-        greatest = fmax(greatest, fabs((double)expected[p]));
-    }
+    double most = difference_from(images[0], number, set->box, set->pixel_size);
     loader_destroy(&loader);
-    return most / greatest;
+    return most;
 }
 
 static void images_of_two_grids_join(void **state) {
@@ -188,44 +112,66 @@ static void tables_keep_the_grids_of_images(void **state) {
     particle_set_destroy(&set);
 }
 
+/* Tables that differ in nothing but their aberrations join as groups of their own, and are written as such: each image
+ * comes out as it should, also of what is read back. */
+static void groups_of_other_aberrations_are_not_merged(void **state) {
+    (void)state;
+    static const char *const NAMES[] = {"right", "wrong", "none"};
+    static const double SIGN[] = {1, -1, 0};
+    char folder[PATH_SIZE], path[PATH_SIZE + 64], optics[256];
+    struct particle_set set, again;
+    struct star_file *file = NULL;
+    struct err err = {0};
+    open_folder("groups", folder);
+    particle_set_init(&set, 1, 0, NAN);
+    particle_set_init(&again, 1, 0, NAN);
+    for (int t = 0; t < 3; t++) {
+        struct aberration odd = aberration_none();
+        aberration_add_tilt(&odd, 2.7, 300, 60 * SIGN[t], -40 * SIGN[t]);
+        write_stack(folder, NAMES[t], COARSE, COARSE_PIXEL, ONE, &odd);
+        snprintf(optics, sizeof optics, "_rlnOpticsGroup\n_rlnOpticsGroupName\n_rlnImagePixelSize\n");
+        if (t < 2)
+            snprintf(optics + strlen(optics), 128, "_rlnBeamTiltX\n_rlnBeamTiltY\n1 og 2 %g %g", 60 * SIGN[t],
+                     -40 * SIGN[t]);
+        else
+            strcat(optics, "1 og 2");
+        merge(&set, folder, optics, &NAMES[t], 1);
+    }
+    assert_int_equal(set.optics_count, 3);
+    for (size_t i = 0; i < set.count; i++)
+        set.particles[i].aligned = true;
+    assert_int_equal(star_create(&file, NULL), STATUS_OK);
+    assert_ok(particle_set_export(&set, file, &err));
+    snprintf(path, sizeof path, "%s/written.star", folder);
+    assert_ok(star_write(file, path, &err));
+    star_destroy(&file);
+    assert_ok(star_read(path, &file, &err));
+    assert_ok(particle_set_merge(&again, &file, path, false, NULL, &err));
+    assert_int_equal(again.optics_count, 3);
+    assert_int_equal(again.count, 3 * EACH);
+    for (int i = 0; i < 3 * EACH; i++) {
+        assert_true(difference(&set, i, i % EACH) < 2e-3);
+        assert_true(difference(&again, i, i % EACH) < 2e-3);
+    }
+    particle_set_destroy(&set);
+    particle_set_destroy(&again);
+}
+
 /* Each column takes its aberration off the image; the other sign, or none, leaves or doubles it. */
 static void aberrations_of_the_image_are_taken_off(void **state) {
     (void)state;
-    static const double ODD[] = {-1600, 1200, 300, -800, 600, 250}, MATRIX[4] = {1.03, 0.015, 0.01, 0.98};
-    static const struct {
-        const char *columns, *right, *wrong;
-        double tilt[2];
-        bool odd, magnified;
-    } CASES[] = {
-        {"_rlnBeamTiltX\n_rlnBeamTiltY\n", "60 -40", "-60 40", {60, -40}, false, false},
-        {"_rlnOddZernike\n", "[-1600,1200,300,-800,600,250]", "[1600,-1200,-300,800,-600,-250]", {0, 0}, true, false},
-        {"_rlnMagMat00\n_rlnMagMat01\n_rlnMagMat10\n_rlnMagMat11\n",
-         "1.03 0.015 0.01 0.98",
-         "0.971 -0.0149 -0.0099 1.0206",
-         {0, 0},
-         false,
-         true},
-        {"_rlnOddZernike\n_rlnMagMat00\n_rlnMagMat01\n_rlnMagMat10\n_rlnMagMat11\n",
-         "[-1600,1200,300,-800,600,250] 1.03 0.015 0.01 0.98",
-         "[1600,-1200,-300,800,-600,-250] 1.03 0.015 0.01 0.98",
-         {0, 0},
-         true,
-         true},
-    };
     static const char *const STACK = "coarse";
     char folder[PATH_SIZE], optics[512];
     open_folder("aberrations", folder);
-    for (size_t c = 0; c < sizeof CASES / sizeof *CASES; c++) {
-        struct aberration odd = aberration_none();
-        if (CASES[c].odd) aberration_add_odd(&odd, ODD, 6);
-        aberration_add_tilt(&odd, 2.7, 300, CASES[c].tilt[0], CASES[c].tilt[1]);
-        write_stack(folder, STACK, COARSE, COARSE_PIXEL, CASES[c].magnified ? MATRIX : ONE, &odd);
+    for (int c = 0; c < STATED_COUNT; c++) {
+        const struct aberration odd = odd_of(&STATED[c]);
+        write_stack(folder, STACK, COARSE, COARSE_PIXEL, STATED[c].magnified ? MATRIX : ONE, &odd);
         for (int how = 0; how < 3; how++) { /* right, wrong, ignored */
             struct particle_set set;
             particle_set_init(&set, 1, 0, NAN);
             set.ignore_optics = how == 2;
-            snprintf(optics, sizeof optics, "_rlnOpticsGroup\n_rlnImagePixelSize\n%s1 2 %s", CASES[c].columns,
-                     how == 1 ? CASES[c].wrong : CASES[c].right);
+            snprintf(optics, sizeof optics, "_rlnOpticsGroup\n_rlnImagePixelSize\n%s1 2 %s", STATED[c].columns,
+                     how == 1 ? STATED[c].wrong : STATED[c].right);
             merge(&set, folder, optics, &STACK, 1);
             double off = difference(&set, 1, 1);
             if (how == 0) assert_true(off < 2e-3);
@@ -261,19 +207,6 @@ static void even_aberrations_go_into_the_ctf(void **state) {
     particle_set_destroy(&set);
 }
 
-static void write_mtf(const char *folder, const char *name, double last) {
-    char path[PATH_SIZE + 64];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "data_\n\nloop_\n_rlnResolutionInversePixel\n_rlnMtfValue\n0 1\n0.5 %g\n", last);
-    assert_int_equal(fclose(f), 0);
-}
-
-static double attenuation(double last, double detector, double frequency) {
-    return 1 + (last - 1) * fmin(frequency * detector / 0.5, 1);
-}
-
 /* Images of the second detector are brought to the MTF of the first: MTF 1 / MTF 2, at physical frequencies. A group
  * whose file is missing stays as it is, and is told. */
 static void images_of_two_detectors_become_alike(void **state) {
@@ -300,14 +233,10 @@ static void images_of_two_detectors_become_alike(void **state) {
     assert_int_equal(loader_create(&set, 1, &loader, NULL), STATUS_OK);
     assert_int_equal(loader_take(loader, NULL, indices, 3, &images, NULL), STATUS_OK);
     for (int k = 1; k < 10; k += 2) {
-        double complex sums[3] = {0};
-        for (int i = 0; i < 3; i++)
-            for (int p = 0; p < COARSE * COARSE; p++)
-                sums[i] += (double)images[i][p] * cexp(-2 * M_PI * I * k * (p % COARSE) / COARSE);
         double f = k / (COARSE * COARSE_PIXEL);
         double expected = attenuation(0.4, 1, f) / attenuation(0.2, 0.7, f);
-        assert_true(cabs(sums[1] / sums[0] - expected) < 1e-3 && fabs(expected - 1) > 1e-5);
-        assert_true(cabs(sums[2] / sums[0] - 1) < 1e-3);
+        assert_true(cabs(ratio_of(images[0], images[1], COARSE, k) - expected) < 1e-3 && fabs(expected - 1) > 1e-5);
+        assert_true(cabs(ratio_of(images[0], images[2], COARSE, k) - 1) < 1e-3);
     }
     loader_destroy(&loader);
     particle_set_destroy(&set);
@@ -317,6 +246,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_of_two_grids_join),
         cmocka_unit_test(tables_keep_the_grids_of_images),
+        cmocka_unit_test(groups_of_other_aberrations_are_not_merged),
         cmocka_unit_test(aberrations_of_the_image_are_taken_off),
         cmocka_unit_test(even_aberrations_go_into_the_ctf),
         cmocka_unit_test(images_of_two_detectors_become_alike),

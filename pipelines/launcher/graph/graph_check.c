@@ -425,6 +425,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     if (status == STATUS_OK) graph_check_pixel_size(&c);
     if (status == STATUS_OK) status = graph_check_ask(&c);
     if (status == STATUS_OK) graph_check_rules(&c);
+    if (status == STATUS_OK) graph_check_poses(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);
     FAIL_IF(status == STATUS_NO_MEMORY || problems->no_memory, err, STATUS_NO_MEMORY, "no memory to check the graph");
