@@ -113,7 +113,8 @@ static void check_set(const char *name, unsigned seed, double cone, int particle
     assert_true(told >= true_resolution / 1.1);
     assert_true(told >= agreement - 1e-3);
     if (cone > 0) {
-        assert_true(efficiency < 0.9 && doubt > 0.5 && told > agreement + 1e-3);
+        assert_true(efficiency < 0.9 && doubt > 0.5);
+        assert_true(told > agreement + 1e-3 || agreement >= true_resolution / 1.1);
         assert_true(is_logged(log, "WARN refine-directions", "the views that were found are uneven"));
     } else {
         assert_true(efficiency > 0.9 && doubt == 0 && across < 1.2 * along && along < 1.2 * across);

@@ -21,23 +21,23 @@ enum { BLOBS = 14 };
 static struct object object;
 static int first_seed = 3, last_seed = 4;
 
-/* Returns how many iterations of a run on noise told a resolution, after checking that none told one beyond what both
- * halves were given: 50 Å, and the 40 Å that they share (shell 4.8). Two bands are kept apart as long as this is so. */
-static int told_of_noise(const char *folder, int seed) {
+/* Returns how many iterations a run on noise had, after checking that its halves never agreed beyond what both were
+ * given: 50 Å, and the 40 Å that they share (shell 4.8). Two bands are kept apart as long as this is so. */
+static int agreed_of_noise(const char *folder, int seed) {
     char path[PATH_SIZE], *text = NULL;
     size_t length;
-    int told = 0;
+    int iterations = 0;
     assert_int_equal(path_join(folder, "history.jsonl", path, sizeof path, NULL), STATUS_OK);
     assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
-    for (const char *at = text; (at = strstr(at, "\"resolution\": ")) != NULL; told++) {
-        at += strlen("\"resolution\": ");
-        double resolution = strtod(at, NULL), shared = BOX * PIXEL / 5;
-        if (!(resolution >= shared - 1e-3))
-            fail_msg("seed %d: noise is told to hold %.1f Å in iteration %d, %.1f Å are shared", seed, resolution,
-                     told + 1, shared);
+    for (const char *at = text; (at = strstr(at, "\"agreement\": ")) != NULL; iterations++) {
+        at += strlen("\"agreement\": ");
+        double agreement = strtod(at, NULL), shared = BOX * PIXEL / 5;
+        if (!(agreement >= shared - 1e-3))
+            fail_msg("seed %d: halves of noise agree to %.1f Å in iteration %d, %.1f Å are shared", seed, agreement,
+                     iterations + 1, shared);
     }
     free(text);
-    return told;
+    return iterations;
 }
 
 /* Checks that no mask finds a finer resolution either. */
@@ -80,7 +80,7 @@ static void refine_noise(const struct noise_run *run, const char *name, int seed
     }
     struct item *items[1] = {particles_item("noise", "particles", scratch)};
     run_within(scratch, reference, run->diameter, run->iterations, least, items, 1);
-    assert_true(told_of_noise(folder, seed) > 2);
+    assert_true(agreed_of_noise(folder, seed) > 2);
     masked_of_noise(folder, seed);
     read_map(folder, "run_half1_class001_unfil.mrc", half);
     read_map(folder, "run_half2_class001_unfil.mrc", map);
