@@ -123,7 +123,7 @@ with Work(f"redo-{CASE}") as work:
     if CASE == "calm":
         # A stage that rejects what it had done takes it out of the stages behind it.
         sizes = dict(ledger(session, "extractor", "SELECT id, json_extract(item, '$.picks.count') FROM items"))
-        limit = sorted(sizes.values())[COUNT // 2]
+        limit = sorted(set(sizes.values()))[-2]  # some have more, whichever counts the picker finds
         left = {item for item, size in sizes.items() if size > limit}
         check(0 < len(left) < COUNT, f"{len(left)} of {COUNT} micrographs have more than {limit} picks")
         run("set", "--session", session, f"extractor.reject_if=picks.count > {limit}")
