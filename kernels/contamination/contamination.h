@@ -16,6 +16,7 @@
 #define ICESTREAM_KERNELS_CONTAMINATION_CONTAMINATION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -49,6 +50,12 @@ const struct contamination_options *contamination_options(const struct contamina
  * nothing. Only one thread at a time may use a plan. */
 double contamination_run(struct contamination *contamination, const float *map, const struct contamination_area *area,
                          uint8_t *mask);
+
+enum { CONTAMINATION_BINS = 8192 };
+/* Finds the usual value: the middle of the densest interval that holds 30 % of the values, and the deviation of the mode
+ * around it. bins: [CONTAMINATION_BINS], scratch. count > 0. brighter: take the brighter of two modes. */
+void contamination_usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
+                         float *ret_spread);
 
 /* Returns the part of a micrograph [ny][nx] that holds data. Excludes lines at the edges that repeat their neighbours,
  * are constant, or are NaN, as motion correction, filters and detectors leave them. Looks at a few dozen lines of each

@@ -24,7 +24,7 @@ static const float EDGE = 0.5f;
 /* Part of the pixels in the interval that defines "usual", and the width of that interval for a normal distribution of
  * deviation 1. A second, brighter mode lies at least so many widths away, and is at most twice as wide. */
 static const double USUAL = 0.3, USUAL_WIDTH = 0.7706, MODE_GAP = 4, MODE_WIDTH = 2;
-enum { BINS = 8192 };
+enum { BINS = CONTAMINATION_BINS };
 /* The histogram reaches so many deviations to both sides; its outermost bins hold everything beyond. */
 static const double BINS_REACH = 4;
 /* Least deviation, relative to the deviation of the map: for maps without noise. */

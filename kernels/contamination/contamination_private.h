@@ -29,10 +29,6 @@ static inline size_t pixels_of(const struct contamination *c) {
     return (size_t)c->nx * (size_t)c->ny;
 }
 
-/* Returns the middle of the mode of the values, and its deviation. bins: scratch. brighter: take the brighter of two
- * modes. */
-void contamination_usual(uint32_t *bins, const float *values, size_t count, bool brighter, float *ret_middle,
-                         float *ret_spread);
 /* Sets the area and the greatest strength of each of the labelled regions. */
 void contamination_measure(struct contamination *c, int count);
 /* Removes the objects from the seeds that are particles: as small and as strong as many others. diameter: bins. */

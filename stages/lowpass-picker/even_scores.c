@@ -5,11 +5,14 @@
 #include <stdlib.h>
 
 #include "common/memory.h"
+#include "kernels/contamination/contamination.h"
 #include "kernels/normalise/normalise.h"
 #include "kernels/quantile/quantile.h"
 
 /* Pixels so many deviations from the median do not belong to the background. */
 static const float OUTLIER = 5;
+/* A median so many deviations from the densest values is not that of ice. */
+static const float FOREIGN = 3;
 /* A plane is fitted so often; each time without the outliers of the last one. */
 enum { PLANE_FITS = 4 };
 /* Widths in particle diameters: of the window in which roughness is measured, and of what counts as rough. */
@@ -28,11 +31,13 @@ struct even_scores {
     struct contamination_area area; /* of the micrograph on the maps */
     int box, hole;                  /* half widths of the background and of the hole in it for the particle, px */
     int window, detail;             /* half widths, px */
+    float ice;                      /* sign of ice beside what absorbs more */
     double *means;                  /* [count] Σ A / n over the circle: the response to a constant */
     double *table;                  /* [(work + 1)²] sums of all values above and to the left */
     uint32_t *counts;               /* [(work + 1)²] */
     float *flat, *background, *roughness, *samples; /* [work²] */
     uint8_t *known;                                 /* [work²] belongs to the background */
+    uint32_t *bins;                                 /* [CONTAMINATION_BINS] */
 };
 
 static void measure_means(struct even_scores *e, const float *templates, int box, double radius, bool bright) {
@@ -77,6 +82,7 @@ enum status even_scores_create(const struct pick_geometry *g, const float *templ
     *ret_even = e;
     e->work = g->work;
     e->count = count;
+    e->ice = g->bright ? -1 : 1;
     choose_windows(e, g, box);
     TRY(mem_new((size_t)count, sizeof *e->means, "scores", &e->means, err));
     TRY(mem_new(table, sizeof *e->table, "scores", &e->table, err));
@@ -86,6 +92,7 @@ enum status even_scores_create(const struct pick_geometry *g, const float *templ
     TRY(mem_new(pixels, sizeof *e->roughness, "scores", &e->roughness, err));
     TRY(mem_new(pixels, sizeof *e->samples, "scores", &e->samples, err));
     TRY(mem_new(pixels, sizeof *e->known, "scores", &e->known, err));
+    TRY(mem_new(CONTAMINATION_BINS, sizeof *e->bins, "scores", &e->bins, err));
     measure_means(e, templates, box, g->radius, g->bright);
     return STATUS_OK;
 }
@@ -93,7 +100,8 @@ enum status even_scores_create(const struct pick_geometry *g, const float *templ
 void even_scores_destroy(struct even_scores **even) {
     struct even_scores *e = *even;
     if (!e) return;
-    void *buffers[] = {e->means, e->table, e->counts, e->flat, e->background, e->roughness, e->samples, e->known};
+    void *buffers[] = {e->means,     e->table,   e->counts, e->flat, e->background,
+                       e->roughness, e->samples, e->known,  e->bins};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         free(buffers[i]);
     mem_free(even);
@@ -147,6 +155,23 @@ static void add_plane(const struct even_scores *e, struct plane *plane) {
     plane->level += (s - dx * sx - dy * sy) / n;
 }
 
+/* Finds the usual value of the flat map, and how much it deviates. Where gold or carbon hold the median, the usual value
+ * is that of ice all the same. */
+static void find_usual(struct even_scores *e, float *ret_median, float *ret_deviation) {
+    float middle, spread;
+    size_t count = sample(e, e->flat, NULL);
+    for (size_t i = 0; i < count; i++)
+        e->samples[i] *= e->ice;
+    if (count > 0) contamination_usual(e->bins, e->samples, count, true, &middle, &spread);
+    quantile_robust(e->samples, count, ret_median, ret_deviation);
+    *ret_median *= e->ice;
+    if (count == 0) return;
+    float off = fabsf(e->ice * middle - *ret_median);
+    if (off < FOREIGN * spread) return;
+    *ret_median = e->ice * middle;
+    *ret_deviation = fminf(spread, 0.5f / OUTLIER * off); /* what is nearer to the median is no ice */
+}
+
 /* Fills the flat map, image less plane, and marks the pixels that are background. */
 static struct plane flatten(struct even_scores *e, const float *image) {
     const struct contamination_area *a = &e->area;
@@ -158,7 +183,7 @@ static struct plane flatten(struct even_scores *e, const float *image) {
                 size_t at = (size_t)y * e->work + x;
                 e->flat[at] = image[at] - (float)plane_at(e, &plane, x, y);
             }
-        quantile_robust(e->samples, sample(e, e->flat, NULL), &median, &deviation);
+        find_usual(e, &median, &deviation);
         for (int y = a->y0; y < a->y1; y++)
             for (int x = a->x0; x < a->x1; x++) {
                 size_t at = (size_t)y * e->work + x;
@@ -267,9 +292,11 @@ void even_scores_run(struct even_scores *e, struct pick_maps *maps) {
     size_t pixels = (size_t)e->work * e->work;
     float sigma, spread;
     if (!(m->deviation > 0)) return;
-    quantile_robust(e->samples, sample(e, m->sigma, NULL), &sigma, &spread);
-    if (!(sigma > 0)) return;
     struct plane plane = flatten(e, m->image);
+    size_t known = sample(e, m->sigma, e->known);
+    if (known == 0) return;
+    quantile_robust(e->samples, known, &sigma, &spread);
+    if (!(sigma > 0)) return;
     sum_counts(e);
     sum_values(e, e->flat);
     fill_background(e, &plane);
