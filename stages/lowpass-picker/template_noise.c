@@ -34,15 +34,17 @@ enum status template_noise_find(struct template_noise *noise, struct search *sea
                                 const struct pick_geometry *geometry, const struct ctf *ctf,
                                 struct noise_peaks *ret_peaks, struct err *err) {
     struct ctf kind = kind_of(ctf);
-    *ret_peaks = (struct noise_peaks){0};
+    struct noise_peaks peaks = {0};
     for (int i = 0; i < noise->count; i++)
         if (alike(&noise->kinds[i].ctf, &kind)) {
             *ret_peaks = noise->kinds[i].peaks;
             return STATUS_OK;
         }
-    if (noise->count == TEMPLATE_NOISE_KINDS) return STATUS_OK;
-    TRY(noise_search(search, NULL, geometry, ctf ? &kind : NULL, ret_peaks, err));
-    noise->kinds[noise->count].ctf = kind;
-    noise->kinds[noise->count++].peaks = *ret_peaks;
+    if (noise->count < TEMPLATE_NOISE_KINDS) {
+        TRY(noise_search(search, NULL, geometry, ctf ? &kind : NULL, &peaks, err));
+        noise->kinds[noise->count].ctf = kind;
+        noise->kinds[noise->count++].peaks = peaks;
+    }
+    *ret_peaks = peaks;
     return STATUS_OK;
 }

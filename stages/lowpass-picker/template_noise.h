@@ -7,7 +7,7 @@
 #include "kernels/search/search.h"
 #include "stages/lowpass-picker/geometry.h"
 
-enum { TEMPLATE_NOISE_KINDS = 32 };
+enum { TEMPLATE_NOISE_KINDS = 64 };
 /* Starts as {0}. */
 struct template_noise {
     int count;
@@ -17,8 +17,9 @@ struct template_noise {
     } kinds[TEMPLATE_NOISE_KINDS];
 };
 
-/* Finds the heights for a CTF like this one; NULL: none. search: of micrographs of noise, with the templates. Of more
- * kinds of CTF than are remembered, the heights are not known. The same CTF has the same heights whatever was before. */
+/* Finds the heights for a CTF like this one; NULL: none. search: of micrographs of noise, with the templates. The same
+ * CTF has the same heights whatever was before, as long as all kinds are remembered (defocus of one sign: 6 times 7 phase
+ * shifts); of others the heights are not known, {0}. */
 enum status template_noise_find(struct template_noise *noise, struct search *search,
                                 const struct pick_geometry *geometry, const struct ctf *ctf,
                                 struct noise_peaks *ret_peaks, struct err *err);
