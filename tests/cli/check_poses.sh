@@ -13,3 +13,6 @@ graph --set refiner.skip_align=true
 graph --set refiner.poses=search --set refiner.skip_align=false
 sed -i 's/from: classifier/from: extractor/' spa.yaml
 graph --set refiner.poses=table
+# The coordinates may bring poses.
+graph --set refiner.poses=table --set extractor.coordinates=poses.star
+true
