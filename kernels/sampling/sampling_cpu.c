@@ -358,11 +358,13 @@ enum status sampling_near(const struct sampling *s, const double pose[9], double
     TRY(add_within(&n, range > 0 ? fmin(3 * sigma, range) : 3 * sigma, err));
     if (subset->count == 0 && range > 0) TRY(add_within(&n, range + s->angle_step, err));
     if (subset->count == 0) TRY(add_nearest(&n, err));
-    double sum = 0;
+    double sum = 0, most = -INFINITY; /* all may be far away */
     for (int i = 0; i < subset->count; i++)
-        sum += exp((double)subset->log_priors[i]);
+        most = fmax(most, (double)subset->log_priors[i]);
     for (int i = 0; i < subset->count; i++)
-        subset->log_priors[i] -= (float)log(sum);
+        sum += exp((double)subset->log_priors[i] - most);
+    for (int i = 0; i < subset->count; i++)
+        subset->log_priors[i] -= (float)(most + log(sum));
     return STATUS_OK;
 }
 

@@ -2,12 +2,19 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/formats/optics.h"
 #include "common/memory.h"
 
+/* Names are as tables have them: those of two folders may be two files. */
+static bool same_file(const struct optics_detector *a, const struct optics_detector *b) {
+    return strcmp(a->path != NULL ? a->path : "", b->path != NULL ? b->path : "") == 0;
+}
+
 static bool same_detector(const struct optics_detector *a, const struct optics_detector *b) {
-    return optics_detector_is(a, b != NULL ? b->name : NULL, b != NULL ? b->pixel_size : NAN);
+    return (a == NULL || b == NULL || same_file(a, b)) &&
+           optics_detector_is(a, b != NULL ? b->name : NULL, b != NULL ? b->pixel_size : NAN);
 }
 
 static bool is_same(const struct way *a, const struct way *b) {
