@@ -149,6 +149,7 @@ static int side_of(const struct refiner *r, const struct particle *p) {
 
 /* Puts the members of a part first, and counts them. */
 static void take_part(struct side *side, const struct member_key *keys, size_t count, struct schedule_part part) {
+    if (count < 2 * part.of) part = (struct schedule_part){.of = 1}; /* a half that is much smaller than the other */
     size_t first = count * part.index / part.of, end = count * (part.index + 1) / part.of;
     for (size_t i = 0; i < count; i++)
         side->members[i] = keys[(first + i) % count].index;
@@ -252,13 +253,13 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     star_destroy(&r->kept_poses);
     if (!r->set.settled) r->chosen = false;
     TRY(twins_settle(&r->set, err));
-    TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
     struct schedule_plan plan = {
         .max_order = iteration->max_order, .final = iteration->final, .aligned = all_aligned(r)};
     plan.part = schedule_part(&r->schedule, &plan, r->set.present);
     TRY(choose_members(r, iteration->most, plan.part, err));
+    TRY(doubts_judge_images(r, err)); /* may make the alignment anew */
+    TRY(alignment_device_seconds(r->alignment, &r->timing.device_before, err));
     count_unread(r);
-    TRY(doubts_judge_images(r, err));
     if (!r->started) TRY(first_iteration(r, err));
     r->started = true;
     TRY(signal_test(r, err));

@@ -65,6 +65,7 @@ void schedule_resume(struct schedule *s, const struct schedule *from) {
     s->best_pmax = from->best_pmax;
     s->sharp = from->sharp;
     s->whole = from->whole;
+    s->turns = from->turns;
     s->whole_iterations = from->whole_iterations;
     s->whole_particles = from->whole_particles;
 }
@@ -173,6 +174,8 @@ void schedule_begin(struct schedule *s, const struct schedule_plan *plan) {
     /* Particles without a pose must be searched for everywhere: the grid is the finest of those. */
     if (!plan->aligned && s->order >= s->options.local_order) s->order = before_local > first ? before_local : first;
     s->sharp = s->sharp && plan->aligned;
+    /* New particles have to find their poses first; then parts take turns again. */
+    s->whole = s->whole && plan->aligned;
     s->local = plan->aligned && schedule_local_next(s);
     s->final = plan->final;
     s->part = plan->part;

@@ -224,7 +224,23 @@ static void parts_end_in_iterations_with_all(void **state) {
         struct schedule resumed = {.options = s.schedule.options};
         schedule_resume(&resumed, &s.schedule);
         assert_true(resumed.whole);
+        assert_int_equal(resumed.turns, s.schedule.turns);
     }
+}
+
+/* After a refinement has ended with all particles, more may come. They get poses, and parts take turns again. */
+static void new_particles_bring_parts_back(void **state) {
+    (void)state;
+    struct settled s;
+    begin_with(&s, 2 * COUNT);
+    s.schedule.whole = true;
+    s.plan.aligned = false;
+    s.plan.part = part_of(&s, 2 * COUNT);
+    assert_int_equal(s.plan.part.of, 1);
+    iterate(&s);
+    assert_false(s.schedule.whole || s.schedule.converged);
+    s.plan.aligned = true;
+    assert_int_equal(part_of(&s, 2 * COUNT).of, 2);
 }
 
 /* Poses that grow more certain delay a finer grid, but not those of a part below a Pmax of 0.1. */
@@ -351,6 +367,7 @@ int main(void) {
         cmocka_unit_test(parts_take_turns),
         cmocka_unit_test(parts_wait_for_poses),
         cmocka_unit_test(parts_end_in_iterations_with_all),
+        cmocka_unit_test(new_particles_bring_parts_back),
         cmocka_unit_test(broad_poses_of_parts_do_not_delay_the_grid),
         cmocka_unit_test(stalls_below_the_bound),
         cmocka_unit_test(children_wait_for_a_map),

@@ -208,6 +208,7 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
     if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));
     if (star_column_find(t, "icestreamComparesAll") >= 0) TRY(whole(t, "icestreamComparesAll", 0, 1, &all, err));
+    if (star_column_find(t, "icestreamTurns") >= 0) TRY(whole(t, "icestreamTurns", 0, ITERATIONS_MAX, &s->turns, err));
     if (star_column_find(t, "icestreamNormalised") >= 0) TRY(whole(t, "icestreamNormalised", 0, 1, &normalised, err));
     r->normalised = normalised != 0;
     s->sharp = sharp != 0;

@@ -256,6 +256,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},
         {.column = "icestreamComparesAll", .value = s->whole, .integer = true},
+        {.column = "icestreamTurns", .value = s->turns, .integer = true},
         {.column = "icestreamNormalised", .value = r->normalised, .integer = true},
         {.column = "icestreamOrientationEfficiency", .value = r->efficiency, .unless = isnan(r->efficiency)},
         {.column = "icestreamSignal", .value = r->signal.deviations, .unless = r->signal.particles == 0},
