@@ -17,8 +17,10 @@ struct image_check_options {
     double pixel_size; /* Å */
     double diameter;   /* Å: outside this circle is background */
     enum image_check_mode mode;
-    bool
-        normalised; /* auto: images of this set were found not to be normalised before: they are, whatever the sample */
+    /* auto: images were found not to be normalised before: all are normalised, whatever the sample. */
+    bool normalised;
+    /* Others were taken before: images that cannot be normalised are told and taken as they are. */
+    bool goes_on;
 };
 
 struct image_check;
@@ -32,8 +34,8 @@ void image_check_destroy(struct image_check **check);
  * and says nothing. */
 enum status image_check_sample(struct image_check *check, const float *image, bool resampled, struct err *err);
 /* Decides. Half of the sample, at least, must be good: an image may be a hundred times as strong as the median one (1e4
- * in the mean of squares; of a set that is normalised, about the mean of its background). Fails if the set is not
- * normalised and cannot be: backgrounds are constant, or the diameter leaves none. */
+ * in the mean of squares; of a set that is normalised, about the mean of its background). Fails with STATUS_BAD_FORMAT
+ * if the set is not normalised and cannot be: backgrounds are constant, or the diameter leaves none; unless goes_on. */
 enum status image_check_decide(struct image_check *check, struct err *err);
 /* Returns whether images are normalised as they are taken. */
 bool image_check_normalises(const struct image_check *check);

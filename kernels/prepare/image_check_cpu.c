@@ -123,6 +123,21 @@ enum status image_check_sample(struct image_check *c, const float *image, bool r
     return STATUS_OK;
 }
 
+/* Tells of images that cannot be normalised. */
+static void take_as_they_are(struct image_check *c, const struct background_judgement *judgement, const char *text) {
+    c->normalises = c->options.normalised && !c->corners;
+    if (judgement->verdict == BACKGROUND_CONSTANT)
+        snprintf(
+            c->reason, sizeof c->reason,
+            "some of the particles are not normalised and cannot be: outside the diameter (%g Å) most of %zu images "
+            "are constant, at %.3g in the median",
+            c->options.diameter, c->backgrounds, judgement->mean);
+    else
+        snprintf(c->reason, sizeof c->reason,
+                 "some of the particles are not normalised and cannot be: the diameter (%g Å) leaves no background; %s",
+                 c->options.diameter, text);
+}
+
 static enum status decide_background(struct image_check *c, struct err *err) {
     const struct image_check_options *o = &c->options;
     struct background_judgement judgement = background_judge(c->values, c->backgrounds);
@@ -137,6 +152,10 @@ static enum status decide_background(struct image_check *c, struct err *err) {
             "and maps may mean nothing",
             text);
     if (o->mode == IMAGE_CHECK_OFF || (c->backgrounds == 0 && !o->normalised) || !wanted) return STATUS_OK;
+    if (o->goes_on && (judgement.verdict == BACKGROUND_CONSTANT || c->corners)) {
+        take_as_they_are(c, &judgement, text);
+        return STATUS_OK;
+    }
     FAIL_IF(judgement.verdict == BACKGROUND_CONSTANT, err, STATUS_BAD_FORMAT,
             "the particles are not normalised and cannot be: outside the diameter (%g Å) most of %zu images are "
             "constant, at %.3g in the median: a background of noise with mean 0 and standard deviation 1 was expected; "

@@ -48,7 +48,7 @@ static void check_mask(const char *path, struct stage_checks *checks) {
     struct mrc_header header;
     check_map("mask", path, checks);
     if (mrc_read_header(path, &header, NULL) != STATUS_OK || header.nx > POSTPROCESS_BOX_MOST ||
-        header.nz > POSTPROCESS_BOX_MOST)
+        header.ny > POSTPROCESS_BOX_MOST || header.nz > POSTPROCESS_BOX_MOST)
         return;
     if (mrc_read(path, &mask, NULL) == STATUS_OK && mask.nx == mask.ny && mask.nx == mask.nz && mask.nx >= MAP_LEAST) {
         double edge = postprocess_mask_edge(mask.nx, mask.data);

@@ -40,7 +40,8 @@ struct refiner_doubts refiner_doubts(const struct refiner *r) {
     return doubts;
 }
 
-enum { SAMPLE = 512 };
+/* Fewer particles than the least tell nothing of others; those that come later are judged with the next. */
+enum { SAMPLE = 512, LEAST_LATER = 32 };
 
 /* Lists members of each side that were not there when it was decided. Returns how many. */
 static int list_unjudged(const struct refiner *r, int indices[2 * SAMPLE]) {
@@ -58,7 +59,8 @@ static enum status new_check(const struct refiner *r, struct image_check **ret_c
                                                 .pixel_size = r->pixel_size,
                                                 .diameter = r->options.diameter,
                                                 .mode = (enum image_check_mode)r->options.normalise,
-                                                .normalised = r->normalised};
+                                                .normalised = r->normalised,
+                                                .goes_on = r->started};
     return image_check_create(&options, ret_check, err);
 }
 
@@ -74,19 +76,16 @@ enum status doubts_judge_images(struct refiner *r, struct err *err) {
     if (is_decided(r)) return STATUS_OK;
     TRY(mem_new(2 * SAMPLE, sizeof *indices, "particles", &indices, err));
     const int count = list_unjudged(r, indices);
-    if (r->check != NULL && count == 0) return STATUS_OK;
+    if (r->check != NULL && count < LEAST_LATER) return STATUS_OK;
     TRY(new_check(r, &check, err));
-    struct err own = {0};
-    enum status status = loader_judge(r->loader, check, indices, count, &own);
-    const bool goes_on = r->check != NULL && status == STATUS_BAD_FORMAT; /* with those that came before */
-    if (goes_on) snprintf(r->background, sizeof r->background, "%s", own.message);
-    if (status != STATUS_OK && !goes_on) {
-        *err = own;
-        return status;
-    }
+    TRY(loader_judge(r->loader, check, indices, count, err));
     for (size_t i = 0; i < r->set.count; i++)
         r->set.particles[i].judged |= particle_counts(&r->set.particles[i]);
-    if (r->check != NULL && r->set.check == r->check) return STATUS_OK;
+    if (r->check != NULL && r->set.check == r->check) {
+        const char *reason = image_check_reason(check);
+        if (*reason != 0) snprintf(r->background, sizeof r->background, "%s", reason);
+        return STATUS_OK;
+    }
     const bool changed = r->check != NULL;
     image_check_destroy(&r->check);
     r->check = check;

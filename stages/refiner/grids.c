@@ -105,6 +105,11 @@ enum status grids_even(const struct optics_aberrations *a, struct aberration **r
     return STATUS_OK;
 }
 
+/* Returns whether images are multiplied by what makes their detector like the first one. */
+static bool is_filtered(const struct particle_set *set, const struct particle_optics *o) {
+    return optics_detector_is_known(o->detector) && o->detector != detectors_first(set);
+}
+
 enum status grids_regrid(const struct particle_set *set, const struct particle_optics *o, int box,
                          struct regrid **ret_regrid, struct err *err) {
     struct aberration odd = aberration_none();
@@ -113,7 +118,7 @@ enum status grids_regrid(const struct particle_set *set, const struct particle_o
     aberration_add_tilt(&odd, o->spherical_aberration, o->voltage, o->aberrations.tilt[0], o->aberrations.tilt[1]);
     options.odd = &odd;
     const struct optics_detector *const detectors[2] = {detectors_first(set), o->detector};
-    if (detectors[1] != detectors[0] && optics_detector_is_known(detectors[1])) {
+    if (is_filtered(set, o)) {
         options.factor = optics_detector_factor;
         options.context = detectors;
     }
@@ -124,6 +129,10 @@ enum status grids_regrid(const struct particle_set *set, const struct particle_o
 bool grids_resample(const struct particle_set *set, const struct particle *p) {
     return set->stacks[p->stack].box != set->box ||
            !optics_same_pixel_size(set->optics[p->optics].pixel_size, set->pixel_size);
+}
+
+bool grids_change_noise(const struct particle_set *set, const struct particle *p) {
+    return grids_resample(set, p) || is_filtered(set, &set->optics[p->optics]);
 }
 
 bool grids_correct(const struct particle_set *set, const struct particle *p) {

@@ -27,6 +27,9 @@ enum status grids_regrid(const struct particle_set *set, const struct particle_o
 /* Return whether images of a particle come from another grid, and whether its optics are corrected. */
 bool grids_resample(const struct particle_set *set, const struct particle *particle);
 bool grids_correct(const struct particle_set *set, const struct particle *particle);
+/* Returns whether what brings the image to the set changes the deviation of its noise: another grid, or another MTF. Such
+ * an image is judged and normalised as its file has it. */
+bool grids_change_noise(const struct particle_set *set, const struct particle *particle);
 
 /* Convert the shift of a particle, in px of the refinement, to that in Å of its own image, and back: a magnification
  * matrix changes shifts too. */

@@ -149,7 +149,7 @@ static enum status reserve_scratch(struct loader *l, struct err *err) {
 
 /* Returns whether the image is normalised before it is brought to the grid of the set. */
 static bool normalised_before(const struct particle_set *set, const struct particle *p) {
-    return set->check != NULL && image_check_normalises(set->check) && grids_resample(set, p);
+    return set->check != NULL && image_check_normalises(set->check) && grids_change_noise(set, p);
 }
 
 /* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
@@ -342,9 +342,11 @@ static void judge_again(struct particle_set *set, const struct image_check *chec
     size_t pixels = (size_t)set->box * (size_t)set->box;
     for (size_t i = 0; i < set->count; i++) {
         struct particle *p = &set->particles[i];
-        if (p->image == NULL || p->spoiled) continue;
-        if (image_check_normalises(check) && grids_resample(set, p)) {
-            mem_free(&p->image); /* to be read again, and normalised before it is resampled */
+        if (p->image == NULL || (p->spoiled && !image_check_normalises(check))) continue;
+        /* An image that was too strong may not be once it is normalised; one of another grid is normalised before. */
+        if (p->spoiled || (image_check_normalises(check) && grids_change_noise(set, p))) {
+            mem_free(&p->image); /* to be read again */
+            p->spoiled = false;
             set->cached_bytes -= pixels * sizeof *p->image;
             continue;
         }
@@ -368,7 +370,7 @@ static enum status sample(struct loader *l, struct image_check *check, const int
         TRY(loader_take(l, NULL, indices + first, part, &images, err));
         for (int i = 0; i < part; i++) {
             const struct particle *p = &set->particles[indices[first + i]];
-            if (!p->spoiled) TRY(image_check_sample(check, images[i], grids_resample(set, p), err));
+            if (!p->spoiled) TRY(image_check_sample(check, images[i], grids_change_noise(set, p), err));
         }
     }
     return image_check_decide(check, err);

@@ -23,7 +23,7 @@ struct particle {
     int optics;
     int half;               /* 0 or 1 */
     int own_half;           /* the half of its row, or of its name */
-    bool mapped;            /* the last maps that were made hold the image, in the map of `half` */
+    bool mapped;            /* maps that were made hold the image, in the map of `half` */
     bool aligned;           /* an iteration has found the pose, or has kept the one given */
     bool given;             /* the table gave a pose; what iterations find begins there */
     double given_origin[2]; /* px: its origin, as `origin` */

@@ -166,9 +166,9 @@ struct refiner_state {
     size_t twins;      /* left out, as in refiner_doubts */
     double resolution; /* Å, as it is told (told.h) */
     double agreement;  /* Å: to which the unjoined halves agree, FSC 0.143 */
-    double
-        views_doubt;   /* 0 to 1: how far the views that were found may all be one; the told resolution allows for it */
-    double angle_step; /* °, of the fine pass */
+    /* 0 to 1: how far the views that were found may all be one. The told resolution allows for it. */
+    double views_doubt;
+    double angle_step;                      /* °, of the fine pass */
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
@@ -251,9 +251,9 @@ struct refiner_mates {
 struct refiner_symmetry {
     bool looked;                   /* false: C1, or a classification */
     struct refiner_mates chosen;   /* of poses chosen among the mates */
-    struct refiner_mates searched; /* of poses searched in C1, */
-    double near;                   /* share of these within 15 degrees of a mate of the refinement's */
-    bool has_searched;             /* if the reference is still there */
+    struct refiner_mates searched; /* of poses searched in C1; set if has_searched */
+    double near;                   /* share of the searched poses within 15 degrees of a mate of the refinement's */
+    bool has_searched;             /* the reference is still there */
     double resolution;             /* Å, to which they were compared */
     size_t particles;              /* of a half */
 };

@@ -88,7 +88,7 @@ struct refiner {
     struct symmetry symmetry;
     struct particle_set set;
     struct image_check *check; /* of the set's images; NULL: not decided yet */
-    char background[512];      /* why particles that came later cannot be normalised; "": nothing is known of such */
+    char background[512];      /* what is wrong with particles that came later; "": nothing is known of such */
     bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
     int box, shells;           /* shells = box/2 + 1 */
     double pixel_size;

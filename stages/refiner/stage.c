@@ -161,16 +161,17 @@ static void compare_classes(struct stage *stage, struct state *state) {
     stage_doing(stage, "comparing the particles of all classes");
     if (refiner_compare_classes(state->refiner, &own) != STATUS_OK)
         stage_log(stage, LOG_WARN, "refine-classes", "the particles of the classes were not compared: %s", own.message);
+    const struct refiner_state compared = refiner_state(state->refiner);
+    tell_classes(stage, &compared);
 }
 
+/* Writes what an iteration has found. Called again if the files could not be written. */
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
     warnings_of_particles(stage, state->refiner, &state->warned);
-    compare_classes(stage, state);
     const struct refiner_state s = refiner_state(state->refiner);
     stage_resolution(stage, s.noise ? 0 : s.resolution);
     tell_noise(stage, &s, &state->told_noise);
     tell_views(stage, &s, &state->told_views);
-    tell_classes(stage, &s);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)
         stage_log(stage, LOG_INFO, "refine-start", "%s", refiner_remark(state->refiner));
     state->logged_start = true;
@@ -194,7 +195,9 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     stage_doing(stage, "computing iteration %d", refiner_state(state->refiner).iteration);
     TRY(refiner_work(state->refiner, ret_complete, err));
     state->unwritten = *ret_complete;
-    return *ret_complete ? after_iteration(stage, state, err) : STATUS_OK;
+    if (!*ret_complete) return STATUS_OK;
+    compare_classes(stage, state);
+    return after_iteration(stage, state, err);
 }
 
 /* Works on a slice of the running iteration while the stream goes on. */

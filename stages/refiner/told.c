@@ -58,6 +58,9 @@ int told_shell(const float *fsc, const double *held, int shared, int reached) {
 static enum status doubt_views(struct refiner *r, size_t count, struct err *err) {
     struct orientations views;
     const double shared = fmin(r->options.join_resolution, r->options.initial_lowpass);
+    r->views_doubt = 0;
+    /* To measure the views of a million particles takes seconds. */
+    if (shared / r->resolution >= PROVEN) return STATUS_OK;
     TRY(orientations_measure(r, &views, err));
     r->views_doubt = told_views_doubt(views.efficiency, count, 1 / shared, 1 / r->resolution);
     const double most = 1 - r->views_doubt * (1 - ONE_SIDE_HELD);

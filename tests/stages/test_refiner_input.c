@@ -269,18 +269,59 @@ static void later_particles_are_normalised(void **state) {
     refiner_destroy(&refiner);
 }
 
-/* Particles without any background that come later are told, and the others are refined as before. */
+/* Three images more tell nothing of others: they wait for those that come next. */
+static void a_few_later_particles_decide_nothing(void **state) {
+    (void)state;
+    struct world w;
+    struct object object;
+    prepare(&w, "few");
+    make_object(&object, 14);
+    write_particles(w.scratch, "b", &object, 1, 3, 1.0);
+    write_particles(w.scratch, "c", &object, 1, COUNT, 1.0);
+    spoil(&w, "b", 37, 1000);
+    spoil(&w, "c", 37, 1000);
+    struct refiner *refiner = create(&w);
+    iterate(refiner);
+    join(refiner, &w, "b");
+    iterate(refiner);
+    assert_string_equal(refiner_doubts(refiner).background, "");
+    join(refiner, &w, "c");
+    iterate(refiner);
+    assert_non_null(strstr(refiner_doubts(refiner).background, "in 60 of 60 images"));
+    assert_int_equal(refiner_doubts(refiner).spoiled, 0);
+    refiner_destroy(&refiner);
+}
+
+/* Particles without any background that come later are told, and the others are refined as before; also after a restart,
+ * whose sample shows both. */
 static void later_particles_may_be_refused(void **state) {
     (void)state;
     struct world w;
     struct object object;
+    char folder[PATH_SIZE + 16];
     prepare(&w, "constant");
     make_object(&object, 14);
+    snprintf(folder, sizeof folder, "%s/refiner", w.scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
     write_particles(w.scratch, "b", &object, 1, COUNT, 1.0);
+    write_particles(w.scratch, "c", &object, 1, COUNT, 1.0);
     struct refiner *refiner = create(&w);
     iterate(refiner);
     flatten(&w, "b");
+    flatten(&w, "c");
     join(refiner, &w, "b");
+    iterate(refiner);
+    assert_non_null(strstr(refiner_doubts(refiner).background, "are constant, at 500"));
+    assert_false(image_check_normalises(refiner->check));
+    assert_int_equal(refiner_write(refiner, folder, "refiner", 3, NULL), STATUS_OK);
+    int last = refiner_state(refiner).iteration;
+    refiner_destroy(&refiner);
+
+    refiner = create_empty(&w);
+    assert_int_equal(refiner_resume(refiner, folder, last, NULL), STATUS_OK);
+    join(refiner, &w, "a");
+    join(refiner, &w, "b");
+    join(refiner, &w, "c");
     iterate(refiner);
     assert_non_null(strstr(refiner_doubts(refiner).background, "are constant, at 500"));
     assert_false(image_check_normalises(refiner->check));
@@ -292,7 +333,7 @@ int main(void) {
         cmocka_unit_test(maps_must_be_densities),         cmocka_unit_test(halves_must_have_particles),
         cmocka_unit_test(particles_must_be_images),       cmocka_unit_test(the_grid_of_the_reference_is_told),
         cmocka_unit_test(spoiled_images_are_counted),     cmocka_unit_test(later_particles_are_normalised),
-        cmocka_unit_test(later_particles_may_be_refused),
+        cmocka_unit_test(later_particles_may_be_refused), cmocka_unit_test(a_few_later_particles_decide_nothing),
     };
     return scratch_run("refiner_input", tests, sizeof tests / sizeof *tests);
 }
