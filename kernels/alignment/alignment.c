@@ -78,6 +78,11 @@ enum status alignment_keep_images(struct alignment *a, int count, size_t most_by
     return a->work->keep_images != NULL ? a->work->keep_images(a, count, most_bytes, err) : STATUS_OK;
 }
 
+void alignment_forget_images(struct alignment *a) {
+    a->begun = false;
+    if (a->work->forget_images != NULL) a->work->forget_images(a);
+}
+
 bool alignment_keeps_image(const struct alignment *a, int number) {
     return a->work->keeps_image != NULL && a->work->keeps_image(a, number);
 }

@@ -118,6 +118,8 @@ struct workspace *alignment_workspace(const struct alignment *alignment);
  * A number then stands for one image for good: an image that is kept is not read again. Only an increase has an effect.
  * The CPU keeps nothing. */
 enum status alignment_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+/* Forgets all images that are kept, because their values have changed; their room stays. Call it between iterations. */
+void alignment_forget_images(struct alignment *alignment);
 /* Returns whether the image of that number stays on the device already, so that particles need no `image`. Call it
  * while no particles are being added. */
 bool alignment_keeps_image(const struct alignment *alignment, int number);

@@ -72,6 +72,7 @@ struct alignment_work {
     void (*destroy)(struct alignment *a); /* also called after a create that failed */
     struct workspace *(*workspace)(const struct alignment *a);
     enum status (*keep_images)(struct alignment *a, int count, size_t most_bytes, struct err *err);
+    void (*forget_images)(struct alignment *a);
     bool (*keeps_image)(const struct alignment *a, int number);
     enum status (*begin)(struct alignment *a, const struct alignment_iteration *iteration, struct err *err);
     int (*batch)(const struct alignment *a);

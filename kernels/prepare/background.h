@@ -43,7 +43,8 @@ struct background_judgement {
 };
 /* Judges a sample. An image is off if its mean is more than 0.3 deviations from 0, or its deviation is not 0.6 to 1.6:
  * wide enough for images that were normalised in another circle, or have neighbours or ice in the background. More than a
- * tenth must be off. Sorts the values. */
+ * tenth must be off, by three standard deviations of what chance gives: a stream is judged in many small samples. Sorts the
+ * values. */
 struct background_judgement background_judge(struct background_values *values, size_t count);
 
 /* Writes what a message says of a judgement: the ranges, and what was expected. */

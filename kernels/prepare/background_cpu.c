@@ -168,6 +168,11 @@ static int by_deviation(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Returns how many of `count` images are off in a set of which OFF_SHARE is, and three standard deviations more. */
+static double most_off(double count) {
+    return OFF_SHARE * count + 3 * sqrt(OFF_SHARE * (1 - OFF_SHARE) * count);
+}
+
 struct background_judgement background_judge(struct background_values *values, size_t count) {
     struct background_judgement j = {.count = count};
     size_t constant = 0, offset = 0;
@@ -189,7 +194,7 @@ struct background_judgement background_judge(struct background_values *values, s
     j.deviation_high = values[count - 1 - count / 20].deviation;
     if (2 * offset > count)
         j.verdict = BACKGROUND_CONSTANT;
-    else if ((double)j.off > OFF_SHARE * (double)(count - constant))
+    else if ((double)j.off > most_off((double)(count - constant)))
         j.verdict = BACKGROUND_NOT_NORMALISED;
     return j;
 }

@@ -21,6 +21,7 @@ struct image_check_options {
     bool normalised;
     /* Others were taken before: images that cannot be normalised are told and taken as they are. */
     bool goes_on;
+    double strongest; /* image_check_strongest of an earlier sample: images as strong as that are good; 0: none */
 };
 
 struct image_check;
@@ -39,6 +40,8 @@ enum status image_check_sample(struct image_check *check, const float *image, bo
 enum status image_check_decide(struct image_check *check, struct err *err);
 /* Returns whether images are normalised as they are taken. */
 bool image_check_normalises(const struct image_check *check);
+/* Returns the mean square above which an image is too strong; 0: it is not decided. */
+double image_check_strongest(const struct image_check *check);
 /* Returns a warning of images that are not normalised, and what is done; "" if they are. */
 const char *image_check_reason(const struct image_check *check);
 

@@ -183,7 +183,12 @@ enum status image_check_decide(struct image_check *c, struct err *err) {
     c->reason[0] = 0;
     TRY(decide_background(c, err));
     c->strongest = limit_of(c->normalises ? c->about : c->strengths, c->count);
+    if (c->strongest > 0) c->strongest = fmax(c->strongest, c->options.strongest);
     return STATUS_OK;
+}
+
+double image_check_strongest(const struct image_check *c) {
+    return c->strongest;
 }
 
 bool image_check_normalises(const struct image_check *c) {

@@ -103,8 +103,11 @@ static int wanted_classes(const struct classifier *c) {
 enum { SAMPLE = 2000 }; /* as many particles represent all */
 
 static enum status judge_images(struct classifier *c, const size_t *which, size_t count, struct err *err) {
-    const struct classifier_options *o = &c->options;
-    return dataset_judge(c->dataset, which, count, mask_diameter(c), (enum image_check_mode)o->normalise, err);
+    const enum image_check_mode mode = (enum image_check_mode)c->options.normalise;
+    bool changed;
+    TRY(dataset_judge(c->dataset, which, count, mask_diameter(c), mode, &changed, err));
+    if (changed) estep_forget_images(c->estep);
+    return STATUS_OK;
 }
 
 /* Makes the first references: low-pass filtered averages of random subsets. */
@@ -227,8 +230,7 @@ static enum status open_batch(struct classifier *c, bool everything, struct err 
     TRY(choose_batch(c, everything || c->restored, err));
     TRY(sort_batch(c, err));
     double factor = fade_factor(c);
-    size_t sample = c->batch_count < SAMPLE ? c->batch_count : SAMPLE;
-    if (c->restored) TRY(judge_images(c, c->batch, sample, err));
+    TRY(judge_images(c, c->batch, c->batch_count, err));
     if (c->updates == 0 || c->restored) TRY(estep_place(c->estep, c->model, err));
     /* estep_begin takes the priors over classes from the old sums, so that it comes before model_fade. */
     TRY(estep_begin(c->estep, c->model, everything ? 0 : random_unit(c) - 0.5, err));

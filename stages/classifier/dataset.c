@@ -26,6 +26,9 @@ struct dataset {
     size_t count, capacity;
     size_t memory_limit, memory_used;
     struct image_check *check; /* of images as they are read; NULL: not decided yet */
+    bool goes_on;              /* a run before took particles */
+    bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
+    char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
     struct ways ways;
     float *given; /* an image as its file has it, and what kernels/regrid needs */
     size_t given_floats;
@@ -346,14 +349,20 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
 }
 
-/* Images whose optics alone are corrected keep the deviation of their background. */
 static bool is_resampled(const struct dataset *d, const struct way *way) {
     return way->box != d->box || !optics_same_pixel_size(way->pixel_size, d->pixel_size);
 }
 
+/* Images whose optics alone are corrected keep the deviation of their background. Others are judged and normalised as
+ * their files have them. */
+static bool changes_noise(const struct dataset *d, const struct dataset_particle *p) {
+    const struct way *way = d->ways.list[p->way];
+    return way->filtered || is_resampled(d, way);
+}
+
 /* Returns whether the image is normalised before it is brought to the grid. */
 static bool normalised_before(const struct dataset *d, const struct dataset_particle *p) {
-    return d->check != NULL && image_check_normalises(d->check) && is_resampled(d, d->ways.list[p->way]);
+    return d->check != NULL && image_check_normalises(d->check) && changes_noise(d, p);
 }
 
 /* Sets the image of an unusable particle to zero, and normalises others where images are. */
@@ -478,33 +487,105 @@ static void check_again(struct dataset *d, struct dataset_particle *p) {
     d->memory_used -= (size_t)d->box * (size_t)d->box * sizeof(float);
 }
 
-enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, double diameter,
-                          enum image_check_mode mode, struct err *err) {
-    size_t pixels = (size_t)d->box * (size_t)d->box;
-    const struct image_check_options options = {
-        .box = d->box, .pixel_size = d->pixel_size, .diameter = diameter, .mode = mode};
-    _cleanup_(image_check_destroy) struct image_check *check = NULL;
+/* Once images are normalised, all are. Those that are normalised already lose nothing by it. */
+static bool is_decided(const struct dataset *d) {
+    return d->check != NULL && (image_check_normalises(d->check) || image_check_reason(d->check)[0] != 0);
+}
+
+static size_t count_unjudged(const struct dataset *d, const size_t *which, size_t count) {
+    size_t unjudged = 0;
+    for (size_t i = 0; i < count; i++)
+        unjudged += !d->particles[which[i]].judged;
+    return unjudged;
+}
+
+/* Adds images that were not looked at before to the sample, evenly. */
+static enum status sample_images(struct dataset *d, struct image_check *check, const size_t *which, size_t count,
+                                 struct err *err) {
+    enum { SAMPLE = 2000 };
     _cleanup_(mem_free) float *scratch = NULL;
-    if (d->check != NULL) return STATUS_OK;
-    TRY(image_check_create(&options, &check, err));
-    TRY(mem_new(pixels, sizeof *scratch, "a particle", &scratch, err));
+    size_t every = count_unjudged(d, which, count) / (SAMPLE + 1) + 1, at = 0;
+    TRY(mem_new((size_t)d->box * (size_t)d->box, sizeof *scratch, "a particle", &scratch, err));
     for (size_t i = 0; i < count; i++) {
-        const float *image = NULL;
-        TRY(dataset_image(d, which[i], scratch, &image, err));
         const struct dataset_particle *p = &d->particles[which[i]];
-        bool resampled = is_resampled(d, d->ways.list[p->way]);
-        if (!p->unusable) TRY(image_check_sample(check, image, resampled, err));
+        const float *image = NULL;
+        if (p->judged || at++ % every != 0) continue;
+        TRY(dataset_image(d, which[i], scratch, &image, err));
+        if (!p->unusable) TRY(image_check_sample(check, image, changes_noise(d, p), err));
     }
-    TRY(image_check_decide(check, err));
-    d->check = check;
-    check = NULL;
-    for (size_t i = 0; i < d->count; i++)
-        check_again(d, &d->particles[i]);
     return STATUS_OK;
 }
 
-const char *dataset_normalised(const struct dataset *d) {
-    return d->check != NULL ? image_check_reason(d->check) : "";
+/* Takes the check over, and nulls it, where it finds more than the one before. */
+static enum status decide(struct dataset *d, struct image_check **check, enum image_check_mode mode, struct err *err) {
+    struct err own = {0};
+    enum status status = image_check_decide(*check, &own);
+    if (status == STATUS_BAD_FORMAT && d->check != NULL) {
+        if (d->refused[0] == 0) snprintf(d->refused, sizeof d->refused, "%s", own.message);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK) {
+        if (err != NULL) *err = own;
+        return status;
+    }
+    bool normalises = image_check_normalises(*check);
+    if (d->check != NULL && !normalises && image_check_reason(*check)[0] == 0) return STATUS_OK;
+    image_check_destroy(&d->check);
+    d->check = *check;
+    *check = NULL;
+    d->normalised = mode == IMAGE_CHECK_AUTO && normalises;
+    return STATUS_OK;
+}
+
+/* Images are sampled as their files have them. */
+static enum status judge(struct dataset *d, const size_t *which, size_t count, struct image_check **check,
+                         enum image_check_mode mode, struct err *err) {
+    struct image_check *before = d->check;
+    d->check = NULL;
+    enum status status = sample_images(d, *check, which, count, err);
+    d->check = before;
+    return status == STATUS_OK ? decide(d, check, mode, err) : status;
+}
+
+enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, double diameter,
+                          enum image_check_mode mode, bool *ret_changed, struct err *err) {
+    const struct image_check *before = d->check;
+    const struct image_check_options options = {.box = d->box,
+                                                .pixel_size = d->pixel_size,
+                                                .diameter = diameter,
+                                                .mode = mode,
+                                                .normalised = d->normalised,
+                                                .goes_on = d->goes_on,
+                                                .strongest = before != NULL ? image_check_strongest(before) : 0};
+    _cleanup_(image_check_destroy) struct image_check *check = NULL;
+    *ret_changed = false;
+    if (is_decided(d) || (before != NULL && count_unjudged(d, which, count) == 0)) return STATUS_OK;
+    TRY(image_check_create(&options, &check, err));
+    enum status status = judge(d, which, count, &check, mode, err);
+    const bool other = check == NULL;
+    for (size_t i = 0; i < count && !other && d->check != NULL; i++)
+        check_again(d, &d->particles[which[i]]);
+    TRY(status);
+    for (size_t i = 0; i < count; i++)
+        d->particles[which[i]].judged = true;
+    for (size_t i = 0; i < d->count && other; i++)
+        check_again(d, &d->particles[i]);
+    *ret_changed = other && before != NULL && image_check_normalises(d->check);
+    return STATUS_OK;
+}
+
+const char *dataset_background(const struct dataset *d) {
+    const char *reason = d->check != NULL ? image_check_reason(d->check) : "";
+    return reason[0] != 0 ? reason : d->refused;
+}
+
+bool dataset_normalises(const struct dataset *d) {
+    return d->normalised;
+}
+
+void dataset_go_on(struct dataset *d, bool normalised) {
+    d->goes_on = true;
+    d->normalised = normalised;
 }
 
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row) {

@@ -34,6 +34,7 @@ struct dataset_particle {
     float log_likelihood; /* rlnLogLikeliContribution */
     float evidence;       /* ln(likelihood of the classes / likelihood of noise alone) */
     float norm;
+    bool judged;     /* it was looked at when it was decided how images are checked */
     bool unusable;   /* the image holds NaN, infinite or far too large values: it is in the empty class */
     int significant; /* coarse poses */
     int visits;
@@ -100,12 +101,19 @@ struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
  * than the others, is set to zero, and its particle becomes `unusable`. */
 enum status dataset_image(struct dataset *dataset, size_t index, float *scratch, const float **ret_image,
                           struct err *err);
-/* Decides once, from some images, how images are checked and normalised (image_check.h). Checks images that are in
- * memory again. diameter: Å. */
+/* Decides how images are checked and normalised (image_check.h), from those of which[count] that were not looked at
+ * before: 2000 of them at most. The first call must find images that are normalised or can be. Later calls may find
+ * others: from then on all are normalised. Those that cannot be are told and taken as they are. Checks images in memory
+ * again. diameter: Å. *ret_changed: images that were given out before have other values now. */
 enum status dataset_judge(struct dataset *dataset, const size_t *which, size_t count, double diameter,
-                          enum image_check_mode mode, struct err *err);
-/* Returns why images are normalised, for a warning; "": they are taken as they are, or it is not decided yet. */
-const char *dataset_normalised(const struct dataset *dataset);
+                          enum image_check_mode mode, bool *ret_changed, struct err *err);
+/* Returns why images are normalised, or cannot be, for a warning; "": they are taken as they are, or it is not decided
+ * yet. */
+const char *dataset_background(const struct dataset *dataset);
+/* Returns whether images were found not to be normalised, and all are. */
+bool dataset_normalises(const struct dataset *dataset);
+/* Goes on with a run before. Call it before the first dataset_judge. normalised: dataset_normalises of that run. */
+void dataset_go_on(struct dataset *dataset, bool normalised);
 /* Returns the table that holds the particle's row. */
 const struct star_table *dataset_row(const struct dataset *dataset, size_t index, size_t *ret_row);
 /* Returns the path of the stack that holds the image. */

@@ -175,6 +175,10 @@ enum status estep_begin(struct estep *e, const struct model *m, double jitter, s
     return STATUS_OK;
 }
 
+void estep_forget_images(struct estep *e) {
+    alignment_forget_images(e->alignment);
+}
+
 enum status estep_end(struct estep *e, struct model *m, struct err *err) {
     if (e->half < 0) return STATUS_OK;
     TRY(alignment_finish(e->alignment, err));

@@ -54,6 +54,8 @@ enum status estep_run(struct estep *estep, struct model *model, struct dataset *
 /* Call after estep_run has failed. Returns how many particles of earlier calls must be added again, because the failure
  * reset the sums and the result of their half. 0: no sums were reset, for example if an image could not be read. */
 size_t estep_lost(struct estep *estep);
+/* Call between batches when images have other values than before: a device reads them again. */
+void estep_forget_images(struct estep *estep);
 /* Ends the batch: completes the sums of its last half. */
 enum status estep_end(struct estep *estep, struct model *model, struct err *err);
 /* Returns how many seconds the device has worked so far; 0 for the CPU. */

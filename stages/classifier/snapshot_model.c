@@ -58,6 +58,7 @@ static enum status add_general(struct star_file *file, struct classifier *c, con
         {.column = "icestreamKeptParticles", .value = (double)s->kept, .integer = true},
         {.column = "icestreamFinal", .value = s->final, .integer = true},
         {.column = "icestreamChange", .value = s->change, .integer = true},
+        {.column = "icestreamNormalised", .value = dataset_normalises(c->dataset), .integer = true},
     };
     TRY(star_table_add(file, "model_general", false, &t, err));
     return star_cells_put(t, 0, cells, COUNT(cells), err);

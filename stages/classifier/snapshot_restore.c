@@ -27,7 +27,7 @@ static enum status check_pixel_size(const struct star_table *t, double expected,
 
 static enum status read_general(struct snapshot_state *s, const struct model_options *o, const struct star_table *t,
                                 struct err *err) {
-    double size, offset, final, box, px = o->pixel_size;
+    double size, offset, final, box, normalised = 0, px = o->pixel_size;
     TRY(star_need_number(t, 0, "rlnOriginalImageSize", o->box, o->box, &box, err));
     TRY(check_pixel_size(t, px, err));
     TRY(star_need_number(t, 0, "rlnCurrentImageSize", 4, o->max_size, &size, err));
@@ -40,6 +40,9 @@ static enum status read_general(struct snapshot_state *s, const struct model_opt
     s->change = 0;
     if (star_column_find(t, "icestreamChange") >= 0)
         TRY(star_need_number(t, 0, "icestreamChange", 0, INT_MAX, &s->change, err));
+    if (star_column_find(t, "icestreamNormalised") >= 0)
+        TRY(star_need_number(t, 0, "icestreamNormalised", 0, 1, &normalised, err));
+    s->normalised = normalised != 0;
     s->sigma_offset = offset / px;
     s->size = (int)size / 2 * 2;
     s->final = final != 0;
@@ -275,6 +278,7 @@ enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret
         c->visits = c->options.visits * (double)known;
         c->updates = 20;
         c->restored = true;
+        dataset_go_on(c->dataset, state.normalised);
         s->kept = (size_t)state.kept;
         s->change = (int)state.change;
         *ret_final = state.final && known == dataset_count(c->dataset) && (size_t)state.particles == known;

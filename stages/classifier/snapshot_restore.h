@@ -17,9 +17,9 @@ struct snapshot_state {
     double average_norm, sigma_offset; /* 1, px */
     double change;                     /* the last change of the session whose choices by hand the snapshot obeys */
     double particles, kept;
-    bool final;
-    float *sigma2;     /* box/2+1 */
-    double *fractions; /* of the classes, then of the empty class if there is one */
+    bool final, normalised; /* normalised: images were found not to be, and all are */
+    float *sigma2;          /* box/2+1 */
+    double *fractions;      /* of the classes, then of the empty class if there is one */
     struct image stack;
     struct star_file *data; /* has a table of particles */
 };

@@ -30,12 +30,12 @@ struct state {
     bool restored;                      /* the state of the last run is restored, or there was none */
     bool warned_of_averages;            /* that they are made on the host */
     bool warned_of_ctf;                 /* that particles have none */
-    bool warned_of_background;          /* that particles are not normalised */
     bool warned_of_low_defocus;         /* that its unit is doubtful */
     bool warned_of_negative_defocus;    /* that its sign is doubtful */
     bool told_of_grids, told_of_optics; /* particles are resampled, or corrected */
     bool told_of_mtf;                   /* an MTF is missing */
     size_t unusable;                    /* images that the log has counted */
+    char background[512];               /* the last warning of images that are not normalised */
     size_t finished;         /* count of particles with which the last run ended; 0: the last run did not end */
     struct choices *choices; /* by hand; NULL on files */
     bool warned_of_choices;  /* that they cannot be read */
@@ -336,11 +336,12 @@ static void warn_of_defocus(struct stage *stage, struct state *s) {
     s->warned_of_negative_defocus |= warn_negative;
 }
 
-/* Logs, once, that images are normalised in memory. */
+/* Logs, once, that images are normalised in memory, or cannot be. */
 static void warn_of_background(struct stage *stage, struct state *s) {
-    const char *reason = dataset_normalised(s->dataset);
-    if (reason[0] != 0 && !s->warned_of_background) stage_log(stage, LOG_WARN, "background", "%s", reason);
-    s->warned_of_background = reason[0] != 0;
+    const char *reason = dataset_background(s->dataset);
+    if (strcmp(reason, s->background) == 0) return;
+    stage_log(stage, LOG_WARN, "background", "%s", reason);
+    snprintf(s->background, sizeof s->background, "%s", reason);
 }
 
 /* Logs defects of particles that make averages worse without being visible in them. */

@@ -47,7 +47,7 @@ static enum status copy_way(const struct way *from, struct way **ret_way, struct
     TRY(mem_new(1, sizeof *way, "the optics of particles", &way, err));
     *way = *from;
     way->regrid = NULL;
-    way->made = false;
+    way->made = way->filtered = false;
     way->even = NULL;
     way->detector = NULL;
     enum status status = fill_way(from, way, err);
@@ -134,6 +134,7 @@ enum status way_make(struct way *way, int box, double pixel_size, const struct o
     options.odd = &odd;
     const struct optics_detector *const detectors[2] = {like, way->detector};
     if (like != NULL && optics_detector_is_known(way->detector) && !same_detector(like, way->detector)) {
+        way->filtered = true;
         options.factor = optics_detector_factor;
         options.context = detectors;
     }

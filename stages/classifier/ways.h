@@ -23,6 +23,7 @@ struct way {
     struct aberration *even; /* of CTFs; NULL: none */
     struct regrid *regrid;   /* NULL: images stay as they are */
     bool made;               /* regrid was made */
+    bool filtered;           /* it makes the MTF that of another detector, which changes the deviation of noise */
 };
 
 /* All 0: empty. The address of a way does not change. */

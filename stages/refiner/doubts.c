@@ -60,7 +60,8 @@ static enum status new_check(const struct refiner *r, struct image_check **ret_c
                                                 .diameter = r->options.diameter,
                                                 .mode = (enum image_check_mode)r->options.normalise,
                                                 .normalised = r->normalised,
-                                                .goes_on = r->started};
+                                                .goes_on = r->started,
+                                                .strongest = r->check != NULL ? image_check_strongest(r->check) : 0};
     return image_check_create(&options, ret_check, err);
 }
 

@@ -86,6 +86,9 @@ static void check_kept(const struct trial *trial, int keep) {
          &err);
     iterate(&d, alignment, &third);
     check_same(&d, &plain, &third);
+    alignment_forget_images(alignment);
+    for (int i = 0; i < trial->particles; i++)
+        assert_false(alignment_keeps_image(alignment, d.particles[i].number));
     d.particles[count - 1].number = 0;
     d.particles[count - 1].image = NULL;
     struct outcome none;

@@ -33,12 +33,13 @@ static inline struct item *particles_item(const char *name, const char *kind, co
     return item;
 }
 
-static inline void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
-                              const char *least, struct item **items, size_t count) {
+static inline void run_classes_within(const char *folder, const char *reference, const char *diameter,
+                                      const char *iterations, const char *least, const char *classes,
+                                      struct item **items, size_t count) {
     const char *parameters[] = {
-        "reference",  reference, "diameter",       diameter,   "initial_lowpass", "50", "healpix_order", "1",
-        "live_order", "1",       "max_iterations", iterations, "offset_range",    "3",  "min_particles", least,
-        NULL};
+        "reference",     reference, "diameter", diameter, "initial_lowpass", "50",       "healpix_order", "1",
+        "live_order",    "1",       "classes",  classes,  "max_iterations",  iterations, "offset_range",  "3",
+        "min_particles", least,     NULL};
     struct item **out = NULL;
     size_t out_count = 0;
     struct err err = {0};
@@ -49,6 +50,11 @@ static inline void run_within(const char *folder, const char *reference, const c
     free(out);
     for (size_t i = 0; i < count; i++)
         item_destroy(&items[i]);
+}
+
+static inline void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,
+                              const char *least, struct item **items, size_t count) {
+    run_classes_within(folder, reference, diameter, iterations, least, "1", items, count);
 }
 
 static inline void read_map(const char *folder, const char *name, float *map) {

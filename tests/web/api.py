@@ -407,6 +407,21 @@ def check_empty():
         session.close()
 
 
+def check_noise():
+    session = make_session.Session(os.path.join(SCRATCH, "noise"), 12, iterations=3, noise_from=3)
+    server = Server(session.folder)
+    try:
+        refiner = server.ask("/api/status")["stages"]["refiner"]
+        newest = refiner["newest"]
+        assert newest["iteration"] == 3 and newest["noise"] is True and newest["resolution"] is None, newest
+        assert refiner["instances"] and not any(it.get("resolution") for it in refiner["instances"]), refiner
+        lines = server.ask("/api/history/refiner")
+        assert [line["noise"] for line in lines] == [False, False, True] and lines[0]["resolution"] > 20, lines
+    finally:
+        server.close()
+        session.close()
+
+
 def check_tomograms(folder):
     session = make_others.Tomograms(folder)
     server = Server(session.folder)
@@ -562,8 +577,8 @@ def check_events():
         session.close()
 
 
-CASES = {"ended": check_ended, "live": check_live, "hostile": check_hostile, "empty": check_empty, "others": check_others,
-         "marks": check_marks, "events": check_events}
+CASES = {"ended": check_ended, "live": check_live, "hostile": check_hostile, "empty": check_empty, "noise": check_noise,
+         "others": check_others, "marks": check_marks, "events": check_events}
 
 
 def main():

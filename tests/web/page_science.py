@@ -1,6 +1,7 @@
 """Classes, map and its curves in a real browser. Each test takes the page of web.py, open on a session with all
 stages."""
 import healpix
+import web
 
 # A ball of radius 20 voxels in a volume of 64: what the worker makes of it is known.
 BALL = """
@@ -176,3 +177,30 @@ def test_curves(page):
                     " return seen.size") > 3
     assert page.get("[...document.querySelectorAll('#section-map svg.curves')]"
                     ".every((it) => it.getAttribute('aria-label').length > 20)")
+
+
+@web.shows(exposures=30, noise_from=6)
+def test_noise_has_no_resolution(page):
+    """A map of noise is called noise, in the frame of every view and on its own; nothing there is a resolution, also of
+    iterations before it was known."""
+    page.open("map")
+    page.wait("document.querySelectorAll('#section-map .curves').length >= 1", "curves")
+    tiles = page.texts(".number-tile")
+    assert tiles[0].startswith("noise") and "no resolution" in tiles[0], tiles
+    assert not any("\u00c5" in tile for tile in tiles), tiles
+    page.wait("document.querySelector('#fact-map .value').textContent.startsWith('noise')", "noise in the frame")
+    assert "\u00c5" not in page.text("#fact-map")
+    notes = page.texts("#section-map figure .summary, #section-map figure .note, #section-map figcaption")
+    assert notes and not any("\u00c5 at" in note for note in notes), notes
+    assert any("no resolution" in note for note in page.texts("#section-map figure")), notes
+    page.open("overview")
+    page.wait("document.querySelector('#fact-map .value').textContent.startsWith('noise')", "noise in the frame")
+
+
+def test_the_frame_has_the_resolution(page):
+    """That of the newest map, and when it was made."""
+    page.open("map")
+    newest = page.get("ice.store.status.stages.refiner.newest")
+    assert newest["noise"] is False and newest["iteration"] == 6, newest
+    page.wait("document.querySelector('#fact-map .value').textContent.endsWith(' ago')", "how old the map is")
+    assert page.text("#fact-map .value").startswith("%.1f \u00c5" % newest["resolution"]), page.text("#fact-map .value")

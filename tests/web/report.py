@@ -147,6 +147,18 @@ def whole():
     assert "is not a session" in icestream("report", "--session", SCRATCH, expect=2).stderr
 
 
+def noise():
+    """A map of noise has no resolution, in the report, beside it and in the methods."""
+    folder = made_session("noise", 30, noise_from=6)
+    icestream("report", "--session", folder)
+    text, data = read(folder + "/report/report.html"), json.loads(read(folder + "/report/report.json"))
+    assert data["map"]["noise"] is True and not data["map"].get("resolution"), data["map"]
+    assert not data["map"].get("corrected_resolution") and not data["map"].get("b_factor"), data["map"]
+    assert "noise, no resolution" in text and "<b>noise</b>map" in text
+    assert "the map has no resolution" in data["methods"] and "Fourier shell correlation" not in data["methods"]
+    assert not {"at_0.143", "at_0.5"} & set(data.get("fsc") or {}), data["fsc"].keys()
+
+
 def happened():
     """The report tells of alarms as serve writes them, of processes that were started again, changes, marks, the machine."""
     folder = made_session("happened", 40)
@@ -379,8 +391,8 @@ def without_script(page):
 
 
 try:
-    result = {"whole": whole, "happened": happened, "large": large, "selected": selected, "again": again,
-              "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
+    result = {"whole": whole, "noise": noise, "happened": happened, "large": large, "selected": selected,
+              "again": again, "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
 finally:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 sys.exit(result or 0)

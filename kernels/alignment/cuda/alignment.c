@@ -196,6 +196,7 @@ const struct alignment_work alignment_cuda_work = {
     .destroy = destroy,
     .workspace = workspace,
     .keep_images = alignment_cuda_keep_images,
+    .forget_images = alignment_cuda_forget_images,
     .keeps_image = alignment_cuda_keeps_image,
     .begin = begin,
     .batch = batch,

@@ -123,6 +123,7 @@ enum { ALIGNMENT_PARTICLES_MOST = 512 };
 
 /* batch.c and images.c: do what the members of struct alignment_work of these names do. */
 enum status alignment_cuda_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
+void alignment_cuda_forget_images(struct alignment *alignment);
 bool alignment_cuda_keeps_image(const struct alignment *alignment, int number);
 enum status alignment_cuda_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                  double *ret_mean, double *dots, double *norms, struct err *err);

@@ -40,6 +40,16 @@ enum status alignment_cuda_keep_images(struct alignment *alignment, int count, s
     return STATUS_OK;
 }
 
+static void forget(struct alignment_cuda_images *images) {
+    for (int i = 0; i < images->count; i++)
+        images->entries[i] = -1;
+    images->used = 0;
+}
+
+void alignment_cuda_forget_images(struct alignment *alignment) {
+    forget(&alignment->cuda->images);
+}
+
 void alignment_cuda_images_destroy(struct alignment_cuda *a) {
     mem_free(&a->images.entries);
     for (int slot = 0; slot < STREAM_SLOTS; slot++)
@@ -116,9 +126,6 @@ enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct a
     }
     enum status status = send(a, slot, kept, all, err);
     /* Images that were not sent are not on the device. */
-    if (status == STATUS_OK) return STATUS_OK;
-    for (int i = 0; i < images->count; i++)
-        images->entries[i] = -1;
-    images->used = 0;
+    if (status != STATUS_OK) forget(images);
     return status;
 }

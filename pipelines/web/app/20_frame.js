@@ -111,7 +111,7 @@
     if (!refiners.length || !store.status || !store.status.stages) return;
     const stage = store.status.stages[refiners[0].name] || {};
     const beat = (stage.instances || []).find((it) => ice.is_number(it.resolution));
-    const line = (stage.history || []).slice(-1)[0];
+    const line = stage.newest;
     const angstroms = beat ? beat.resolution : line && line.resolution;
     const lag = is_running() && line && ice.is_number(line.time) ? ', ' + ice.span(Date.now() / 1000 - line.time) + ' ago' : '';
     if (line && line.noise === true) ice.text(parts.map, 'noise' + lag);

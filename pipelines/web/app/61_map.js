@@ -197,7 +197,7 @@
     const newest = lines[lines.length - 1];
     const noise = Boolean(newest && newest.noise === true); // what halves of noise agree to is no resolution
     const last = noise ? newest : maps[maps.length - 1];
-    const fit = ice.guinier(maps);
+    const fit = noise ? null : ice.guinier(maps);
     ice.fill(parts.numbers, [
       noise && tile('noise', 'no resolution: the images resemble the reference no more than its negative'),
       last && !noise && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
@@ -208,7 +208,7 @@
       directions && ice.is_number(directions.efficiency) &&
         tile(directions.efficiency.toFixed(2), 'efficiency of directions' + (directions.efficiency < 0.65 ? ': consider a tilt of 30°' : '')),
     ]);
-    ice.fill(parts.curves, fsc && ice.fsc_figure(fsc), ice.guinier_figure(maps, fit), ice.iterations_figure(maps),
+    ice.fill(parts.curves, fsc && ice.fsc_figure(fsc, noise), !noise && ice.guinier_figure(maps, fit), !noise && ice.iterations_figure(maps),
       directions && parts.sphere);
     if (directions) ice.directions_figure(parts.sphere, directions);
   }
