@@ -281,8 +281,13 @@ void dataset_keep_grid(struct dataset *d, int box, double pixel_size) {
 static enum status merge_ways(struct dataset *d, const struct dataset_batch *b, size_t first, struct err *err) {
     _cleanup_(mem_free) int *to = NULL;
     TRY(mem_new((size_t)b->ways.count, sizeof *to, "the optics of particles", &to, err));
-    for (int i = 0; i < b->ways.count; i++)
-        TRY(ways_find(&d->ways, b->ways.list[i], &to[i], err));
+    for (int i = 0; i < b->ways.count; i++) {
+        enum status status = ways_find(&d->ways, b->ways.list[i], &to[i], err);
+        if (status == STATUS_OK) continue;
+        while (i-- > 0) /* the batch comes again */
+            d->ways.list[to[i]]->particles -= b->ways.list[i]->particles;
+        return status;
+    }
     for (size_t i = first; i < first + b->count; i++) {
         struct dataset_particle *p = &d->particles[i];
         p->way = to[p->way];
