@@ -183,15 +183,26 @@ def signs(world):
     world.write("overfocus", world.images, -world.defocus)
     _, words, _ = world.refine("overfocus")
     check("negative defocus" in words.get("refine-defocus", ""), f"a defocus of the wrong sign: {words}")
+    # Amplitude contrast keeps its sign. Near focus it outweighs phase contrast in the lowest shells: the poses that are
+    # found fit there, the reference fits better than its inverse, and the sign of the defocus alone tells.
+    os.mkdir(f"{world.work}/far")
+    far = World(f"{world.work}/far", defoci=(30000, 50000))
+    far.write("overfocus", far.images, -far.defocus)
+    _, words, _ = far.refine("overfocus")
+    check("negative defocus" in words.get("refine-defocus", ""), f"the same far from focus: {words}")
+    check("better with inverted contrast" in words.get("refine-contrast", ""), "where the contrast tells it, too")
     world.write("micrometres", world.images, world.defocus * 1e-4)
     _, words, _ = world.refine("micrometres")
     check("120 of 120 particles have a defocus of less than 1000" in words.get("refine-defocus", ""), f"µm: {words}")
 
 
 def diameters(world):
-    _, words, _ = world.refine("normalised", "--diameter", "60")
-    told = words.get("refine-diameter", "")
-    check("density (squared, to 30" in told and "diameter of 60" in told, f"a diameter that cuts: {words}")
+    _, _, text = world.refine("normalised", "--diameter", "60")
+    told = re.findall(r"WARN refine-diameter (.*)", text)
+    for what in ("reference", "map"):
+        start = rf"\d+ % of the {what}'s density \(squared, to 30 Å\) lies outside the diameter of 60 Å"
+        check(sum(bool(re.match(start, line)) for line in told) == 1, f"a diameter that cuts the {what}: {told}")
+    check(len(told) == 2, "of each there is one text")
 
 
 def final(out):
