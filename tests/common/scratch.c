@@ -27,6 +27,10 @@ int scratch_run(const char *name, const struct CMUnitTest *tests, size_t count) 
 }
 
 void scratch_path(const char *name, char path[PATH_SIZE]) {
+    if (folder[0] == 0) {
+        fprintf(stderr, "scratch_path(\"%s\"): there is no folder; end main with scratch_run\n", name);
+        abort();
+    }
     snprintf(path, PATH_SIZE, "%s/%s", folder, name);
 }
 

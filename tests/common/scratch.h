@@ -22,7 +22,8 @@
 /* Runs the tests with a fresh folder. The folder is removed when all tests pass; otherwise it is kept and its path
  * printed. */
 int scratch_run(const char *name, const struct CMUnitTest *tests, size_t count);
-/* Writes the path of a name in the scratch folder. */
+/* Writes the path of a name in the scratch folder. Ends the program when scratch_run has made no folder: the path would
+ * lie in the root of the file system. */
 void scratch_path(const char *name, char path[PATH_SIZE]);
 /* Writes the path of a name in the shared data. Returns false (path is still filled) when the file does not exist. */
 bool scratch_data(const char *name, char path[PATH_SIZE]);

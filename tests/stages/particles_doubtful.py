@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Particles that are not normalised, or whose contrast, defocus or diameter is wrong: refiner and classifier say so. Those
 that are not normalised give what the normalised set gives; a set that is right is left as it is, bit for bit, in
-silence."""
+silence. A mask that makes the halves of good particles agree is doubted."""
 
 import os
 import re
@@ -45,6 +45,18 @@ def rotation(rng):
     )
 
 
+def angles(axes):
+    """Returns rlnAngleRot, rlnAngleTilt and rlnAnglePsi (°) of the image's x and y axes."""
+    x, y, z = *axes, np.cross(*axes)
+    return np.degrees([np.arctan2(z[1], z[0]), np.arccos(z[2]), np.arctan2(y[2], -x[2])])
+
+
+def ball(centre, radius, edge):
+    """Returns 1 up to a radius (px) from a voxel, and beyond it a raised cosine of that width."""
+    r = np.sqrt(sum((a - c) ** 2 for a, c in zip(np.indices(3 * [BOX]), centre)))
+    return (0.5 + 0.5 * np.cos(np.pi * np.clip((r - radius) / edge, 0, 1))).astype(np.float32)
+
+
 def density(points, weights, dimensions, sigma):
     """Returns Gaussians at points [n][dimensions], the last axis first in the array's order of indices."""
     at = np.arange(BOX) - BOX // 2
@@ -54,9 +66,9 @@ def density(points, weights, dimensions, sigma):
 
 
 class World:
-    """A phantom, its reference, and a normalised set of its images. mates: rotations that the phantom has."""
+    """A phantom, its reference, and a normalised set of its images. mates: rotations that the phantom has. defoci: range."""
 
-    def __init__(self, work, mates=((1, 1, 1),), count=COUNT, seed=SEED):
+    def __init__(self, work, mates=((1, 1, 1),), count=COUNT, seed=SEED, defoci=(12000, 22000)):
         rng = np.random.default_rng(seed)
         self.work, self.runs = work, 0
         points = rng.normal(size=(BLOBS // len(mates), 3))
@@ -66,10 +78,12 @@ class World:
         weights = np.tile(0.5 + rng.uniform(size=len(points) // len(mates)), len(mates))
         self.map = density(points, weights, 3, 1.3).astype(np.float32)
         mrcfile.write(f"{work}/reference.mrc", density(points, weights, 3, 2.5).astype(np.float32), voxel_size=PIXEL)
-        self.defocus = rng.uniform(12000, 22000, count)
-        self.images = np.empty((count, BOX, BOX), np.float32)
+        self.defocus = rng.uniform(*defoci, count)
+        self.images, self.poses = np.empty((count, BOX, BOX), np.float32), np.empty((count, 3))
         for i in range(count):
-            clean = density(points @ rotation(rng).T, weights, 2, 1.3)
+            axes = rotation(rng)
+            self.poses[i] = angles(axes)
+            clean = density(points @ axes.T, weights, 2, 1.3)
             clean = np.fft.ifft2(np.fft.fft2(clean) * ctf(self.defocus[i])).real
             self.images[i] = clean + 0.5 * rng.normal(size=(BOX, BOX))
         y, x = np.indices((BOX, BOX)) - BOX // 2
@@ -78,7 +92,7 @@ class World:
             image -= image[self.outside].mean()
             image /= image[self.outside].std()
 
-    def write(self, name, images, defocus):
+    def write(self, name, images, defocus, poses=None):
         with mrcfile.new(f"{self.work}/{name}.mrcs", overwrite=True) as f:
             f.set_data(images.astype(np.float32))
             f.voxel_size = PIXEL
@@ -86,10 +100,12 @@ class World:
         columns = (
             "ImageName DefocusU DefocusV DefocusAngle ImagePixelSize Voltage SphericalAberration AmplitudeContrast"
         )
+        columns += " AngleRot AngleTilt AnglePsi" if poses is not None else ""
         with open(f"{self.work}/{name}.star", "w", encoding="ascii") as f:
             f.write("data_particles\n\nloop_\n" + "".join(f"_rln{c}\n" for c in columns.split()))
             for i, value in enumerate(defocus):
-                f.write(f"{i + 1}@{name}.mrcs {value:.6f} {value:.6f} 0 {PIXEL} 300 2.7 0.1\n")
+                pose = "".join(f" {angle:.6f}" for angle in poses[i]) if poses is not None else ""
+                f.write(f"{i + 1}@{name}.mrcs {value:.6f} {value:.6f} 0 {PIXEL} 300 2.7 0.1{pose}\n")
 
     def run(self, program, name, *words, code=0):
         """Runs a program on a set. Returns its folder and its warnings {id: text}."""
@@ -167,15 +183,69 @@ def signs(world):
     world.write("overfocus", world.images, -world.defocus)
     _, words, _ = world.refine("overfocus")
     check("negative defocus" in words.get("refine-defocus", ""), f"a defocus of the wrong sign: {words}")
+    # Amplitude contrast keeps its sign. Near focus it outweighs phase contrast in the lowest shells: the poses that are
+    # found fit there, the reference fits better than its inverse, and the sign of the defocus alone tells.
+    os.mkdir(f"{world.work}/far")
+    far = World(f"{world.work}/far", defoci=(30000, 50000))
+    far.write("overfocus", far.images, -far.defocus)
+    _, words, _ = far.refine("overfocus")
+    check("negative defocus" in words.get("refine-defocus", ""), f"the same far from focus: {words}")
+    check("better with inverted contrast" in words.get("refine-contrast", ""), "where the contrast tells it, too")
     world.write("micrometres", world.images, world.defocus * 1e-4)
     _, words, _ = world.refine("micrometres")
     check("120 of 120 particles have a defocus of less than 1000" in words.get("refine-defocus", ""), f"µm: {words}")
 
 
 def diameters(world):
-    _, words, _ = world.refine("normalised", "--diameter", "60")
-    told = words.get("refine-diameter", "")
-    check("density (squared, to 30" in told and "diameter of 60" in told, f"a diameter that cuts: {words}")
+    _, _, text = world.refine("normalised", "--diameter", "60")
+    told = re.findall(r"WARN refine-diameter (.*)", text)
+    for what in ("reference", "map"):
+        start = rf"\d+ % of the {what}'s density \(squared, to 30 Å\) lies outside the diameter of 60 Å"
+        check(sum(bool(re.match(start, line)) for line in told) == 1, f"a diameter that cuts the {what}: {told}")
+    check(len(told) == 2, "of each there is one text")
+
+
+def final(out):
+    """Returns the values and the curves of postprocess.star."""
+    general, names, rows, table = {}, [], [], ""
+    for words in map(str.split, open(f"{out}/postprocess.star", encoding="utf-8")):
+        if words and words[0].startswith("data_"):
+            table = words[0]
+        elif table == "data_general" and len(words) == 2:
+            general[words[0][1:]] = words[1]
+        elif table == "data_fsc" and words and words[0].startswith("_"):
+            names.append(words[0][1:])
+        elif table == "data_fsc" and len(words) == len(names) > 0:
+            rows.append([float(word) for word in words])
+    return general, dict(zip(names, np.array(rows).T))
+
+
+def masks(folder):
+    """The poses of the particles are right and stay: a mask changes the end alone."""
+    world = World(folder, count=400, seed=8)
+    world.write("posed", world.images, world.defocus, world.poses)
+    reference = mrcfile.read(f"{world.work}/reference.mrc")
+    densest = np.unravel_index(reference.argmax(), reference.shape)
+    found = {}
+    for name, mask in (("tight", ball(densest, 4, 1)), ("wide", ball(3 * [BOX // 2], 11, 5))):
+        mrcfile.write(f"{world.work}/{name}.mrc", mask, voxel_size=PIXEL)
+        found[name] = world.refine("posed", "--skip_align", "true", "--mask", f"{world.work}/{name}.mrc")
+    out, words, text = found["tight"]
+    general, curves = final(out)
+    unmasked, inside = (float(general.get(name, 0)) for name in ("rlnFinalResolution", "icestreamResolutionInMask"))
+    end = np.argmax(curves["rlnFourierShellCorrelationUnmaskedMaps"] < 0.143)
+    check(abs(unmasked - curves["rlnAngstromResolution"][end - 1]) < 0.01, f"a tight mask leaves {unmasked} Å")
+    check(0 < inside < unmasked, f"where inside it {inside} Å were told")
+    told = words.get("refine-mask-doubted", "")
+    check(f"the resolution is that of the unmasked maps, {unmasked:.2f} Å" in told, f"the mask is doubted: {words}")
+    check(f"(inside the mask it would be {inside:.2f} Å)" in told, "with both numbers")
+    check(f"{unmasked:.1f} Å unmasked (the mask is doubted)" in text, f"so says the result: {text[-600:]}")
+    check(" masked," not in text, "which does not tell the other number")
+    out, words, text = found["wide"]
+    general, _ = final(out)
+    check(not words, f"of a wide and soft mask nothing is told: {words}")
+    check(not {"icestreamMaskDoubted", "icestreamResolutionInMask"} & set(general), f"nor in the table: {general}")
+    check(f"{float(general['rlnFinalResolution']):.1f} Å masked" in text, f"the result tells its number: {text[-600:]}")
 
 
 def classes(world):
@@ -211,8 +281,8 @@ def symmetries(folder):
 
 print(f"seed {SEED}")
 with tempfile.TemporaryDirectory(prefix="icestream-doubtful-") as folder:
-    if sys.argv[1] == "symmetries":
-        symmetries(folder)
+    if sys.argv[1] in ("masks", "symmetries"):
+        {"masks": masks, "symmetries": symmetries}[sys.argv[1]](folder)
     else:
         made = World(folder)
         made.write("normalised", made.images, made.defocus)

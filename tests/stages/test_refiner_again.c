@@ -126,5 +126,5 @@ int main(void) {
         cmocka_unit_test(a_mask_that_comes_later_is_used),
         cmocka_unit_test(a_stack_that_is_away_is_waited_for),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-again", tests, sizeof tests / sizeof *tests);
 }

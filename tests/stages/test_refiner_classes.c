@@ -357,7 +357,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_domain_is_found),           cmocka_unit_test(particles_that_are_alike_are_told),
         cmocka_unit_test(one_reference_becomes_two_classes), cmocka_unit_test(a_missing_domain_is_found),
-        cmocka_unit_test(a_small_domain_is_found),           cmocka_unit_test(particles_that_are_alike_are_told),
         cmocka_unit_test(listed_references_with_symmetry),
     };
     return scratch_run("refiner-classes", tests, sizeof tests / sizeof *tests);

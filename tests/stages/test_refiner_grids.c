@@ -146,5 +146,5 @@ int main(void) {
     const char *seed = getenv("ICESTREAM_SEED");
     srand(seed != NULL ? (unsigned)atoi(seed) : 1);
     print_message("seed %s\n", seed != NULL ? seed : "1");
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-grids", tests, sizeof tests / sizeof *tests);
 }

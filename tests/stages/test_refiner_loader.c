@@ -179,5 +179,5 @@ int main(void) {
         cmocka_unit_test(images_on_the_device_are_not_read),
         cmocka_unit_test(a_broken_stack_is_told_of_when_it_is_taken),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-loader", tests, sizeof tests / sizeof *tests);
 }

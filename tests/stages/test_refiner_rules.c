@@ -457,5 +457,5 @@ int main(void) {
         cmocka_unit_test(particles_are_compared_as_far_as_the_map_tells),
         cmocka_unit_test(residuals_become_norms_and_noise),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return scratch_run("refiner-rules", tests, sizeof tests / sizeof *tests);
 }
