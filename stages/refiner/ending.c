@@ -35,27 +35,25 @@ void ending_of_classes(struct stage *stage, const struct refiner *refiner) {
     set_result(stage, &s, quality);
 }
 
-/* efficiency: of the directions of view. */
 static void tell_result(struct stage *stage, const struct refiner *refiner, const struct postprocess_result *final,
-                        double efficiency) {
+                        const struct orientations *views) {
     const struct refiner_state s = refiner_state(refiner);
-    char quality[128];
+    char quality[256], noted[128];
+    orientations_note(views, noted, sizeof noted);
     if (final->doubts != 0)
-        snprintf(quality, sizeof quality, "%.1f Å unmasked (the mask is doubted), directions %.2f", s.resolution,
-                 efficiency);
+        snprintf(quality, sizeof quality, "%.1f Å unmasked (the mask is doubted), %s", s.resolution, noted);
     else
-        snprintf(quality, sizeof quality, "%.1f Å masked, %.1f Å unmasked, directions %.2f", final->resolution,
-                 s.resolution, efficiency);
+        snprintf(quality, sizeof quality, "%.1f Å masked, %.1f Å unmasked, %s", final->resolution, s.resolution, noted);
     set_result(stage, &s, quality);
 }
 
 /* Says how the views of the particles are spread, and what to do about it. */
-static enum status tell_orientations(struct stage *stage, const struct refiner *refiner, double *ret_efficiency,
+static enum status tell_orientations(struct stage *stage, const struct refiner *refiner, struct orientations *ret_views,
                                      struct err *err) {
     struct orientations o;
     char text[256];
     TRY(orientations_advise(refiner, &o, err));
-    *ret_efficiency = o.efficiency;
+    *ret_views = o;
     if (isnan(o.efficiency)) return STATUS_OK;
     orientations_describe(&o, text, sizeof text);
     if (o.efficiency < DIRECTIONS_POOR)
@@ -173,9 +171,9 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
                   fmin(p->join_resolution, p->initial_lowpass));
     if (status == STATUS_OK && noise) tell_noise_of_halves(stage, &result);
     if (status == STATUS_OK && !noise) tell_postprocessed(stage, &result, &options, &directions);
-    double efficiency = NAN;
-    if (status == STATUS_OK) status = tell_orientations(stage, refiner, &efficiency, err);
-    if (status == STATUS_OK) tell_result(stage, refiner, &result, efficiency);
+    struct orientations views;
+    if (status == STATUS_OK) status = tell_orientations(stage, refiner, &views, err);
+    if (status == STATUS_OK) tell_result(stage, refiner, &result, &views);
     postprocess_result_destroy(&result);
     directions_destroy(&directions);
     return status == STATUS_OK ? ending_local_maps(stage, refiner, refiner_workspace(refiner), err) : status;

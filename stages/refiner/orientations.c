@@ -8,6 +8,7 @@
 #include "stages/refiner/refiner_private.h"
 
 enum { NSIDE = 16, PIXELS = 12 * NSIDE * NSIDE };
+static const double LEAST_GAIN = 0.05; /* of the efficiency: a tilt that gives less is not advised */
 
 /* Counts the views of all particles. A pose's last row is the direction of view, in the frame of the map. */
 static size_t count_views(const struct refiner *r, double *counts) {
@@ -35,6 +36,8 @@ static enum status measure(const struct refiner *r, bool advise, struct orientat
     TRY(mem_new(PIXELS, sizeof *counts, "directions of view", &counts, err));
     if (count_views(r, counts) > 0) o.efficiency = directions_efficiency(NSIDE, counts);
     if (advise && o.efficiency < DIRECTIONS_GOOD) o.tilt = directions_best_tilt(NSIDE, counts, &o.tilted_efficiency);
+    if (!(o.tilted_efficiency >= o.efficiency + LEAST_GAIN)) o.tilt = o.tilted_efficiency = NAN;
+    o.advised = o.efficiency >= DIRECTIONS_GOOD || (advise && !isnan(o.efficiency));
     *ret_orientations = o;
     return STATUS_OK;
 }
@@ -54,7 +57,20 @@ void orientations_describe(const struct orientations *o, char *text, size_t size
                               : "some directions are hardly seen: more particles of these "
                                 "views do not help";
     int used = snprintf(text, size, "%.2f of 1: %s", o->efficiency, meaning);
-    if (used < 0 || (size_t)used >= size || isnan(o->tilt) || o->tilted_efficiency < o->efficiency + 0.05) return;
+    if (used < 0 || (size_t)used >= size || isnan(o->tilt)) return;
     snprintf(text + used, size - (size_t)used, "%s the stage by %.0f° for further exposures (%.2f by them alone)",
              o->efficiency < DIRECTIONS_POOR ? "; tilt" : ", or tilt", o->tilt, o->tilted_efficiency);
+}
+
+void orientations_note(const struct orientations *o, char *text, size_t size) {
+    const bool poor = o->efficiency < DIRECTIONS_POOR;
+    char tilt[64] = "";
+    if (!isnan(o->tilt)) snprintf(tilt, sizeof tilt, "tilt by %.0f° (%.2f)", o->tilt, o->tilted_efficiency);
+    if (!o->advised || o->efficiency >= DIRECTIONS_GOOD)
+        snprintf(text, size, "directions %.2f", o->efficiency);
+    else if (*tilt == 0)
+        snprintf(text, size, "directions %.2f: %s", o->efficiency,
+                 poor ? "more of these views do not help" : "more particles help");
+    else
+        snprintf(text, size, "directions %.2f: %s%s", o->efficiency, poor ? "" : "more particles help, or ", tilt);
 }

@@ -400,7 +400,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .accuracy_angle = s->accuracy_angle,
                                   .accuracy_offset = s->accuracy_offset,
                                   .average_pmax = s->average_pmax,
-                                  .efficiency = NAN,
+                                  .views = {.efficiency = NAN, .tilt = NAN, .tilted_efficiency = NAN},
                                   .signal = r->signal.particles > 0 ? r->signal.deviations : NAN,
                                   .noise = signal_is_noise(&r->signal),
                                   .classes = classifies(r) ? r->reference_count : 1,

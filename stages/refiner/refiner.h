@@ -19,6 +19,7 @@
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/alignment/alignment.h"
+#include "stages/refiner/orientations.h"
 
 /* The parameters that a user sets (parameters.c). */
 struct refiner_options {
@@ -172,7 +173,7 @@ struct refiner_state {
     double offset_step;                     /* px, of the fine pass */
     double accuracy_angle, accuracy_offset; /* °, px */
     double average_pmax, significant;       /* means over particles */
-    double efficiency; /* of the directions of view (orientations.h), in copies of the writer; NaN: not known */
+    struct orientations views;              /* measured in copies of the writer alone; else nothing is known */
     double signal;  /* deviations by which images favour the reference over its negative (signal.h); NaN: not known */
     bool noise;     /* they do not: nothing shows that the images hold the particle */
     double seconds; /* of the last iteration, and of its steps: */

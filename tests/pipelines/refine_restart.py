@@ -4,6 +4,7 @@ continue from the last whole iteration and end with the final map."""
 
 import json
 import os
+import re
 import signal
 
 from session import (
@@ -13,6 +14,7 @@ from session import (
     history,
     launch,
     pids_of,
+    run,
     simulate,
     star,
     status,
@@ -38,6 +40,17 @@ def iterations(session):
         [e["iteration"] for e in history(session, "refiner")]
         if os.path.exists(path)
         else []
+    )
+
+
+def advises(text, event):
+    """Returns whether text ends with the efficiency of the directions of view, and the advice."""
+    found = re.search(r"directions (\d\.\d\d)(: .*)?$", text)
+    if found is None or abs(float(found[1]) - event["efficiency"]) > 0.0056:
+        return False
+    tilt, advice = event["advised_tilt"], found[2] or ""
+    return (advice != "") == (event["efficiency"] < 0.8) and (
+        "tilt" not in advice if tilt is None else f"tilt by {tilt}°" in advice
     )
 
 
@@ -127,8 +140,15 @@ with Work("refine-restart") as work:
         f"efficiency of the directions: {events[-1]['efficiency']}",
     )
     check(
-        "directions 0." in status(session)["stages"]["refiner"].get("note", ""),
-        "status tells the efficiency",
+        all("advised_tilt" in e for e in events if e["final"] or e["efficiency"] > 0.8),
+        "the advice is known of even views, and at the end",
+    )
+    note = status(session)["stages"]["refiner"].get("note", "")
+    check(advises(note, events[-1]), f"status --json tells efficiency and advice: {note}")
+    lines = run("status", "--session", session).stdout.splitlines()
+    check(
+        any(line.startswith("refiner.0:") and advises(line, events[-1]) for line in lines),
+        "so does status as text",
     )
     with open(f"{session}/refiner/locres.mrc", "rb") as file:
         local = file.read()

@@ -33,13 +33,8 @@ static inline struct item *particles_item(const char *name, const char *kind, co
     return item;
 }
 
-static inline void run_classes_within(const char *folder, const char *reference, const char *diameter,
-                                      const char *iterations, const char *least, const char *classes,
-                                      struct item **items, size_t count) {
-    const char *parameters[] = {
-        "reference",     reference, "diameter", diameter, "initial_lowpass", "50",       "healpix_order", "1",
-        "live_order",    "1",       "classes",  classes,  "max_iterations",  iterations, "offset_range",  "3",
-        "min_particles", least,     NULL};
+/* parameters: names and values in turn, NULL at the end. Destroys the items. */
+static inline void run_refiner(const char *folder, const char *const *parameters, struct item **items, size_t count) {
     struct item **out = NULL;
     size_t out_count = 0;
     struct err err = {0};
@@ -50,6 +45,16 @@ static inline void run_classes_within(const char *folder, const char *reference,
     free(out);
     for (size_t i = 0; i < count; i++)
         item_destroy(&items[i]);
+}
+
+static inline void run_classes_within(const char *folder, const char *reference, const char *diameter,
+                                      const char *iterations, const char *least, const char *classes,
+                                      struct item **items, size_t count) {
+    const char *parameters[] = {
+        "reference",     reference, "diameter", diameter, "initial_lowpass", "50",       "healpix_order", "1",
+        "live_order",    "1",       "classes",  classes,  "max_iterations",  iterations, "offset_range",  "3",
+        "min_particles", least,     NULL};
+    run_refiner(folder, parameters, items, count);
 }
 
 static inline void run_within(const char *folder, const char *reference, const char *diameter, const char *iterations,

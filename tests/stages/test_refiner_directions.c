@@ -1,6 +1,6 @@
 /* Tests what a refinement tells of particles that are seen from within 20 degrees of one axis, beside those seen from all
  * sides: no resolution that is finer than that of the truth divided by 1.1, also where poses are wrong alike in both
- * halves; a lower efficiency, and a warning. */
+ * halves; a lower efficiency, a warning, and the tilt that helps, in the last line of the history. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -24,17 +24,31 @@ enum { BLOBS = 14, VOXELS = BOX * BOX * BOX };
 static struct object object;
 static float truth[VOXELS], halves[2][VOXELS];
 
-/* Returns a number of the last line of the history. */
+/* Returns a number of the last line of the history; NaN: it is null. It must be there. */
 static double last_number(const char *folder, const char *name) {
-    char path[PATH_SIZE], *text = NULL;
+    char path[PATH_SIZE], *text = NULL, *end;
     size_t length;
-    double value = NAN;
     assert_int_equal(path_join(folder, "history.jsonl", path, sizeof path, NULL), STATUS_OK);
     assert_int_equal(file_read_whole(path, 1 << 20, &text, &length, NULL), STATUS_OK);
-    for (const char *at = text; (at = strstr(at, name)) != NULL; at++)
-        value = strtod(at + strlen(name), NULL);
+    assert_true(length > 0 && text[length - 1] == '\n');
+    text[length - 1] = 0;
+    const char *line = strrchr(text, '\n'), *at = strstr(line != NULL ? line : text, name);
+    if (at == NULL) fail_msg("the last line of %s has no %s", path, name);
+    at += strlen(name);
+    double value = strtod(at, &end);
+    assert_true(end > at || strncmp(at, "null", 4) == 0);
+    if (end == at) value = NAN;
     free(text);
     return value;
+}
+
+/* Checks the advice in the last line: a tilt where it gives enough; none of even views. */
+static void check_advice(const char *folder, double efficiency) {
+    double tilt = last_number(folder, "\"advised_tilt\": "), tilted = last_number(folder, "\"tilted_efficiency\": ");
+    print_message("advised tilt %g degrees, efficiency %g\n", tilt, tilted);
+    assert_int_equal(isnan(tilt), isnan(tilted));
+    if (efficiency >= 0.8) assert_true(isnan(tilt));
+    if (efficiency < 0.7) assert_true(tilt >= 10 && tilt <= 40 && tilted > efficiency + 0.049 && tilted <= 1);
 }
 
 /* Returns the mean frequency (1/Å) to which cones about axes reach whose |z| lies between two bounds. */
@@ -110,6 +124,7 @@ static void check_set(const char *name, unsigned seed, double cone, int particle
         "%s, seed %u: %.1f Å told, %.1f Å agreed, %.1f Å true, efficiency %.2f, doubt %.2f, cones along z %.1f Å, "
         "across %.1f Å\n",
         name, seed, told, agreement, true_resolution, efficiency, doubt, 1 / along, 1 / across);
+    check_advice(folder, efficiency);
     assert_true(told >= true_resolution / 1.1);
     assert_true(told >= agreement - 1e-3);
     if (cone > 0) {

@@ -39,6 +39,7 @@ static struct orientations advise(void) {
     must(orientations_advise(&refiner, &o, &err), &err);
     must(orientations_measure(&refiner, &again, &err), &err);
     assert_true(o.efficiency == again.efficiency || (isnan(o.efficiency) && isnan(again.efficiency)));
+    assert_true(isnan(again.tilt) && again.advised == (o.efficiency >= 0.8) && o.advised == !isnan(o.efficiency));
     return o;
 }
 
@@ -138,16 +139,26 @@ static void advice_follows(void **state) {
     static const struct {
         double tilt;
         const char *say;
-    } cases[] = {{15, "; tilt the stage by"}, {50, "more particles help"}, {180, "cover all directions well"}};
+        const char *noted;
+    } cases[] = {{15, "; tilt the stage by", ": tilt by "},
+                 {50, "more particles help, or tilt", ": more particles help, or tilt by "},
+                 {180, "cover all directions well", NULL}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        char text[256];
+        char text[256], note[128], known[128];
         set_up("C1", VIEWS);
         draw(0, cases[c].tilt);
         const struct orientations o = advise();
         orientations_describe(&o, text, sizeof text);
-        print_message("%s\n", text);
+        orientations_note(&o, note, sizeof note);
+        print_message("%s\n%s\n", text, note);
         assert_non_null(strstr(text, cases[c].say));
         assert_true(isnan(o.tilt) ? o.efficiency >= 0.8 : o.tilted_efficiency > o.efficiency);
+        snprintf(known, sizeof known, "directions %.2f%s", o.efficiency, cases[c].noted != NULL ? cases[c].noted : "");
+        assert_memory_equal(note, known, strlen(known) + (cases[c].noted == NULL));
+        if (cases[c].noted != NULL) {
+            snprintf(known, sizeof known, "tilt by %.0f° (%.2f)", o.tilt, o.tilted_efficiency);
+            assert_non_null(strstr(note, known));
+        }
         tear_down();
     }
     set_up("C1", 3); /* particles without a pose */
@@ -155,13 +166,34 @@ static void advice_follows(void **state) {
     tear_down();
 }
 
+/* A tilt that gives little is not advised, and nothing is said of a tilt that nobody looked for. */
+static void little_advice_is_none(void **state) {
+    (void)state;
+    static const struct {
+        struct orientations views;
+        const char *note;
+    } cases[] = {{{0.43, true, NAN, NAN}, "directions 0.43: more of these views do not help"},
+                 {{0.7, true, NAN, NAN}, "directions 0.70: more particles help"},
+                 {{0.7, false, NAN, NAN}, "directions 0.70"}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char note[128];
+        orientations_note(&cases[c].views, note, sizeof note);
+        assert_string_equal(note, cases[c].note);
+    }
+    set_up("C1", VIEWS);
+    draw(0, 60); /* 0.78; by a tilt 0.82 */
+    const struct orientations o = advise();
+    print_message("%.3f, advised tilt %g\n", o.efficiency, o.tilt);
+    assert_true(o.efficiency < 0.8 && o.efficiency > 0.75 && o.advised && isnan(o.tilt) && isnan(o.tilted_efficiency));
+    tear_down();
+}
+
 int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(even_views_are_best),
-        cmocka_unit_test(symmetry_adds_views),
-        cmocka_unit_test(it_is_the_spread_of_a_point),
-        cmocka_unit_test(advice_follows),
+        cmocka_unit_test(even_views_are_best),         cmocka_unit_test(symmetry_adds_views),
+        cmocka_unit_test(it_is_the_spread_of_a_point), cmocka_unit_test(advice_follows),
+        cmocka_unit_test(little_advice_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

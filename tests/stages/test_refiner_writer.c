@@ -33,7 +33,7 @@ void __wrap_snapshot_destroy(struct snapshot **snapshot);
 void __wrap_snapshot_reserve(struct snapshot *snapshot, const struct snapshot *like);
 enum status __wrap_snapshot_take(struct snapshot *snapshot, struct refiner *refiner, struct err *err);
 void __wrap_snapshot_return(struct snapshot *snapshot, struct refiner *refiner);
-enum status __wrap_snapshot_measure(struct snapshot *snapshot, double *ret_efficiency, struct err *err);
+enum status __wrap_snapshot_measure(struct snapshot *snapshot, struct orientations *ret_views, struct err *err);
 const struct refiner *__wrap_snapshot_refiner(const struct snapshot *snapshot);
 struct refiner_state __wrap_refiner_state(const struct refiner *refiner);
 enum status __wrap_refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
@@ -77,10 +77,10 @@ void __wrap_snapshot_reserve(struct snapshot *snapshot, const struct snapshot *l
     assert_int_not_equal(like->iteration, 0);
 }
 
-enum status __wrap_snapshot_measure(struct snapshot *snapshot, double *ret_efficiency, struct err *err) {
+enum status __wrap_snapshot_measure(struct snapshot *snapshot, struct orientations *ret_views, struct err *err) {
     (void)err;
     assert_int_not_equal(snapshot->iteration, 0);
-    *ret_efficiency = 0.5;
+    *ret_views = (struct orientations){.efficiency = 0.5};
     return STATUS_OK;
 }
 

@@ -8,12 +8,26 @@
 #include "common/files.h"
 #include "common/memory.h"
 
+/* Adds what is known of the directions of view. Returns the line's new length. */
+static int put_views(const struct orientations *o, char *line, size_t size, int length) {
+    char tilt[32] = "null", tilted[32] = "null";
+    if (isnan(o->efficiency) || length < 0 || (size_t)length >= size) return length;
+    length += snprintf(line + length, size - (size_t)length, "\"efficiency\": %.3f, ", o->efficiency);
+    if (!o->advised || (size_t)length >= size) return length;
+    if (!isnan(o->tilt)) {
+        snprintf(tilt, sizeof tilt, "%.0f", o->tilt);
+        snprintf(tilted, sizeof tilted, "%.3f", o->tilted_efficiency);
+    }
+    return length + snprintf(line + length, size - (size_t)length, "\"advised_tilt\": %s, \"tilted_efficiency\": %s, ",
+                             tilt, tilted);
+}
+
 enum status history_write(const char *folder, const char *prefix, const struct refiner_state *s, struct err *err) {
     char path[PATH_SIZE], stem[32] = "run", resolution[32] = "null";
     if (!s->noise) snprintf(resolution, sizeof resolution, "%.3f", s->resolution);
     if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
-    size_t size = 1024 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
+    size_t size = 1280 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
     _cleanup_(mem_free) char *line = NULL;
     TRY(mem_new(size, 1, "a line of the history", &line, err));
     int length = snprintf(line, size,
@@ -25,8 +39,7 @@ enum status history_write(const char *folder, const char *prefix, const struct r
                           clock_realtime(), s->iteration, s->particles, s->twins, resolution, s->seconds,
                           s->device_seconds, s->between, s->waited, s->order, s->current_size, s->accuracy_angle,
                           s->average_pmax, s->significant, s->final ? "true" : "false");
-    if (!isnan(s->efficiency) && length >= 0 && (size_t)length < size)
-        length += snprintf(line + length, size - (size_t)length, "\"efficiency\": %.3f, ", s->efficiency);
+    length = put_views(&s->views, line, size, length);
     if (!isnan(s->signal) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"signal\": %.2f, \"noise\": %s, ", s->signal,
                            s->noise ? "true" : "false");

@@ -185,10 +185,14 @@ void snapshot_return(struct snapshot *s, struct refiner *r) {
     particle_set_let_go(&r->set);
 }
 
-enum status snapshot_measure(struct snapshot *s, double *ret_efficiency, struct err *err) {
-    struct orientations o = {.efficiency = NAN};
-    if (!classifies(&s->refiner)) TRY(orientations_measure(&s->refiner, &o, err));
-    *ret_efficiency = s->refiner.efficiency = o.efficiency;
+enum status snapshot_measure(struct snapshot *s, struct orientations *ret_views, struct err *err) {
+    struct orientations o = {.efficiency = NAN, .tilt = NAN, .tilted_efficiency = NAN};
+    if (!classifies(&s->refiner) && s->refiner.schedule.final)
+        TRY(orientations_advise(&s->refiner, &o, err));
+    else if (!classifies(&s->refiner))
+        TRY(orientations_measure(&s->refiner, &o, err));
+    s->refiner.efficiency = o.efficiency;
+    *ret_views = o;
     return STATUS_OK;
 }
 

@@ -20,9 +20,9 @@ void snapshot_reserve(struct snapshot *snapshot, const struct snapshot *like);
 /* Gives the copy back when nobody uses it any more. Does nothing if there is none. */
 void snapshot_return(struct snapshot *snapshot, struct refiner *refiner);
 
-/* Measures the efficiency of the copy's directions of view (orientations.h); of a classification it is NaN. Call it
- * before the copy is written, from any thread. */
-enum status snapshot_measure(struct snapshot *snapshot, double *ret_efficiency, struct err *err);
+/* Measures the copy's directions of view, and after the last iteration what follows from them; of a classification
+ * nothing is known. Call it before the copy is written, from any thread. */
+enum status snapshot_measure(struct snapshot *snapshot, struct orientations *ret_views, struct err *err);
 
 /* Returns the copy, for refiner_write, refiner_state and refiner_class, from any thread. */
 const struct refiner *snapshot_refiner(const struct snapshot *snapshot);

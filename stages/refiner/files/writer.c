@@ -83,12 +83,12 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
 }
 
 static void log_halves(struct stage *stage, const struct refiner_state *s) {
-    char took[64], noted[64], worth[64];
+    char took[64], noted[64], worth[64], views[128];
     describe_time(s, took, sizeof took);
     describe_resolution(s, 1, noted, sizeof noted);
     describe_resolution(s, 2, worth, sizeof worth);
-    stage_note(stage, "iteration %d, %zu particles, %s, directions %.2f", s->iteration, s->particles, noted,
-               s->efficiency);
+    orientations_note(&s->views, views, sizeof views);
+    stage_note(stage, "iteration %d, %zu particles, %s, %s", s->iteration, s->particles, noted, views);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles, %s, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",
@@ -97,13 +97,13 @@ static void log_halves(struct stage *stage, const struct refiner_state *s) {
               : s->local ? " near"
                          : "",
               s->angle_step, s->offset_step, s->current_size, s->accuracy_angle, s->accuracy_offset, s->average_pmax,
-              s->significant, s->efficiency, took);
+              s->significant, s->views.efficiency, took);
 }
 
 static enum status write_slot(struct writer *w, const struct slot *slot, struct err *err) {
     struct stage *stage = w->stage;
     struct refiner_state state = slot->state;
-    TRY(snapshot_measure(slot->snapshot, &state.efficiency, err));
+    TRY(snapshot_measure(slot->snapshot, &state.views, err));
     const struct refiner *refiner = snapshot_refiner(slot->snapshot);
     enum status status;
     STAGE_PERSIST(stage, status, err, refiner_write(refiner, stage_folder(stage), writer_prefix(stage), w->keep, err));
