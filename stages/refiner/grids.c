@@ -73,17 +73,21 @@ static struct regrid_options options_of(const struct particle_set *set, const st
                                    .magnification = {m[0], m[1], m[2], m[3]}};
 }
 
-enum status grids_settle(struct particle_set *set, struct err *err) {
+static void set_limit(const struct particle_set *set, struct particle *p) {
     /* Without a CTF the image has one of 1, which ends where the image does. */
     static const struct ctf FLAT = {.voltage = 300, .amplitude_contrast = 1, .scale = 1};
+    const struct regrid_options options = options_of(set, &set->optics[p->optics], set->stacks[p->stack].box);
+    if (!p->has_ctf) p->ctf = FLAT;
+    p->ctf.limit = regrid_limit(&options);
+}
+
+enum status grids_settle(struct particle_set *set, const int *which, size_t count, struct err *err) {
+    bool all = which == NULL || set->box == 0;
     if (set->box == 0) TRY(choose(set, err));
     if (set->box == 0) return STATUS_OK;
-    for (size_t i = 0; i < set->count; i++) {
-        struct particle *p = &set->particles[i];
-        if (p->source < 0) continue;
-        const struct regrid_options options = options_of(set, &set->optics[p->optics], set->stacks[p->stack].box);
-        if (!p->has_ctf) p->ctf = FLAT;
-        p->ctf.limit = regrid_limit(&options);
+    for (size_t i = 0; i < (all ? set->count : count); i++) {
+        struct particle *p = &set->particles[all ? i : (size_t)which[i]];
+        if (p->source >= 0) set_limit(set, p);
     }
     return STATUS_OK;
 }

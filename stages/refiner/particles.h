@@ -11,6 +11,7 @@
 #include "common/formats/particle_place.h"
 #include "common/formats/particle_table.h"
 #include "common/formats/star.h"
+#include "common/names.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/prepare/image_check.h"
@@ -64,6 +65,7 @@ struct particle_optics {
 struct particle_source {
     struct star_file *file; /* NULL: released, no particle needs it */
     char *path;
+    bool needed; /* while files are released: a particle or an optics group comes from it */
 };
 
 struct particle_stack {
@@ -86,8 +88,7 @@ struct particle_set {
     int source_count;
     struct particle_stack *stacks;
     int stack_count, last_stack;
-    int *table; /* open addressing by name: index + 1, 0 empty */
-    size_t table_size;
+    struct names particle_names, stack_paths; /* find particles by name, and stacks by path */
     int box;                     /* px, of the refinement, to which images are brought (grids.h); 0: no particles yet */
     double pixel_size;           /* Å */
     int preferred_box;           /* px, of the reference; 0: not known */
@@ -100,6 +101,7 @@ struct particle_set {
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
     int held;                   /* number of holds (particle_set_hold) */
     bool outdated;              /* some files can be released */
+    bool unsettled;             /* particles that joined before have not been brought to the grid (grids_settle) */
     bool poses_given;           /* tables must give poses (given_poses.h) */
     bool keep_twins;            /* no particle is left out as a twin */
     bool settled;               /* the twins of the present particles are known, as far as images were read */

@@ -4,9 +4,13 @@
 
 #include "stages/refiner/particles.h"
 
-/* Adds a particle that the set does not have. Copies the values and the name. */
-enum status particle_set_add(struct particle_set *set, const char *name, const struct particle *values,
+/* Makes room for so many particles in all. */
+enum status particle_set_reserve(struct particle_set *set, size_t count, struct err *err);
+/* Adds a particle that the set does not have. Copies the values and the name. hash: names_hash of the name. */
+enum status particle_set_add(struct particle_set *set, const char *name, uint32_t hash, const struct particle *values,
                              struct particle **ret_particle, struct err *err);
+/* Returns the particle of this name, whose names_hash is given, or NULL. */
+struct particle *particle_find_hashed(const struct particle_set *set, const char *name, uint32_t hash);
 /* Releases files that no present particle and no optics group comes from, or marks the set for it while it is held. */
 void particle_set_release_sources(struct particle_set *set);
 

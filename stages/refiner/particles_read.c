@@ -21,7 +21,10 @@ struct reading {
     struct particle_places places;
     int subset; /* column rlnRandomSubset; −1: absent */
     int source;
-    int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
+    int *optics_map;          /* optics group of the table → index into set->optics; −1: not added yet */
+    struct names given_names; /* finds stacks by their names in this table */
+    int *joined;              /* particles of the rows, in the order of the rows */
+    size_t joined_count;
 };
 
 static bool same_optics(const struct particle_optics *o, const struct optics *values,
@@ -138,7 +141,8 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     stack->pixel_size = header.pixel_size;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
-    return particle_text(name_below(set->root, path), &stack->name, err);
+    TRY(particle_text(name_below(set->root, path), &stack->name, err));
+    return names_put(&set->stack_paths, names_hash(path), set->stack_count - 1, err);
 }
 
 static bool same_text(const char *a, const char *b) {
@@ -153,20 +157,38 @@ static enum status resolve_stack(const struct reading *r, const char *given, cha
     return path_join("", given, path, PATH_SIZE, err);
 }
 
-/* Finds a stack in the set, or adds it. Compares with the last name first: rows of one stack follow each other, and
- * looking for a file costs more. */
-static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
+/* Returns whether this table named the stack so when it named it last. */
+static bool is_given(const struct reading *r, int index, const char *given) {
+    return r->set->stacks[index].source == r->source && same_text(r->set->stacks[index].given, given);
+}
+
+/* Returns the stack that this table has named so before; −1: there is none. Compares with the last name first, because
+ * rows of one stack follow each other. */
+static int stack_given(const struct reading *r, const char *given, uint32_t *ret_hash) {
+    size_t step = 0;
+    int last = r->set->last_stack, index;
+    if (last < r->set->stack_count && is_given(r, last, given)) return last;
+    *ret_hash = names_hash(given);
+    while ((index = names_next(&r->given_names, *ret_hash, &step)) >= 0)
+        if (is_given(r, index, given)) return index;
+    return -1;
+}
+
+static int stack_at(const struct particle_set *set, const char *path) {
+    size_t step = 0;
+    int index;
+    uint32_t hash = names_hash(path);
+    while ((index = names_next(&set->stack_paths, hash, &step)) >= 0)
+        if (strcmp(set->stacks[index].path, path) == 0) return index;
+    return -1;
+}
+
+/* Finds a stack in the set by its path, or adds it, and notes how this table names it. */
+static enum status find_stack(struct reading *r, const char *given, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
     char path[PATH_SIZE];
-    if (set->last_stack < set->stack_count && set->stacks[set->last_stack].source == r->source &&
-        same_text(set->stacks[set->last_stack].given, given)) {
-        *ret_index = set->last_stack;
-        return STATUS_OK;
-    }
     TRY(resolve_stack(r, given, path, err));
-    int found = set->stack_count - 1;
-    while (found >= 0 && !same_text(set->stacks[found].path, path))
-        found--;
+    int found = stack_at(set, path);
     if (found < 0) {
         TRY(add_stack(r, path, given, err));
         found = set->stack_count - 1;
@@ -177,7 +199,19 @@ static enum status stack_index(struct reading *r, const char *given, int *ret_in
         TRY(particle_text(given, &stack->given, err));
     }
     stack->source = r->source;
-    set->last_stack = *ret_index = found;
+    *ret_index = found;
+    return STATUS_OK;
+}
+
+/* Looks for the file of a stack only when the table has not named the stack so before. */
+static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
+    uint32_t hash = 0;
+    int found = stack_given(r, given, &hash);
+    if (found < 0) {
+        TRY(find_stack(r, given, &found, err));
+        if (!names_has(&r->given_names, hash, found)) TRY(names_put(&r->given_names, hash, found, err));
+    }
+    r->set->last_stack = *ret_index = found;
     return STATUS_OK;
 }
 
@@ -225,7 +259,8 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     int stack = 0, slice = 0;
     TRY(locate(r, row, &stack, &slice, err));
     snprintf(name, sizeof name, "%06d@%s", slice + 1, set->stacks[stack].name);
-    struct particle *known = particle_find(set, name);
+    uint32_t hash = names_hash(name);
+    struct particle *known = particle_find_hashed(set, name, hash);
     if (known == NULL) {
         const struct particle p = {.stack = stack,
                                    .slice = slice,
@@ -238,7 +273,7 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
         long subset = 0;
         const struct star_table *rows = particle_table_rows(r->table);
         if (r->subset >= 0) TRY(star_get_integer(rows, row, r->subset, &subset, err));
-        TRY(particle_set_add(set, name, &p, &known, err));
+        TRY(particle_set_add(set, name, hash, &p, &known, err));
         if (subset == 1 || subset == 2) known->half = (int)subset - 1;
         known->own_half = known->half;
     }
@@ -253,6 +288,7 @@ static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     known->repeated = 0;
     known->source = r->source;
     known->row = row;
+    r->joined[r->joined_count++] = (int)(known - set->particles);
     return STATUS_OK;
 }
 
@@ -268,6 +304,23 @@ static enum status read_first(struct reading *r, struct err *err) {
     return add_groups(r, err);
 }
 
+/* All particles leave the set; those of the rows to come join it again. */
+static void leave(struct particle_set *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        set->particles[i].source = -1;
+        set->particles[i].twin = set->particles[i].repeated = 0;
+    }
+    set->present = set->left_out = set->repeated = 0;
+}
+
+static void free_absent_images(struct particle_set *set) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
+            mem_free(&set->particles[i].image);
+            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
+        }
+}
+
 static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
     struct particle_set *set = r->set;
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
@@ -278,23 +331,18 @@ static enum status merge_rows(struct reading *r, struct star_file *file, bool re
     if (set->poses_given && count > 0) TRY(given_poses_find(rows, r->path, &given, err));
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count > 0) TRY(read_first(r, err));
+    TRY(particle_set_reserve(set, count, err));
+    TRY(mem_new_unset(count, sizeof *r->joined, "the particles of a table", &r->joined, err));
+    bool all = set->unsettled;
     set->settled = false;
-    if (replace)
-        for (size_t i = 0; i < set->count; i++) {
-            set->particles[i].source = -1;
-            set->particles[i].twin = set->particles[i].repeated = 0;
-            set->present = set->left_out = set->repeated = 0;
-        }
+    set->unsettled = true;
+    if (replace) leave(set);
     for (size_t row = 0; row < count; row++)
         TRY(merge_row(r, row, err));
-    for (size_t i = 0; i < set->count; i++)
-        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
-            mem_free(&set->particles[i].image);
-            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
-        }
     if (replace) particle_set_release_sources(set);
-    TRY(grids_settle(set, err));
-    return set->poses_given && count > 0 ? given_poses_take(set, r->source, rows, &given, r->path, err) : STATUS_OK;
+    TRY(grids_settle(set, all ? NULL : r->joined, r->joined_count, err));
+    set->unsettled = false;
+    return set->poses_given ? given_poses_take(set, r->joined, r->joined_count, rows, &given, r->path, err) : STATUS_OK;
 }
 
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
@@ -311,7 +359,10 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
     *file = NULL;
     status = particle_text(path, &set->sources[r.source].path, err);
     if (status == STATUS_OK) status = merge_rows(&r, set->sources[r.source].file, replace, err);
+    if (replace) free_absent_images(set);
     free(r.optics_map);
+    free(r.joined);
+    names_destroy(&r.given_names);
     particle_table_close(&r.table);
     if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? set->count - known : set->present - before;
     return status;
