@@ -105,6 +105,32 @@ size_t text_six_decimals(double value, char *text) {
     return (size_t)(at - text);
 }
 
+/* Digits as one whole number, and the power of ten by which it is divided, are exact; so the quotient is rounded once. */
+bool text_decimal(const char *text, double *ret_value) {
+    static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    enum { DECIMALS_MOST = sizeof POWERS / sizeof *POWERS - 1 };
+    static const uint64_t LARGEST = (uint64_t)1 << 53;
+    const char *at = text + (*text == '-' || *text == '+');
+    const char *first = at, *point = NULL;
+    uint64_t whole = 0;
+    for (;; at++) {
+        if (*at == '.' && point == NULL) {
+            point = at;
+            continue;
+        }
+        if (*at < '0' || *at > '9') break;
+        whole = 10 * whole + (uint64_t)(*at - '0');
+        if (whole > LARGEST) return false;
+    }
+    ptrdiff_t decimals = point != NULL ? at - point - 1 : 0;
+    bool digits = at - first > (point != NULL);
+    if (*at != '\0' || !digits || decimals > DECIMALS_MOST) return false;
+    double value = (double)whole / POWERS[decimals];
+    *ret_value = *text == '-' ? -value : value;
+    return true;
+}
+
 void text_key(const char *key, char *out, size_t size) {
     snprintf(out, size, "%s", key);
     for (char *p = out; *p; p++)

@@ -253,12 +253,24 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
 
+/* Writes the name as "%06d@%s" does. */
+static void write_name(int number, const char *stack, char name[PATH_SIZE + 16]) {
+    char digits[16];
+    int count = 0;
+    for (int rest = number; rest > 0 || count < 6; rest /= 10)
+        digits[count++] = (char)('0' + rest % 10);
+    while (count > 0)
+        *name++ = digits[--count];
+    *name++ = '@';
+    memcpy(name, stack, strlen(stack) + 1);
+}
+
 static enum status merge_row(struct reading *r, size_t row, struct err *err) {
     struct particle_set *set = r->set;
     char name[PATH_SIZE + 16];
     int stack = 0, slice = 0;
     TRY(locate(r, row, &stack, &slice, err));
-    snprintf(name, sizeof name, "%06d@%s", slice + 1, set->stacks[stack].name);
+    write_name(slice + 1, set->stacks[stack].name, name);
     uint32_t hash = names_hash(name);
     struct particle *known = particle_find_hashed(set, name, hash);
     if (known == NULL) {
