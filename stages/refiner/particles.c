@@ -8,10 +8,14 @@
 #include "common/text.h"
 #include "stages/refiner/detectors.h"
 
-enum { PARTICLES_LEAST = 1024 }; /* for which there is room in a set that has any */
-
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size) {
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
+}
+
+void particle_set_free(struct particle_set **set) {
+    if (*set == NULL) return;
+    particle_set_destroy(*set);
+    mem_free(set);
 }
 
 void particle_set_destroy(struct particle_set *set) {
@@ -65,6 +69,7 @@ struct particle *particle_find(const struct particle_set *set, const char *name)
 
 enum status particle_set_reserve(struct particle_set *set, size_t count, struct err *err) {
     if (count <= set->capacity) return STATUS_OK;
+    if (count < 2 * set->capacity) count = 2 * set->capacity;
     FAIL_IF(count > INT_MAX / 4, err, STATUS_UNSUPPORTED, "%zu particles are more than %d", count, INT_MAX / 4);
     TRY(names_reserve(&set->particle_names, count, err));
     struct particle *particles = realloc(set->particles, count * sizeof *particles);
@@ -74,20 +79,11 @@ enum status particle_set_reserve(struct particle_set *set, size_t count, struct 
     return STATUS_OK;
 }
 
-enum status particle_set_add(struct particle_set *set, const char *name, uint32_t hash, const struct particle *values,
-                             struct particle **ret_particle, struct err *err) {
-    char *copy = NULL;
-    if (set->count == set->capacity)
-        TRY(particle_set_reserve(set, set->capacity > 0 ? 2 * set->capacity : PARTICLES_LEAST, err));
-    TRY(particle_text(name, &copy, err));
-    enum status status = names_put(&set->particle_names, hash, (int)set->count, err);
-    if (status != STATUS_OK) {
-        free(copy);
-        return status;
-    }
-    struct particle *p = *ret_particle = &set->particles[set->count++];
-    *p = *values;
-    p->name = copy;
+enum status particle_set_take(struct particle_set *set, struct particle *from, uint32_t hash, struct err *err) {
+    TRY(particle_set_reserve(set, set->count + 1, err));
+    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
+    set->particles[set->count++] = *from;
+    from->name = NULL;
     return STATUS_OK;
 }
 

@@ -1,7 +1,8 @@
 /* Times how tables of particles reach the refiner: bench_refiner_tables FOLDER [ROWS [SMALL]].
  *
  * A table has ROWS rows (1,000,000) of sixteen columns, with 100 images in each stack; the stacks are headers with a
- * hole behind. The table is read, checked and merged as the stage does for a selection. Then come the same table again,
+ * hole behind. The table is parsed, its stacks are opened, it is read and
+ * joins the others, as in the stage for a selection. Then come the same table again,
  * one without every 20th row, and the first again, each in place of the one before. At last SMALL rows (as many as ROWS)
  * come in one table for each stack, as from the extractor. The digest is that of the particles in their order: two
  * builds that print the same one have read the same. The floor is to read the bytes of the table. Times are those of the clock, and in brackets those of the processor. */
@@ -155,16 +156,17 @@ static void print_time(const char *what, const struct moment *from, const struct
 }
 
 static void take(struct particle_set *set, const char *what, const char *path, bool replace) {
-    static const char *const STEPS[] = {" read", ", stacks opened", ", tried", ", merged"};
+    static const char *const STEPS[] = {" parsed", ", stacks opened", ", read", ", joined"};
     struct star_file *file = NULL;
+    struct particle_set *read = NULL;
     struct moment at[5] = {now()};
     must(star_read(path, &file, &err));
     at[1] = now();
     check_stacks(set->root, path, file);
     at[2] = now();
-    must(particle_set_try(set, &file, path, &err));
+    must(particle_set_read(set, &file, path, &read, &err));
     at[3] = now();
-    must(particle_set_merge(set, &file, path, replace, NULL, &err));
+    must(particle_set_join(set, &read, replace, NULL, &err));
     at[4] = now();
     printf("%s:", what);
     for (int i = 0; i < 4; i++)
@@ -203,24 +205,25 @@ static void whole_tables(const char *folder, size_t rows) {
 static void small_tables(const char *folder, size_t rows) {
     struct particle_set set;
     char path[PATH_SIZE];
-    struct moment zero = {0}, tried = {0}, merged = {0};
+    struct moment zero = {0}, reading = {0}, joining = {0};
     must(path_join(folder, "small.star", path, sizeof path, &err));
     begin(&set, folder);
     for (size_t first = 0; first < rows; first += EACH) {
         struct star_file *file = NULL;
+        struct particle_set *read = NULL;
         make_table(path, first, rows - first < EACH ? rows - first : EACH, 0);
         must(star_read(path, &file, &err));
         struct moment at[3] = {now()};
-        must(particle_set_try(&set, &file, path, &err));
+        must(particle_set_read(&set, &file, path, &read, &err));
         at[1] = now();
-        must(particle_set_merge(&set, &file, path, false, NULL, &err));
+        must(particle_set_join(&set, &read, false, NULL, &err));
         at[2] = now();
-        tried.clock += at[1].clock - at[0].clock, tried.processor += at[1].processor - at[0].processor;
-        merged.clock += at[2].clock - at[1].clock, merged.processor += at[2].processor - at[1].processor;
+        reading.clock += at[1].clock - at[0].clock, reading.processor += at[1].processor - at[0].processor;
+        joining.clock += at[2].clock - at[1].clock, joining.processor += at[2].processor - at[1].processor;
     }
     printf("%zu rows in tables of %d:", rows, EACH);
-    print_time(" tried", &zero, &tried);
-    print_time(", merged", &zero, &merged);
+    print_time(" read", &zero, &reading);
+    print_time(", joined", &zero, &joining);
     printf("; %zu present; digest %016llx\n", set.present, (unsigned long long)digest_set(&set));
     particle_set_destroy(&set);
 }
