@@ -105,27 +105,29 @@ size_t text_six_decimals(double value, char *text) {
     return (size_t)(at - text);
 }
 
+/* Goes on with a whole number, which may overflow. Returns the first character that is no digit. */
+static const char *read_digits(const char *at, uint64_t *whole) {
+    uint64_t number = *whole;
+    for (unsigned digit; (digit = (unsigned)*at - '0') < 10; at++)
+        number = 10 * number + digit;
+    *whole = number;
+    return at;
+}
+
 /* Digits as one whole number, and the power of ten by which it is divided, are exact; so the quotient is rounded once. */
 bool text_decimal(const char *text, double *ret_value) {
-    static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-    enum { DECIMALS_MOST = sizeof POWERS / sizeof *POWERS - 1 };
+    static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+    enum { DIGITS_MOST = 19 }; /* of these, whole holds any */
     static const uint64_t LARGEST = (uint64_t)1 << 53;
     const char *at = text + (*text == '-' || *text == '+');
-    const char *first = at, *point = NULL;
+    const char *first = at, *after_point = NULL;
     uint64_t whole = 0;
-    for (;; at++) {
-        if (*at == '.' && point == NULL) {
-            point = at;
-            continue;
-        }
-        if (*at < '0' || *at > '9') break;
-        whole = 10 * whole + (uint64_t)(*at - '0');
-        if (whole > LARGEST) return false;
-    }
-    ptrdiff_t decimals = point != NULL ? at - point - 1 : 0;
-    bool digits = at - first > (point != NULL);
-    if (*at != '\0' || !digits || decimals > DECIMALS_MOST) return false;
+    at = read_digits(at, &whole);
+    if (*at == '.') at = read_digits(after_point = at + 1, &whole);
+    ptrdiff_t decimals = after_point != NULL ? at - after_point : 0;
+    ptrdiff_t digits = at - first - (after_point != NULL);
+    if (*at != '\0' || digits < 1 || digits > DIGITS_MOST || whole > LARGEST) return false;
     double value = (double)whole / POWERS[decimals];
     *ret_value = *text == '-' ? -value : value;
     return true;

@@ -35,7 +35,7 @@ uint64_t text_fnv(uint64_t begin, const void *bytes, size_t length);
  * length. */
 size_t text_six_decimals(double value, char *text);
 /* Reads a text that is a sign or none, and digits with a point or none, such as "-12.500000", as strtod does, several
- * times faster. Returns false for any other text, for more digits than a double holds, and for more than 22 decimals. */
+ * times faster. Returns false for any other text, and for more digits than a double holds. */
 bool text_decimal(const char *text, double *ret_value);
 
 /* Copies a key as tables write it: hyphens become underscores. Cuts it to size. */

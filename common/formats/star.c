@@ -307,6 +307,11 @@ enum status star_get_integer(const struct star_table *table, size_t row, int col
     TRY(need_range(table, row, column, err));
     const char *text = star_get(table, row, column);
     char *end = NULL;
+    double decimal;
+    if (text_decimal(text, &decimal) && decimal == floor(decimal)) {
+        *ret_value = (long)decimal;
+        return STATUS_OK;
+    }
     errno = 0;
     long value = strtol(text, &end, 10);
     bool whole = end != text && *end == '\0' && errno == 0;

@@ -25,18 +25,18 @@ struct reading {
     struct names given_names;   /* finds stacks by their names in this table */
 };
 
-static bool same_optics(const struct particle_optics *o, const struct optics *values,
-                        const struct optics_aberrations *aberrations) {
+static bool same_values(const struct particle_optics *o, const struct optics *values) {
     return optics_same_pixel_size(o->pixel_size, values->pixel_size) && o->voltage == values->voltage &&
            o->spherical_aberration == values->spherical_aberration &&
-           o->amplitude_contrast == values->amplitude_contrast && optics_aberrations_same(&o->aberrations, aberrations);
+           o->amplitude_contrast == values->amplitude_contrast;
 }
 
 int particle_optics_find(const struct particle_set *set, const char *name, const struct optics *values,
                          const struct optics_aberrations *aberrations, const char *mtf, double mtf_pixel) {
     int found = 0;
     while (found < set->optics_count &&
-           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations) &&
+           !(strcmp(set->optics[found].name, name) == 0 && same_values(&set->optics[found], values) &&
+             optics_aberrations_same(&set->optics[found].aberrations, aberrations) &&
              optics_detector_is(set->optics[found].detector, mtf, mtf_pixel)))
         found++;
     return found;
@@ -111,12 +111,20 @@ static enum status add_groups(struct reading *r, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns whether the optics that the group of the row had before are those of this row. Aberrations differ only where
+ * rows have columns of theirs. */
+static bool group_has(const struct reading *r, const struct particle_row *values, const struct particle_optics *o) {
+    bool of_group = values->aberrations == particle_table_group_aberrations(r->table, values->group);
+    return same_values(o, &values->optics) &&
+           (of_group || optics_aberrations_same(&o->aberrations, values->aberrations));
+}
+
 static enum status optics_of_row(struct reading *r, const struct particle_row *values, int *ret_index,
                                  struct err *err) {
     if (values->group < 0)
         return add_optics(r, -1, "opticsGroup1", &values->optics, values->aberrations, ret_index, err);
     int *known = &r->optics_map[values->group];
-    if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics, values->aberrations))
+    if (*known < 0 || !group_has(r, values, &r->set->optics[*known]))
         TRY(add_group(r, values->group, &values->optics, values->aberrations, err));
     describe_optics(r, values->group, *known);
     *ret_index = *known;

@@ -17,7 +17,7 @@
 #include "stages/refiner/particles.h"
 #include "tests/common/scratch.h"
 
-enum { BOX = 16, SLICES = 4, STACKS = 500 };
+enum { BOX = 16, SLICES = 4, STACKS = 60 };
 
 static struct err err;
 
