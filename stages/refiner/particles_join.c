@@ -172,9 +172,9 @@ static enum status join_particles(struct joining *j, struct err *err) {
 /* Gives the particles their poses, which need the grid of the set. */
 static enum status take_poses(struct joining *j, struct err *err) {
     struct particle_set *set = j->set;
-    const struct star_table *rows = particle_table_find(set->sources[j->source].file);
     struct given_columns given = {0};
-    if (!set->poses_given || j->read->count == 0) return STATUS_OK;
+    if (!set->poses_given || j->read->count == 0) return STATUS_OK; /* a file without particles is released */
+    const struct star_table *rows = particle_table_find(set->sources[j->source].file);
     TRY(given_poses_find(rows, j->path, &given, err));
     return given_poses_take(set, j->particles, j->read->count, rows, &given, j->path, err);
 }

@@ -200,6 +200,17 @@ static void images_of_the_absent_are_freed(void **state) {
     particle_set_destroy(&set);
 }
 
+static void a_selection_is_empty(void **state) {
+    (void)state;
+    struct particle_set set;
+    begin(&set);
+    assert_ok(merge(&set, "1@a.mrcs 2@a.mrcs", false, NULL));
+    assert_ok(merge(&set, "", true, NULL));
+    check_set(&set, "1a 2a");
+    assert_true(set.sources[0].file == NULL && set.sources[1].file == NULL);
+    particle_set_destroy(&set);
+}
+
 /* A table that cannot join leaves all as it was, also if others were to leave for it. */
 static void tables_fail_midway(void **state) {
     (void)state;
@@ -281,6 +292,7 @@ int main(void) {
         cmocka_unit_test(rows_are_repeated),
         cmocka_unit_test(files_are_kept_while_they_are_held),
         cmocka_unit_test(images_of_the_absent_are_freed),
+        cmocka_unit_test(a_selection_is_empty),
         cmocka_unit_test(tables_fail_midway),
         cmocka_unit_test(stacks_change_while_a_table_waits),
         cmocka_unit_test(stacks_are_found_again),
