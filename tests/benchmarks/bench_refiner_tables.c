@@ -1,11 +1,11 @@
 /* Times how tables of particles reach the refiner: bench_refiner_tables FOLDER [ROWS [SMALL]].
  *
  * A table has ROWS rows (1,000,000) of sixteen columns, with 100 images in each stack; the stacks are headers with a
- * hole behind. The table is parsed, its stacks are opened, it is read and
- * joins the others, as in the stage for a selection. Then come the same table again,
- * one without every 20th row, and the first again, each in place of the one before. At last SMALL rows (as many as ROWS)
- * come in one table for each stack, as from the extractor. The digest is that of the particles in their order: two
- * builds that print the same one have read the same. The floor is to read the bytes of the table. Times are those of the clock, and in brackets those of the processor. */
+ * hole behind. The table is parsed, its stacks are opened, it is read and joins the others, as in the stage for a
+ * selection. Then come the same table again, one without every 20th row, and the first again, each in place of the one
+ * before. At last SMALL rows (as many as ROWS) come in one table for each stack, as from the extractor. The digest is
+ * that of the particles in their order: two builds that print the same digest have read the same. The floor is to read
+ * the bytes of the table. Times are those of the clock, and in brackets those of the processor. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +15,9 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "common/digest.h"
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
-#include "common/memory.h"
 #include "common/text.h"
 #include "stages/refiner/particles.h"
 
