@@ -105,6 +105,34 @@ size_t text_six_decimals(double value, char *text) {
     return (size_t)(at - text);
 }
 
+/* Goes on with a whole number, which may overflow. Returns the first character that is no digit. */
+static const char *read_digits(const char *at, uint64_t *whole) {
+    uint64_t number = *whole;
+    for (unsigned digit; (digit = (unsigned)*at - '0') < 10; at++)
+        number = 10 * number + digit;
+    *whole = number;
+    return at;
+}
+
+/* Digits as one whole number, and the power of ten by which it is divided, are exact; so the quotient is rounded once. */
+bool text_decimal(const char *text, double *ret_value) {
+    static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+    enum { DIGITS_MOST = 19 }; /* of these, whole holds any */
+    static const uint64_t LARGEST = (uint64_t)1 << 53;
+    const char *at = text + (*text == '-' || *text == '+');
+    const char *first = at, *after_point = NULL;
+    uint64_t whole = 0;
+    at = read_digits(at, &whole);
+    if (*at == '.') at = read_digits(after_point = at + 1, &whole);
+    ptrdiff_t decimals = after_point != NULL ? at - after_point : 0;
+    ptrdiff_t digits = at - first - (after_point != NULL);
+    if (*at != '\0' || digits < 1 || digits > DIGITS_MOST || whole > LARGEST) return false;
+    double value = (double)whole / POWERS[decimals];
+    *ret_value = *text == '-' ? -value : value;
+    return true;
+}
+
 void text_key(const char *key, char *out, size_t size) {
     snprintf(out, size, "%s", key);
     for (char *p = out; *p; p++)

@@ -40,8 +40,14 @@ static double micrograph_pixel_size(const struct particle_places *p, size_t row,
     return image_pixel_size;
 }
 
-struct particle_place particle_places_row(const struct particle_places *p, size_t row, int group,
-                                          double image_pixel_size) {
+/* Rows of one micrograph follow each other. */
+static uint64_t hash_of(struct particle_places *p, const char *micrograph) {
+    if (p->last == NULL || strcmp(p->last, micrograph) != 0) p->last_hash = text_hash(micrograph);
+    p->last = micrograph;
+    return p->last_hash;
+}
+
+struct particle_place particle_places_row(struct particle_places *p, size_t row, int group, double image_pixel_size) {
     static const struct particle_place UNKNOWN = {0};
     double x, y;
     if (p->micrograph < 0 || !read_number(p->rows, row, p->x, &x) || !read_number(p->rows, row, p->y, &y))
@@ -50,7 +56,7 @@ struct particle_place particle_places_row(const struct particle_places *p, size_
     while (strncmp(name, "./", 2) == 0)
         name += 2;
     double size = micrograph_pixel_size(p, row, group, image_pixel_size);
-    struct particle_place place = {.micrograph = text_hash(name), .x = x * size, .y = y * size};
+    struct particle_place place = {.micrograph = hash_of(p, name), .x = x * size, .y = y * size};
     if (place.micrograph == 0) place.micrograph = 1;
     bool known = *name != '\0' && strcasecmp(name, "none") != 0 && (x != 0 || y != 0);
     return known && fabs(place.x) < FARTHEST && fabs(place.y) < FARTHEST ? place : UNKNOWN;

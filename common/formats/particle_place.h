@@ -18,6 +18,8 @@ struct particle_places {
     const struct star_table *rows, *optics; /* optics: NULL without groups */
     int micrograph, x, y;
     int pixel_sizes[2], group_pixel_sizes[2]; /* of the rows; of the optics table */
+    const char *last;                         /* the micrograph of the last row, and its hash; NULL before */
+    uint64_t last_hash;
 };
 
 /* Looks the columns up: rlnMicrographName, rlnCoordinateX and rlnCoordinateY (px of the micrograph). A table with
@@ -27,7 +29,7 @@ void particle_places_open(const struct star_table *rows, const struct star_table
 /* Returns the place of a row. Its micrograph's pixel is rlnMicrographPixelSize, else rlnMicrographOriginalPixelSize, of
  * the row or of its optics group (`group`: row of the optics table, -1: none), else image_pixel_size (Å). Coordinates
  * that are no numbers, and 0, 0, where no particle can be, are unknown. */
-struct particle_place particle_places_row(const struct particle_places *places, size_t row, int group,
+struct particle_place particle_places_row(struct particle_places *places, size_t row, int group,
                                           double image_pixel_size);
 
 /* Goes through places[count] in their order and finds for each the first one before it, not itself left out, that is of

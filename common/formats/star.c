@@ -281,6 +281,7 @@ enum status star_get_number(const struct star_table *table, size_t row, int colu
     TRY(need_range(table, row, column, err));
     const char *text = star_get(table, row, column);
     char *end = NULL;
+    if (text_decimal(text, ret_value)) return STATUS_OK;
     double value = strtod(text, &end);
     FAIL_IF(end == text || *end != '\0', err, STATUS_BAD_FORMAT,
             "%s: table data_%s, row %zu: %s is \"%.100s\"; a number is expected", table->file->path, table->name,
@@ -306,6 +307,11 @@ enum status star_get_integer(const struct star_table *table, size_t row, int col
     TRY(need_range(table, row, column, err));
     const char *text = star_get(table, row, column);
     char *end = NULL;
+    double decimal;
+    if (text_decimal(text, &decimal) && decimal == floor(decimal)) {
+        *ret_value = (long)decimal;
+        return STATUS_OK;
+    }
     errno = 0;
     long value = strtol(text, &end, 10);
     bool whole = end != text && *end == '\0' && errno == 0;

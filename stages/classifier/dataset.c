@@ -10,6 +10,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
+#include "common/names.h"
 
 struct dataset {
     pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
@@ -91,6 +92,7 @@ struct reading {
     dataset_resolve *resolve;
     void *context;
     struct optics_detector **detectors; /* of each optics group; NULL: it names no MTF */
+    struct names stacks;                /* finds the stacks of the batch by their paths */
 };
 
 /* Finds the stack in the batch, or adds it. The header of a new stack is read once. */
@@ -98,9 +100,12 @@ static enum status find_stack(struct reading *r, const char *name, int *ret_stac
     struct dataset_batch *batch = r->batch;
     char path[PATH_MAX];
     TRY(r->resolve(r->context, r->star_path, name, path, err));
-    for (int i = batch->stack_count - 1; i >= 0; i--)
-        if (strcmp(batch->stacks[i].path, path) == 0) {
-            *ret_stack = i;
+    size_t step = 0;
+    uint32_t hash = names_hash(path);
+    int known;
+    while ((known = names_next(&r->stacks, hash, &step)) >= 0)
+        if (strcmp(batch->stacks[known].path, path) == 0) {
+            *ret_stack = known;
             return STATUS_OK;
         }
     struct particle_stack_header header;
@@ -108,6 +113,7 @@ static enum status find_stack(struct reading *r, const char *name, int *ret_stac
     TRY(particle_check_box(header.box, path, err));
     particle_table_note_stack(r->table, &header);
     TRY(add_stack(batch, path, &header, err));
+    TRY(names_put(&r->stacks, hash, batch->stack_count - 1, err));
     *ret_stack = batch->stack_count - 1;
     return STATUS_OK;
 }
@@ -199,6 +205,7 @@ enum status dataset_batch_read(const char *star_path, dataset_resolve *resolve, 
     enum status status = find_detectors(&reading, err);
     if (status == STATUS_OK) status = read_rows(&reading, err);
     free_detectors(&reading);
+    names_destroy(&reading.stacks);
     TRY(status);
     *ret_batch = batch;
     batch = NULL;

@@ -8,6 +8,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
+#include "stages/refiner/particles.h"
 
 enum status arrivals_init(struct arrivals *a, struct err *err) {
     *a = (struct arrivals){0};
@@ -23,8 +24,7 @@ void arrivals_destroy(struct arrivals *a) {
 }
 
 void arrival_clear(struct arrival *a) {
-    star_destroy(&a->file);
-    mem_free(&a->path);
+    particle_set_free(&a->read);
 }
 
 /* Finds the stack where particles_read.c will look for it. ret_images: how many images the stack has. */
@@ -67,6 +67,7 @@ static enum status check_stacks(struct stage *stage, const char *star_path, stru
 
 enum status arrival_read(struct stage *stage, const struct refiner *refiner, const struct item *item,
                          struct arrival *arrival, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
     const char *name;
     char path[PATH_SIZE];
     arrival_clear(arrival);
@@ -75,17 +76,15 @@ enum status arrival_read(struct stage *stage, const struct refiner *refiner, con
     if (!arrival->replace && item_number(item, "particles.count", 1) == 0) return STATUS_OK;
     TRY(item_need_string(item, arrival->replace ? "selection.star" : "particles.star", &name, err));
     TRY(stage_resolve(stage, name, path, err));
-    arrival->path = strdup(path);
-    FAIL_IF(arrival->path == NULL, err, STATUS_NO_MEMORY, "no memory for a path");
-    TRY(star_read(path, &arrival->file, err));
-    TRY(check_stacks(stage, path, arrival->file, err));
+    TRY(star_read(path, &file, err));
+    TRY(check_stacks(stage, path, file, err));
     const struct refiner_options *options = stage_params(stage);
     FAIL_IF(
         arrival->replace && (options->poses != 0 || options->skip_align), err, STATUS_UNSUPPORTED,
         "%s is a selection of the classifier, whose rlnAnglePsi and origins are those of 2D classes: poses cannot be "
         "taken from it; refine `from` the extractor, or set `poses` to search and `skip_align` to false",
         path);
-    return refiner_try(refiner, &arrival->file, path, err);
+    return refiner_read(refiner, &file, path, &arrival->read, err);
 }
 
 static enum status keep_locked(struct arrivals *a, struct arrival *arrival, struct err *err) {
@@ -106,7 +105,7 @@ static enum status keep_locked(struct arrivals *a, struct arrival *arrival, stru
 }
 
 enum status arrivals_keep(struct arrivals *a, struct arrival *arrival, struct err *err) {
-    if (arrival->file == NULL) return STATUS_OK;
+    if (arrival->read == NULL) return STATUS_OK;
     pthread_mutex_lock(&a->lock);
     enum status status = keep_locked(a, arrival, err);
     pthread_mutex_unlock(&a->lock);

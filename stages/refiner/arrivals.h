@@ -10,9 +10,8 @@
 #include "stages/refiner/refiner.h"
 
 struct arrival {
-    struct star_file *file; /* NULL: no particles */
-    char *path;
-    bool replace; /* a selection: particles that are not in it leave the set */
+    struct particle_set *read; /* NULL: no particles */
+    bool replace;              /* a selection: particles that are not in it leave the set */
 };
 
 struct arrivals {

@@ -60,11 +60,11 @@ static enum status take_row(const struct particle_set *set, const struct star_ta
     return STATUS_OK;
 }
 
-enum status given_poses_take(struct particle_set *set, int source, const struct star_table *rows,
+enum status given_poses_take(struct particle_set *set, const int *which, size_t count, const struct star_table *rows,
                              const struct given_columns *columns, const char *path, struct err *err) {
-    for (size_t i = 0; i < set->count; i++) {
-        struct particle *p = &set->particles[i];
-        if (p->source == source && !p->aligned) TRY(take_row(set, rows, columns, path, p, err));
+    for (size_t i = 0; i < count; i++) {
+        struct particle *p = &set->particles[which[i]];
+        if (!p->aligned) TRY(take_row(set, rows, columns, path, p, err));
     }
     return STATUS_OK;
 }

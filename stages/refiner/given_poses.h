@@ -16,9 +16,9 @@ struct given_columns {
 /* Finds the columns. Fails if there are no angles, or one origin without the other. path: for messages. */
 enum status given_poses_find(const struct star_table *rows, const char *path, struct given_columns *ret_columns,
                              struct err *err);
-/* Gives the particles that come from rows of a source their poses, unless an iteration has found them. Call it once the
- * set has its grid (grids.h). */
-enum status given_poses_take(struct particle_set *set, int source, const struct star_table *rows,
+/* Gives particles which[count], which come from these rows, their poses, unless an iteration has found them. Call it once
+ * the set has its grid (grids.h). */
+enum status given_poses_take(struct particle_set *set, const int *which, size_t count, const struct star_table *rows,
                              const struct given_columns *columns, const char *path, struct err *err);
 
 /* Returns the deviation (px) of given origins along an axis: of all particles that count. */

@@ -11,8 +11,9 @@
 
 /* Notes the grid of a map as the one that particles should have. A map that cannot be read changes nothing. */
 void grids_prefer_map(struct particle_set *set, const char *path);
-/* Decides on the grid of a set that has none, from the particles that are present. Then sets the limits of all CTFs. */
-enum status grids_settle(struct particle_set *set, struct err *err);
+/* Decides on the grid of a set that has none, from the particles that are present. Then sets the limits of the CTFs of
+ * particles which[count]; of all if which is NULL or the set had no grid. */
+enum status grids_settle(struct particle_set *set, const int *which, size_t count, struct err *err);
 
 /* Returns where images of an optics group end, in shells of the set's grid; 0: they have all shells (regrid_limit). */
 double grids_limit(const struct particle_set *set, int optics);

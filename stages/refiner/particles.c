@@ -12,6 +12,12 @@ void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_lim
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
 }
 
+void particle_set_free(struct particle_set **set) {
+    if (*set == NULL) return;
+    particle_set_destroy(*set);
+    mem_free(set);
+}
+
 void particle_set_destroy(struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++) {
         free(set->particles[i].name);
@@ -35,7 +41,8 @@ void particle_set_destroy(struct particle_set *set) {
     free(set->optics);
     free(set->sources);
     free(set->stacks);
-    free(set->table);
+    names_destroy(&set->particle_names);
+    names_destroy(&set->stack_paths);
     free(set->root);
     *set = (struct particle_set){0};
 }
@@ -48,45 +55,35 @@ uint64_t particle_hash(const char *name, unsigned seed) {
     return h ^ h >> 29;
 }
 
-static size_t table_slot(const struct particle_set *set, const char *name) {
-    size_t slot = particle_hash(name, 0) % set->table_size;
-    while (set->table[slot] != 0 && strcmp(set->particles[set->table[slot] - 1].name, name) != 0)
-        slot = (slot + 1) % set->table_size;
-    return slot;
+struct particle *particle_find_hashed(const struct particle_set *set, const char *name, uint32_t hash) {
+    size_t step = 0;
+    int index;
+    while ((index = names_next(&set->particle_names, hash, &step)) >= 0)
+        if (strcmp(set->particles[index].name, name) == 0) return &set->particles[index];
+    return NULL;
 }
 
 struct particle *particle_find(const struct particle_set *set, const char *name) {
-    if (set->table_size == 0) return NULL;
-    int found = set->table[table_slot(set, name)];
-    return found > 0 ? &set->particles[found - 1] : NULL;
+    return particle_find_hashed(set, name, names_hash(name));
 }
 
-static enum status grow(struct particle_set *set, struct err *err) {
-    size_t capacity = set->capacity > 0 ? 2 * set->capacity : 1024;
-    FAIL_IF(capacity > INT_MAX / 4, err, STATUS_UNSUPPORTED, "more than %zu particles", set->capacity);
-    struct particle *particles = realloc(set->particles, capacity * sizeof *particles);
-    FAIL_IF(particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", capacity);
+enum status particle_set_reserve(struct particle_set *set, size_t count, struct err *err) {
+    if (count <= set->capacity) return STATUS_OK;
+    if (count < 2 * set->capacity) count = 2 * set->capacity;
+    FAIL_IF(count > INT_MAX / 4, err, STATUS_UNSUPPORTED, "%zu particles are more than %d", count, INT_MAX / 4);
+    TRY(names_reserve(&set->particle_names, count, err));
+    struct particle *particles = realloc(set->particles, count * sizeof *particles);
+    FAIL_IF(particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", count);
     set->particles = particles;
-    int *table = calloc(2 * capacity + 1, sizeof *table);
-    FAIL_IF(table == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", capacity);
-    free(set->table);
-    set->table = table;
-    set->table_size = 2 * capacity + 1;
-    set->capacity = capacity;
-    for (size_t i = 0; i < set->count; i++)
-        table[table_slot(set, set->particles[i].name)] = (int)i + 1;
+    set->capacity = count;
     return STATUS_OK;
 }
 
-enum status particle_set_add(struct particle_set *set, const char *name, const struct particle *values,
-                             struct particle **ret_particle, struct err *err) {
-    char *copy = NULL;
-    if (set->count == set->capacity) TRY(grow(set, err));
-    TRY(particle_text(name, &copy, err));
-    struct particle *p = *ret_particle = &set->particles[set->count];
-    *p = *values;
-    p->name = copy;
-    set->table[table_slot(set, name)] = (int)++set->count;
+enum status particle_set_take(struct particle_set *set, struct particle *from, uint32_t hash, struct err *err) {
+    TRY(particle_set_reserve(set, set->count + 1, err));
+    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
+    set->particles[set->count++] = *from;
+    from->name = NULL;
     return STATUS_OK;
 }
 
@@ -111,14 +108,14 @@ enum status particle_text(const char *text, char **ret_copy, struct err *err) {
 void particle_set_release_sources(struct particle_set *set) {
     set->outdated = set->held > 0;
     if (set->held > 0) return;
-    for (int s = 0; s < set->source_count; s++) {
-        bool needed = false;
-        for (size_t i = 0; i < set->count && !needed; i++)
-            needed = set->particles[i].source == s;
-        for (int i = 0; i < set->optics_count && !needed; i++)
-            needed = set->optics[i].source == s;
-        if (!needed) star_destroy(&set->sources[s].file);
-    }
+    for (int s = 0; s < set->source_count; s++)
+        set->sources[s].needed = false;
+    for (size_t i = 0; i < set->count; i++)
+        if (set->particles[i].source >= 0) set->sources[set->particles[i].source].needed = true;
+    for (int i = 0; i < set->optics_count; i++)
+        if (set->optics[i].source >= 0) set->sources[set->optics[i].source].needed = true;
+    for (int s = 0; s < set->source_count; s++)
+        if (!set->sources[s].needed) star_destroy(&set->sources[s].file);
 }
 
 void particle_set_hold(struct particle_set *set) {

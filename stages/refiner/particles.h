@@ -11,6 +11,7 @@
 #include "common/formats/particle_place.h"
 #include "common/formats/particle_table.h"
 #include "common/formats/star.h"
+#include "common/names.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 #include "kernels/prepare/image_check.h"
@@ -64,12 +65,12 @@ struct particle_optics {
 struct particle_source {
     struct star_file *file; /* NULL: released, no particle needs it */
     char *path;
+    bool needed; /* while files are released: a particle or an optics group comes from it */
 };
 
 struct particle_stack {
     char *path, *name; /* absolute or from the working directory; as in particle.name */
-    char *given;       /* as the last file named the stack */
-    int source;        /* index of that file */
+    char *given;       /* as its file named the stack last */
     int box, images;
     double pixel_size; /* Å, of its header; 0: unknown */
 };
@@ -86,8 +87,7 @@ struct particle_set {
     int source_count;
     struct particle_stack *stacks;
     int stack_count, last_stack;
-    int *table; /* open addressing by name: index + 1, 0 empty */
-    size_t table_size;
+    struct names particle_names, stack_paths; /* find particles by name, and stacks by path */
     int box;                     /* px, of the refinement, to which images are brought (grids.h); 0: no particles yet */
     double pixel_size;           /* Å */
     int preferred_box;           /* px, of the reference; 0: not known */
@@ -100,6 +100,7 @@ struct particle_set {
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
     int held;                   /* number of holds (particle_set_hold) */
     bool outdated;              /* some files can be released */
+    bool unsettled;             /* particles that joined before have not been brought to the grid (grids_settle) */
     bool poses_given;           /* tables must give poses (given_poses.h) */
     bool keep_twins;            /* no particle is left out as a twin */
     bool settled;               /* the twins of the present particles are known, as far as images were read */
@@ -132,14 +133,22 @@ static inline const struct ctf *particle_ctf(const struct particle *p) {
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
 void particle_set_destroy(struct particle_set *set);
 
-/* Adds the particles of a STAR file (RELION 3.1 with optics, or one table), which is consumed also on failure.
- * replace: particles that are not in the file leave the set. ret_new: the number of particles that were not in the set
- * before. */
+/* Reads a STAR file (RELION 3.1 with optics, or one table), which is consumed also on failure, into a set of its own with
+ * the settings of `set`; of these it only reads, so that several threads may call it. The caller frees what was read, or
+ * adds it to the set. */
+enum status particle_set_read(const struct particle_set *set, struct star_file **file, const char *path,
+                              struct particle_set **ret_read, struct err *err);
+void particle_set_free(struct particle_set **read);
+/* Adds the particles of a file that was read, which are consumed also on failure. replace: particles that are not in the
+ * file leave the set. ret_new: the number of particles that were not in the set before. A file that cannot join leaves
+ * the particles of the set as they were. */
+enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
+                              struct err *err);
+/* Reads a file, and adds its particles. */
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
                                size_t *ret_new, struct err *err);
 
-/* Checks whether an empty set with the settings of this one would accept the file, which the caller keeps. Reads
- * settings only, so that several threads may call it. */
+/* Checks whether particle_set_read accepts the file, which the caller keeps. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
                              struct err *err);
 /* Returns the particle of this name (rlnImageName), or NULL. */

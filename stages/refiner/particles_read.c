@@ -1,4 +1,4 @@
-/* Reads STAR files into the set of particles: optics groups, stacks and rows. */
+/* Reads STAR files into sets of their own: optics groups, stacks and rows. */
 #include "stages/refiner/particles_private.h"
 
 #include <limits.h>
@@ -15,26 +15,36 @@
 #include "stages/refiner/grids.h"
 
 struct reading {
-    struct particle_set *set;
+    struct particle_set *set; /* empty at first; the file is its only source */
     const char *path;
     struct particle_table *table;
     struct particle_places places;
-    int subset; /* column rlnRandomSubset; −1: absent */
-    int source;
-    int *optics_map; /* optics group of the table → index into set->optics; −1: not added yet */
+    int subset;                 /* column rlnRandomSubset; −1: absent */
+    int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
+    struct given_columns poses; /* if tables must give poses */
+    struct names given_names;   /* finds stacks by their names in this table */
 };
 
-static bool same_optics(const struct particle_optics *o, const struct optics *values,
-                        const struct optics_aberrations *aberrations) {
+static bool same_values(const struct particle_optics *o, const struct optics *values) {
     return optics_same_pixel_size(o->pixel_size, values->pixel_size) && o->voltage == values->voltage &&
            o->spherical_aberration == values->spherical_aberration &&
-           o->amplitude_contrast == values->amplitude_contrast && optics_aberrations_same(&o->aberrations, aberrations);
+           o->amplitude_contrast == values->amplitude_contrast;
 }
 
-/* Notes that row `group` of this file's optics table describes the optics. The newest file with particles of a group
- * does so, so that older files may be released. */
+int particle_optics_find(const struct particle_set *set, const char *name, const struct optics *values,
+                         const struct optics_aberrations *aberrations, const char *mtf, double mtf_pixel) {
+    int found = 0;
+    while (found < set->optics_count &&
+           !(strcmp(set->optics[found].name, name) == 0 && same_values(&set->optics[found], values) &&
+             optics_aberrations_same(&set->optics[found].aberrations, aberrations) &&
+             optics_detector_is(set->optics[found].detector, mtf, mtf_pixel)))
+        found++;
+    return found;
+}
+
+/* Notes that row `group` of this file's optics table describes the optics. */
 static void describe_optics(const struct reading *r, int group, int index) {
-    r->set->optics[index].source = r->source;
+    r->set->optics[index].source = 0;
     r->set->optics[index].row = (size_t)group;
 }
 
@@ -45,11 +55,7 @@ static enum status add_optics(struct reading *r, int group, const char *name, co
     struct particle_set *set = r->set;
     double detector_pixel = NAN;
     const char *mtf = group >= 0 ? particle_table_group_mtf(r->table, group, &detector_pixel) : NULL;
-    int found = 0;
-    while (found < set->optics_count &&
-           !(strcmp(set->optics[found].name, name) == 0 && same_optics(&set->optics[found], values, aberrations) &&
-             optics_detector_is(set->optics[found].detector, mtf, detector_pixel)))
-        found++;
+    int found = particle_optics_find(set, name, values, aberrations, mtf, detector_pixel);
     if (found == set->optics_count) {
         char *copy = NULL;
         struct aberration *even = NULL;
@@ -105,12 +111,20 @@ static enum status add_groups(struct reading *r, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns whether the optics that the group of the row had before are those of this row. Aberrations differ only where
+ * rows have columns of theirs. */
+static bool group_has(const struct reading *r, const struct particle_row *values, const struct particle_optics *o) {
+    bool of_group = values->aberrations == particle_table_group_aberrations(r->table, values->group);
+    return same_values(o, &values->optics) &&
+           (of_group || optics_aberrations_same(&o->aberrations, values->aberrations));
+}
+
 static enum status optics_of_row(struct reading *r, const struct particle_row *values, int *ret_index,
                                  struct err *err) {
     if (values->group < 0)
         return add_optics(r, -1, "opticsGroup1", &values->optics, values->aberrations, ret_index, err);
     int *known = &r->optics_map[values->group];
-    if (*known < 0 || !same_optics(&r->set->optics[*known], &values->optics, values->aberrations))
+    if (*known < 0 || !group_has(r, values, &r->set->optics[*known]))
         TRY(add_group(r, values->group, &values->optics, values->aberrations, err));
     describe_optics(r, values->group, *known);
     *ret_index = *known;
@@ -132,13 +146,13 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     TRY(particle_check_box(header.box, path, err));
     TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
     struct particle_stack *stack = &set->stacks[set->stack_count - 1];
-    stack->source = r->source;
     stack->box = header.box;
     stack->images = header.images;
     stack->pixel_size = header.pixel_size;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
-    return particle_text(name_below(set->root, path), &stack->name, err);
+    TRY(particle_text(name_below(set->root, path), &stack->name, err));
+    return names_put(&set->stack_paths, names_hash(path), set->stack_count - 1, err);
 }
 
 static bool same_text(const char *a, const char *b) {
@@ -153,20 +167,33 @@ static enum status resolve_stack(const struct reading *r, const char *given, cha
     return path_join("", given, path, PATH_SIZE, err);
 }
 
-/* Finds a stack in the set, or adds it. Compares with the last name first: rows of one stack follow each other, and
- * looking for a file costs more. */
-static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
+/* Returns the stack that this table has named so before; −1: there is none. Compares with the last name first, because
+ * rows of one stack follow each other. */
+static int stack_given(const struct reading *r, const char *given, uint32_t *ret_hash) {
+    size_t step = 0;
+    int last = r->set->last_stack, index;
+    if (last < r->set->stack_count && same_text(r->set->stacks[last].given, given)) return last;
+    *ret_hash = names_hash(given);
+    while ((index = names_next(&r->given_names, *ret_hash, &step)) >= 0)
+        if (same_text(r->set->stacks[index].given, given)) return index;
+    return -1;
+}
+
+int particle_stack_at(const struct particle_set *set, const char *path) {
+    size_t step = 0;
+    int index;
+    uint32_t hash = names_hash(path);
+    while ((index = names_next(&set->stack_paths, hash, &step)) >= 0)
+        if (strcmp(set->stacks[index].path, path) == 0) return index;
+    return -1;
+}
+
+/* Finds a stack in the set by its path, or adds it, and notes how this table names it. */
+static enum status find_stack(struct reading *r, const char *given, int *ret_index, struct err *err) {
     struct particle_set *set = r->set;
     char path[PATH_SIZE];
-    if (set->last_stack < set->stack_count && set->stacks[set->last_stack].source == r->source &&
-        same_text(set->stacks[set->last_stack].given, given)) {
-        *ret_index = set->last_stack;
-        return STATUS_OK;
-    }
     TRY(resolve_stack(r, given, path, err));
-    int found = set->stack_count - 1;
-    while (found >= 0 && !same_text(set->stacks[found].path, path))
-        found--;
+    int found = particle_stack_at(set, path);
     if (found < 0) {
         TRY(add_stack(r, path, given, err));
         found = set->stack_count - 1;
@@ -176,8 +203,19 @@ static enum status stack_index(struct reading *r, const char *given, int *ret_in
         mem_free(&stack->given);
         TRY(particle_text(given, &stack->given, err));
     }
-    stack->source = r->source;
-    set->last_stack = *ret_index = found;
+    *ret_index = found;
+    return STATUS_OK;
+}
+
+/* Looks for the file of a stack only when the table has not named the stack so before. */
+static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
+    uint32_t hash = 0;
+    int found = stack_given(r, given, &hash);
+    if (found < 0) {
+        TRY(find_stack(r, given, &found, err));
+        if (!names_has(&r->given_names, hash, found)) TRY(names_put(&r->given_names, hash, found, err));
+    }
+    r->set->last_stack = *ret_index = found;
     return STATUS_OK;
 }
 
@@ -185,12 +223,7 @@ static enum status locate(struct reading *r, size_t row, int *ret_stack, int *re
     struct particle_image image;
     TRY(particle_table_image(r->table, row, &image, err));
     TRY(stack_index(r, image.stack, ret_stack, err));
-    struct particle_stack *stack = &r->set->stacks[*ret_stack];
-    if (image.number > stack->images) { /* the stack may have grown since another file named it */
-        struct particle_stack_header header;
-        TRY(particle_stack_read(stack->path, &header, err));
-        stack->images = header.images;
-    }
+    const struct particle_stack *stack = &r->set->stacks[*ret_stack];
     TRY(particle_table_check_image(r->table, row, &image, stack->path, stack->images, err));
     *ret_slice = (int)image.number - 1;
     return STATUS_OK;
@@ -219,40 +252,53 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
 
-static enum status merge_row(struct reading *r, size_t row, struct err *err) {
-    struct particle_set *set = r->set;
+/* Writes the name as "%06d@%s" does. */
+static void write_name(int number, const char *stack, char name[PATH_SIZE + 16]) {
+    char digits[16];
+    int count = 0;
+    for (int rest = number; rest > 0 || count < 6; rest /= 10)
+        digits[count++] = (char)('0' + rest % 10);
+    while (count > 0)
+        *name++ = digits[--count];
+    *name++ = '@';
+    memcpy(name, stack, strlen(stack) + 1);
+}
+
+static enum status read_half(const struct reading *r, size_t row, struct particle *p, struct err *err) {
+    long subset = 0;
+    if (r->subset >= 0) TRY(star_get_integer(particle_table_rows(r->table), row, r->subset, &subset, err));
+    p->half = (int)(particle_hash(p->name, r->set->seed) & 1);
+    if (subset == 1 || subset == 2) p->half = (int)subset - 1;
+    p->own_half = p->half;
+    return STATUS_OK;
+}
+
+static enum status add_row(struct reading *r, size_t row, const char *name, uint32_t hash, int stack, int slice,
+                           struct err *err) {
+    struct particle p = {.stack = stack,
+                         .slice = slice,
+                         .row = row,
+                         .norm = 1,
+                         .reliability = 1,
+                         .residual = -1,
+                         .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
+    TRY(particle_text(name, &p.name, err));
+    enum status status = read_half(r, row, &p, err);
+    if (status == STATUS_OK) status = set_values(r, row, &p, err);
+    if (status == STATUS_OK) status = particle_set_take(r->set, &p, hash, err);
+    free(p.name);
+    return status;
+}
+
+static enum status read_row(struct reading *r, size_t row, struct err *err) {
     char name[PATH_SIZE + 16];
     int stack = 0, slice = 0;
     TRY(locate(r, row, &stack, &slice, err));
-    snprintf(name, sizeof name, "%06d@%s", slice + 1, set->stacks[stack].name);
-    struct particle *known = particle_find(set, name);
-    if (known == NULL) {
-        const struct particle p = {.stack = stack,
-                                   .slice = slice,
-                                   .source = -1,
-                                   .norm = 1,
-                                   .reliability = 1,
-                                   .residual = -1,
-                                   .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1},
-                                   .half = (int)(particle_hash(name, set->seed) & 1)};
-        long subset = 0;
-        const struct star_table *rows = particle_table_rows(r->table);
-        if (r->subset >= 0) TRY(star_get_integer(rows, row, r->subset, &subset, err));
-        TRY(particle_set_add(set, name, &p, &known, err));
-        if (subset == 1 || subset == 2) known->half = (int)subset - 1;
-        known->own_half = known->half;
-    }
-    if (known->source == r->source) { /* an earlier row of this table names the same image */
-        known->repeated++;
-        set->repeated++;
-        return STATUS_OK;
-    }
-    TRY(set_values(r, row, known, err));
-    if (known->source < 0) set->present++;
-    set->repeated -= (size_t)known->repeated;
-    known->repeated = 0;
-    known->source = r->source;
-    known->row = row;
+    write_name(slice + 1, r->set->stacks[stack].name, name);
+    uint32_t hash = names_hash(name);
+    struct particle *known = particle_find_hashed(r->set, name, hash);
+    if (known == NULL) return add_row(r, row, name, hash, stack, slice, err);
+    known->repeated++; /* an earlier row names the same image */
     return STATUS_OK;
 }
 
@@ -268,67 +314,85 @@ static enum status read_first(struct reading *r, struct err *err) {
     return add_groups(r, err);
 }
 
-static enum status merge_rows(struct reading *r, struct star_file *file, bool replace, struct err *err) {
+/* Reads poses only to check them: the set that the particles join has a grid of its own. */
+static enum status check_poses(struct reading *r, struct err *err) {
+    const struct star_table *rows = particle_table_rows(r->table);
+    _cleanup_(mem_free) int *all = NULL;
+    if (!r->set->poses_given) return STATUS_OK;
+    TRY(mem_new_unset(r->set->count, sizeof *all, "particles", &all, err));
+    for (size_t i = 0; i < r->set->count; i++)
+        all[i] = (int)i;
+    return given_poses_take(r->set, all, r->set->count, rows, &r->poses, r->path, err);
+}
+
+static enum status read_rows(struct reading *r, struct err *err) {
     struct particle_set *set = r->set;
+    struct star_file *file = set->sources[0].file;
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
-    struct given_columns given = {0};
     r->subset = star_column_find(rows, "rlnRandomSubset");
-    if (set->poses_given && count > 0) TRY(given_poses_find(rows, r->path, &given, err));
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
-    if (count > 0) TRY(read_first(r, err));
-    set->settled = false;
-    if (replace)
-        for (size_t i = 0; i < set->count; i++) {
-            set->particles[i].source = -1;
-            set->particles[i].twin = set->particles[i].repeated = 0;
-            set->present = set->left_out = set->repeated = 0;
-        }
+    if (count == 0) return STATUS_OK;
+    if (set->poses_given) TRY(given_poses_find(rows, r->path, &r->poses, err));
+    TRY(read_first(r, err));
+    TRY(particle_set_reserve(set, count, err));
     for (size_t row = 0; row < count; row++)
-        TRY(merge_row(r, row, err));
-    for (size_t i = 0; i < set->count; i++)
-        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
-            mem_free(&set->particles[i].image);
-            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
-        }
-    if (replace) particle_set_release_sources(set);
-    TRY(grids_settle(set, err));
-    return set->poses_given && count > 0 ? given_poses_take(set, r->source, rows, &given, r->path, err) : STATUS_OK;
+        TRY(read_row(r, row, err));
+    TRY(grids_settle(set, NULL, 0, err));
+    return check_poses(r, err);
 }
 
-enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
-                               size_t *ret_new, struct err *err) {
-    struct reading r = {.set = set, .path = path};
-    size_t before = replace ? 0 : set->present, known = set->count;
-    enum status status = particle_list_append(&set->sources, &set->source_count, sizeof *set->sources, err);
+static enum status read_file(struct particle_set *set, struct err *err) {
+    struct reading r = {.set = set, .path = set->sources[0].path};
+    enum status status = read_rows(&r, err);
+    free(r.optics_map);
+    names_destroy(&r.given_names);
+    particle_table_close(&r.table);
+    return status;
+}
+
+/* Creates an empty set with the settings of another one, and with a source whose file is still missing. */
+static enum status create_like(const struct particle_set *like, const char *path, struct particle_set **ret_set,
+                               struct err *err) {
+    _cleanup_(particle_set_free) struct particle_set *set = NULL;
+    TRY(mem_new(1, sizeof *set, "particles", &set, err));
+    particle_set_init(set, like->seed, 0, like->fallback_pixel_size);
+    set->ignore_optics = like->ignore_optics;
+    set->poses_given = like->poses_given;
+    if (like->root != NULL) TRY(particle_text(like->root, &set->root, err));
+    TRY(particle_list_append(&set->sources, &set->source_count, sizeof *set->sources, err));
+    TRY(particle_text(path, &set->sources[0].path, err));
+    *ret_set = set;
+    set = NULL;
+    return STATUS_OK;
+}
+
+enum status particle_set_read(const struct particle_set *set, struct star_file **file, const char *path,
+                              struct particle_set **ret_read, struct err *err) {
+    struct particle_set *read = NULL;
+    enum status status = create_like(set, path, &read, err);
     if (status != STATUS_OK) {
         star_destroy(file);
         return status;
     }
-    r.source = set->source_count - 1;
-    set->sources[r.source].file = *file;
+    read->sources[0].file = *file;
     *file = NULL;
-    status = particle_text(path, &set->sources[r.source].path, err);
-    if (status == STATUS_OK) status = merge_rows(&r, set->sources[r.source].file, replace, err);
-    free(r.optics_map);
-    particle_table_close(&r.table);
-    if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? set->count - known : set->present - before;
+    status = read_file(read, err);
+    if (status == STATUS_OK)
+        *ret_read = read;
+    else
+        particle_set_free(&read);
     return status;
 }
 
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
                              struct err *err) {
-    struct particle_set scratch;
-    particle_set_init(&scratch, set->seed, 0, set->fallback_pixel_size);
-    scratch.ignore_optics = set->ignore_optics;
-    scratch.poses_given = set->poses_given;
-    enum status status = set->root != NULL ? particle_text(set->root, &scratch.root, err) : STATUS_OK;
-    if (status == STATUS_OK) status = particle_set_merge(&scratch, file, path, false, NULL, err);
-    if (scratch.source_count > 0) {
-        *file = scratch.sources[0].file;
-        scratch.sources[0].file = NULL;
-    }
-    particle_set_destroy(&scratch);
+    struct particle_set *read = NULL;
+    TRY(create_like(set, path, &read, err));
+    read->sources[0].file = *file;
+    enum status status = read_file(read, err);
+    read->sources[0].file = NULL;
+    particle_set_free(&read);
     return status;
 }

@@ -91,16 +91,28 @@ void refiner_destroy(struct refiner **refiner) {
     *refiner = NULL;
 }
 
-enum status refiner_merge(struct refiner *r, struct star_file **file, const char *path, bool replace, size_t *ret_new,
-                          struct err *err) {
+enum status refiner_read(const struct refiner *r, struct star_file **file, const char *path,
+                         struct particle_set **ret_read, struct err *err) {
+    return particle_set_read(&r->set, file, path, ret_read, err);
+}
+
+enum status refiner_join(struct refiner *r, struct particle_set **read, bool replace, size_t *ret_new,
+                         struct err *err) {
     if (r->busy) {
-        star_destroy(file);
+        particle_set_free(read);
         FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
     }
     loader_stop(r->loader);
     r->chosen = false;
-    TRY(particle_set_merge(&r->set, file, path, replace, ret_new, err));
+    TRY(particle_set_join(&r->set, read, replace, ret_new, err));
     return replace ? twins_settle(&r->set, err) : STATUS_OK;
+}
+
+enum status refiner_merge(struct refiner *r, struct star_file **file, const char *path, bool replace, size_t *ret_new,
+                          struct err *err) {
+    struct particle_set *read = NULL;
+    TRY(refiner_read(r, file, path, &read, err));
+    return refiner_join(r, &read, replace, ret_new, err);
 }
 
 enum status refiner_try(const struct refiner *r, struct star_file **file, const char *path, struct err *err) {

@@ -73,6 +73,7 @@ struct refiner_context {
 };
 
 struct refiner;
+struct particle_set;
 struct stage_descriptor;
 
 extern const struct stage_descriptor refiner_stage;
@@ -86,6 +87,13 @@ void refiner_destroy(struct refiner **refiner);
  * only. */
 enum status refiner_merge(struct refiner *refiner, struct star_file **file, const char *path, bool replace,
                           size_t *ret_new, struct err *err);
+/* Reads and checks a file, which is consumed, as if there were no other particles. May be called at any time, from any
+ * thread. The caller frees what was read (particle_set_free), or lets it join. */
+enum status refiner_read(const struct refiner *refiner, struct star_file **file, const char *path,
+                         struct particle_set **ret_read, struct err *err);
+/* Adds the particles of a file that was read, which are consumed. Call it between iterations only. */
+enum status refiner_join(struct refiner *refiner, struct particle_set **read, bool replace, size_t *ret_new,
+                         struct err *err);
 /* Returns the number of particles, without those that are known to be twins of others (twins.h). */
 size_t refiner_particles(const struct refiner *refiner);
 /* Counts particles that make maps worse than they could be. Call it between iterations only. */

@@ -131,8 +131,8 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     enum status status = STATUS_OK;
     for (int i = 0; i < count; i++) {
         struct err own = {0};
-        if (status != STATUS_OK || list[i].file == NULL) continue;
-        enum status merged = refiner_merge(state->refiner, &list[i].file, list[i].path, list[i].replace, NULL, &own);
+        if (status != STATUS_OK || list[i].read == NULL) continue;
+        enum status merged = refiner_join(state->refiner, &list[i].read, list[i].replace, NULL, &own);
         if (merged == STATUS_NO_MEMORY) {
             status = merged;
             if (err != NULL) *err = own;

@@ -305,6 +305,63 @@ static void six_decimals_are_those_of_printf(void **state) {
     }
 }
 
+/* Fails unless the text is read as strtod reads it, to the last bit, or is refused. Returns whether it was read. */
+static bool read_as_strtod(const char *text) {
+    char *end;
+    double value = 1e300, expected = strtod(text, &end);
+    bool read = text_decimal(text, &value);
+    if (!read) assert_true(value == 1e300);
+    if (read && (end == text || *end != '\0' || memcmp(&value, &expected, sizeof value) != 0))
+        fail_msg("%s: %a, not %a", text, value, expected);
+    return read;
+}
+
+static void decimals_are_those_of_strtod(void **state) {
+    (void)state;
+    char text[64];
+    uint64_t random = 88172645463325252u;
+    for (int i = 0; i < 1000000; i++) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        double value = ((double)(random >> 11) * 0x1p-53 - 0.5) * pow(10, (double)(i % 12) - 2);
+        snprintf(text, sizeof text, "%.*f", i % 10, value);
+        (void)read_as_strtod(text);
+        if (i % 10 == 6) assert_true(read_as_strtod(text));
+    }
+    static const char *const read[] = {"0",
+                                       "-0",
+                                       "-0.000000",
+                                       "+7",
+                                       "007.50",
+                                       ".5",
+                                       "-.5",
+                                       "5.",
+                                       "9007199254740992",
+                                       "0.000000000000000001",
+                                       "9007199254740.991",
+                                       "0.9007199254740991"};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (!read_as_strtod(read[i])) fail_msg("%s was not read", read[i]);
+    static const char *const refused[] = {"",
+                                          "-",
+                                          "+",
+                                          ".",
+                                          "-.",
+                                          "1e3",
+                                          "nan",
+                                          "inf",
+                                          "0x10",
+                                          " 1",
+                                          "1 ",
+                                          "1.2.3",
+                                          "--1",
+                                          "1,5",
+                                          "9007199254740993",
+                                          "18446744073709551617",
+                                          "0.0000000000000000001"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (read_as_strtod(refused[i])) fail_msg("%s was read", refused[i]);
+}
+
 static void columns_are_added_and_missed(void **state) {
     (void)state;
     struct err err = {0};
@@ -560,6 +617,7 @@ int main(void) {
         cmocka_unit_test(odd_values_come_back),
         cmocka_unit_test(numbers_are_kept),
         cmocka_unit_test(six_decimals_are_those_of_printf),
+        cmocka_unit_test(decimals_are_those_of_strtod),
         cmocka_unit_test(columns_are_added_and_missed),
         cmocka_unit_test(cells_are_left_out_on_a_condition),
         cmocka_unit_test(long_tables_are_quick),

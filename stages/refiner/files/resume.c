@@ -28,6 +28,7 @@ static enum status take_side(struct refiner *r, struct side *side, struct kept_s
 static enum status take_all(struct refiner *r, struct kept_state *from, struct err *err) {
     r->set.box = from->box;
     r->set.pixel_size = from->pixel_size;
+    r->set.unsettled = true;
     TRY(setup_allocate(r, err));
     r->sigma2_optics = from->groups;
     for (int side = 0; side < r->side_count; side++)

@@ -128,8 +128,7 @@ static enum status copy_side(struct snapshot *s, const struct refiner *r, int in
 /* Copies the particles. Names stay valid as long as the refinement exists; tables stay while a copy is out. */
 static enum status copy_particles(struct snapshot *s, const struct particle_set *from, struct err *err) {
     struct particle_set *set = &s->refiner.set;
-    set->table = NULL;
-    set->table_size = 0;
+    set->particle_names = set->stack_paths = (struct names){0};
     set->stacks = NULL;
     set->stack_count = 0;
     TRY(copy(&s->particles, from->particles, from->count, sizeof *from->particles, &set->particles, err));

@@ -1,0 +1,220 @@
+/* Adds particles that were read from a file to a set. What may fail comes first, so that a file that cannot join leaves
+ * the particles of the set as they were. */
+#include "stages/refiner/particles_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "stages/refiner/detectors.h"
+#include "stages/refiner/given_poses.h"
+#include "stages/refiner/grids.h"
+
+struct joining {
+    struct particle_set *set, *read;
+    const char *path;  /* of the file */
+    int *stacks;       /* index in `read` → index in `set` */
+    int *optics;       /* the same */
+    uint32_t *hashes;  /* of the particles' names */
+    int *particles;    /* index in `read` → index in `set`; −1: the set does not have it yet */
+    size_t added;      /* particles that the set does not have yet */
+    int source, known; /* of the file; optics groups that the set had before */
+};
+
+/* Moves a stack that the set does not have to its end. */
+static enum status move_stack(struct joining *j, struct particle_stack *from, struct err *err) {
+    struct particle_set *set = j->set;
+    FAIL_IF(!file_exists(from->path), err, STATUS_NOT_FOUND, "%s names the stack %s, which is gone since", j->path,
+            from->path);
+    TRY(names_reserve(&set->stack_paths, (size_t)set->stack_count + 1, err));
+    TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
+    set->stacks[set->stack_count - 1] = *from;
+    TRY(names_put(&set->stack_paths, names_hash(from->path), set->stack_count - 1, err));
+    *from = (struct particle_stack){0};
+    return STATUS_OK;
+}
+
+static enum status join_stacks(struct joining *j, struct err *err) {
+    TRY(mem_new_unset((size_t)j->read->stack_count + 1, sizeof *j->stacks, "stacks", &j->stacks, err));
+    for (int i = 0; i < j->read->stack_count; i++) {
+        struct particle_stack *from = &j->read->stacks[i];
+        int index = particle_stack_at(j->set, from->path);
+        if (index >= 0) {
+            j->set->stacks[index].images = from->images; /* it may have grown since another file named it */
+        } else {
+            TRY(move_stack(j, from, err));
+            index = j->set->stack_count - 1;
+        }
+        j->stacks[i] = index;
+    }
+    return STATUS_OK;
+}
+
+static int find_optics(const struct particle_set *set, const struct particle_optics *o) {
+    const struct optics values = {.pixel_size = o->pixel_size,
+                                  .voltage = o->voltage,
+                                  .spherical_aberration = o->spherical_aberration,
+                                  .amplitude_contrast = o->amplitude_contrast};
+    const struct optics_detector *d = o->detector;
+    return particle_optics_find(set, o->name, &values, &o->aberrations, d != NULL ? d->name : NULL,
+                                d != NULL ? d->pixel_size : 0);
+}
+
+static enum status join_optics(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    j->known = set->optics_count;
+    TRY(mem_new_unset((size_t)j->read->optics_count + 1, sizeof *j->optics, "optics groups", &j->optics, err));
+    for (int i = 0; i < j->read->optics_count; i++) {
+        struct particle_optics *from = &j->read->optics[i];
+        j->optics[i] = find_optics(set, from);
+        if (j->optics[i] < set->optics_count) continue;
+        TRY(particle_list_append(&set->optics, &set->optics_count, sizeof *set->optics, err));
+        set->optics[j->optics[i]] = *from;
+        set->optics[j->optics[i]].source = -1;
+        from->name = NULL;
+        from->even = NULL;
+        from->detector = NULL;
+    }
+    return STATUS_OK;
+}
+
+/* Finds the particles that the set has, and makes room for the others. */
+static enum status find_particles(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    const size_t count = j->read->count;
+    TRY(mem_new_unset(count + 1, sizeof *j->hashes, "names of particles", &j->hashes, err));
+    TRY(mem_new_unset(count + 1, sizeof *j->particles, "the particles of a table", &j->particles, err));
+    for (size_t i = 0; i < count; i++) {
+        const char *name = j->read->particles[i].name;
+        j->hashes[i] = names_hash(name);
+        const struct particle *known = particle_find_hashed(set, name, j->hashes[i]);
+        j->particles[i] = known != NULL ? (int)(known - set->particles) : -1;
+        j->added += known == NULL;
+    }
+    return particle_set_reserve(set, set->count + j->added, err);
+}
+
+static enum status join_source(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    TRY(particle_list_append(&set->sources, &set->source_count, sizeof *set->sources, err));
+    j->source = set->source_count - 1;
+    set->sources[j->source] = j->read->sources[0];
+    j->read->sources[0] = (struct particle_source){0};
+    return STATUS_OK;
+}
+
+/* All particles leave the set; those of the file join it again. */
+static void leave(struct particle_set *set) {
+    for (size_t i = 0; i < set->count; i++) {
+        set->particles[i].source = -1;
+        set->particles[i].twin = set->particles[i].repeated = 0;
+    }
+    set->present = set->left_out = set->repeated = 0;
+}
+
+static void free_absent_images(struct particle_set *set) {
+    for (size_t i = 0; i < set->count; i++)
+        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
+            mem_free(&set->particles[i].image);
+            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
+        }
+}
+
+/* Notes the row of the file that describes the optics. The newest file with particles of a group does so, so that older
+ * files may be released. */
+static void describe_optics(struct joining *j, int index) {
+    const struct particle_optics *from = &j->read->optics[index];
+    struct particle_optics *to = &j->set->optics[j->optics[index]];
+    if (from->source >= 0) to->source = j->source;
+    if (from->source >= 0) to->row = from->row;
+    if (to->box == 0) to->box = from->box;
+}
+
+/* Particles keep what iterations have found of them, and their halves. */
+static enum status join_particle(struct joining *j, size_t index, struct err *err) {
+    struct particle_set *set = j->set;
+    struct particle *from = &j->read->particles[index], *to;
+    if (j->particles[index] < 0) {
+        j->particles[index] = (int)set->count;
+        TRY(particle_set_take(set, from, j->hashes[index], err));
+        to = &set->particles[j->particles[index]];
+        to->stack = j->stacks[from->stack];
+        to->source = -1;
+    } else {
+        to = &set->particles[j->particles[index]];
+        set->repeated -= (size_t)to->repeated;
+    }
+    to->optics = j->optics[from->optics];
+    to->has_ctf = from->has_ctf;
+    to->place = from->place;
+    to->ctf = from->ctf;
+    to->ctf.even = set->optics[to->optics].even;
+    to->row = from->row;
+    to->repeated = from->repeated;
+    set->repeated += (size_t)from->repeated;
+    set->present += to->source < 0;
+    to->source = j->source;
+    return STATUS_OK;
+}
+
+static enum status join_particles(struct joining *j, struct err *err) {
+    for (int i = 0; i < j->read->optics_count; i++)
+        if (j->optics[i] >= j->known) describe_optics(j, i);
+    for (size_t i = 0; i < j->read->count; i++) {
+        int optics = j->read->particles[i].optics;
+        TRY(join_particle(j, i, err));
+        describe_optics(j, optics);
+    }
+    return STATUS_OK;
+}
+
+/* Gives the particles their poses, which need the grid of the set. */
+static enum status take_poses(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    struct given_columns given = {0};
+    if (!set->poses_given || j->read->count == 0) return STATUS_OK; /* a file without particles is released */
+    const struct star_table *rows = particle_table_find(set->sources[j->source].file);
+    TRY(given_poses_find(rows, j->path, &given, err));
+    return given_poses_take(set, j->particles, j->read->count, rows, &given, j->path, err);
+}
+
+static enum status join(struct joining *j, bool replace, struct err *err) {
+    struct particle_set *set = j->set;
+    bool all = set->unsettled;
+    TRY(join_stacks(j, err));
+    TRY(join_optics(j, err));
+    TRY(find_particles(j, err));
+    TRY(join_source(j, err));
+    j->path = set->sources[j->source].path;
+    set->settled = false;
+    set->unsettled = true;
+    if (replace) leave(set);
+    TRY(join_particles(j, err));
+    if (replace) free_absent_images(set);
+    if (replace) particle_set_release_sources(set);
+    TRY(grids_settle(set, all ? NULL : j->particles, j->read->count, err));
+    set->unsettled = false;
+    return take_poses(j, err);
+}
+
+enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
+                              struct err *err) {
+    struct joining j = {.set = set, .read = *read, .path = (*read)->sources[0].path};
+    size_t before = set->present;
+    enum status status = join(&j, replace, err);
+    if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? j.added : set->present - before;
+    free(j.stacks);
+    free(j.optics);
+    free(j.hashes);
+    free(j.particles);
+    particle_set_free(read);
+    return status;
+}
+
+enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
+                               size_t *ret_new, struct err *err) {
+    struct particle_set *read = NULL;
+    TRY(particle_set_read(set, file, path, &read, err));
+    return particle_set_join(set, &read, replace, ret_new, err);
+}

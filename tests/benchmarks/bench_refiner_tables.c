@@ -1,0 +1,240 @@
+/* Times how tables of particles reach the refiner: bench_refiner_tables FOLDER [ROWS [SMALL]].
+ *
+ * A table has ROWS rows (1,000,000) of sixteen columns, with 100 images in each stack; the stacks are headers with a
+ * hole behind. The table is parsed, its stacks are opened, it is read and joins the others, as in the stage for a
+ * selection. Then come the same table again, one without every 20th row, and the first again, each in place of the one
+ * before. At last SMALL rows (as many as ROWS) come in one table for each stack, as from the extractor. The digest is
+ * that of the particles in their order: two builds that print the same digest have read the same. The floor is to read
+ * the bytes of the table. Times are those of the clock, and in brackets those of the processor. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/clock.h"
+#include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
+#include "common/text.h"
+#include "stages/refiner/particles.h"
+
+enum { EACH = 100, BOX = 64 };
+
+static struct err err;
+
+static void must(enum status status) {
+    if (status == STATUS_OK) return;
+    fprintf(stderr, "bench_refiner_tables: %s\n", err.message);
+    exit(1);
+}
+
+static void must_io(bool good, const char *path) {
+    if (good) return;
+    perror(path);
+    exit(1);
+}
+
+static double uniform(void) {
+    return rand() / (RAND_MAX + 1.0);
+}
+
+static void name_stack(size_t stack, char name[96]) {
+    snprintf(name, 96, "extractor/micrograph_%05zu_particles.mrcs", stack);
+}
+
+/* The header is that of a stack of one image; the number of images is set in it. */
+static void make_stacks(const char *folder, size_t count) {
+    char path[PATH_SIZE], name[96], header[1024];
+    struct image image = {0};
+    must(path_join(folder, "extractor", path, sizeof path, &err));
+    must(file_make_folders(path, 0755, &err));
+    must(image_resize(&image, BOX, BOX, 1, &err));
+    image.pixel_size = 2;
+    must(path_join(folder, "one.mrcs", path, sizeof path, &err));
+    must(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&image);
+    FILE *f = fopen(path, "rb");
+    must_io(f != NULL && fread(header, 1, sizeof header, f) == sizeof header && fclose(f) == 0, path);
+    memcpy(header + 8, &(int){EACH}, sizeof(int));
+    for (size_t i = 0; i < count; i++) {
+        name_stack(i, name);
+        must(path_join(folder, name, path, sizeof path, &err));
+        f = fopen(path, "wb");
+        must_io(f != NULL && fwrite(header, 1, sizeof header, f) == sizeof header, path);
+        must_io(fflush(f) == 0 && ftruncate(fileno(f), 1024 + 4l * BOX * BOX * EACH) == 0 && fclose(f) == 0, path);
+    }
+}
+
+static const char HEAD[] =
+    "# version 30001\n\ndata_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnOpticsGroupName #2\n_rlnImagePixelSize #3\n"
+    "_rlnVoltage #4\n_rlnSphericalAberration #5\n_rlnAmplitudeContrast #6\n1 opticsGroup1 2.000000 300.000000 2.700000 "
+    "0.100000\n\n# version 30001\n\ndata_particles\n\nloop_\n_rlnImageName #1\n_rlnMicrographName #2\n_rlnCoordinateX "
+    "#3\n_rlnCoordinateY #4\n_rlnOpticsGroup #5\n_rlnDefocusU #6\n_rlnDefocusV #7\n_rlnDefocusAngle #8\n"
+    "_rlnPhaseShift #9\n_rlnCtfMaxResolution #10\n_rlnCtfFigureOfMerit #11\n_rlnAutopickFigureOfMerit #12\n"
+    "_rlnClassNumber #13\n_rlnAnglePsi #14\n_rlnOriginXAngst #15\n_rlnOriginYAngst #16\n";
+
+static void put_row(FILE *f, size_t i) {
+    char stack[96];
+    double defocus = 10000 + 10000 * uniform();
+    name_stack(i / EACH, stack);
+    fprintf(f,
+            "%06zu@%s micrographs/micrograph_%05zu.mrc %.6f %.6f 1 %.6f %.6f %.6f 0.000000 %.6f %.6f %.6f %d %.6f %.6f "
+            "%.6f\n",
+            i % EACH + 1, stack, i / EACH, 4096 * uniform(), 4096 * uniform(), defocus, defocus - 300 * uniform(),
+            180 * uniform(), 3 + uniform(), uniform(), uniform(), 1 + rand() % 50, 360 * uniform() - 180,
+            6 * uniform() - 3, 6 * uniform() - 3);
+}
+
+/* without: each such row is left out; 0: none is. */
+static void make_table(const char *path, size_t first, size_t count, size_t without) {
+    FILE *f = fopen(path, "w");
+    must_io(f != NULL && fputs(HEAD, f) >= 0, path);
+    srand(1 + (unsigned)first);
+    for (size_t i = first; i < first + count; i++)
+        if (without == 0 || i % without != without - 1) put_row(f, i);
+    must_io(fclose(f) == 0, path);
+}
+
+static uint64_t digest_set(const struct particle_set *set) {
+    uint64_t h = TEXT_FNV_BEGIN;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct particle *p = &set->particles[i];
+        const int numbers[] = {p->slice, p->source, p->optics, p->half, p->repeated, (int)p->row};
+        const double values[] = {p->ctf.defocus_u,   p->ctf.defocus_v, p->ctf.defocus_angle, p->ctf.phase_shift,
+                                 p->ctf.scale,       p->ctf.limit,     p->place.x,           p->place.y,
+                                 (double)p->has_ctf, p->ctf.voltage};
+        h = text_fnv(h, p->name, strlen(p->name));
+        h = text_fnv(h, set->stacks[p->stack].path, strlen(set->stacks[p->stack].path));
+        h = text_fnv(h, numbers, sizeof numbers);
+        h = text_fnv(h, values, sizeof values);
+    }
+    return h;
+}
+
+static double rss(void) {
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1e6;
+}
+
+/* As the stage does before a table is tried: opens each stack. */
+static void check_stacks(const char *root, const char *star, struct star_file *file) {
+    const struct star_table *rows = star_table_find(file, "particles");
+    int column = star_column_find(rows, "rlnImageName");
+    const char *last = "";
+    char path[PATH_SIZE];
+    for (size_t row = 0; row < star_row_count(rows); row++) {
+        const char *at = strchr(star_get(rows, row, column), '@');
+        if (strcmp(at, last) != 0) {
+            struct mrc_reader *reader = NULL;
+            must_io(particle_stack_find(root, star, at + 1, path), at + 1);
+            must(mrc_open(path, &reader, &err));
+            mrc_close(&reader);
+        }
+        last = at;
+    }
+}
+
+/* Other programs may share the machine: the time of the processor counts beside that of the clock. */
+struct moment {
+    double clock, processor;
+};
+
+static struct moment now(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (struct moment){clock_monotonic(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec};
+}
+
+static void print_time(const char *what, const struct moment *from, const struct moment *to) {
+    printf("%s %.3f s (%.3f)", what, to->clock - from->clock, to->processor - from->processor);
+}
+
+static void take(struct particle_set *set, const char *what, const char *path, bool replace) {
+    static const char *const STEPS[] = {" parsed", ", stacks opened", ", read", ", joined"};
+    struct star_file *file = NULL;
+    struct particle_set *read = NULL;
+    struct moment at[5] = {now()};
+    must(star_read(path, &file, &err));
+    at[1] = now();
+    check_stacks(set->root, path, file);
+    at[2] = now();
+    must(particle_set_read(set, &file, path, &read, &err));
+    at[3] = now();
+    must(particle_set_join(set, &read, replace, NULL, &err));
+    at[4] = now();
+    printf("%s:", what);
+    for (int i = 0; i < 4; i++)
+        print_time(STEPS[i], &at[i], &at[i + 1]);
+    print_time("; all", &at[0], &at[4]);
+    printf("; %zu present; peak %.2f GB; digest %016llx\n", set->present, rss(), (unsigned long long)digest_set(set));
+    (void)fflush(stdout);
+}
+
+static void begin(struct particle_set *set, const char *folder) {
+    particle_set_init(set, 1, 0, NAN);
+    set->root = strdup(folder);
+}
+
+static void whole_tables(const char *folder, size_t rows) {
+    struct particle_set set;
+    char whole[PATH_SIZE], most[PATH_SIZE], *text = NULL;
+    size_t bytes = 0;
+    must(path_join(folder, "whole.star", whole, sizeof whole, &err));
+    must(path_join(folder, "most.star", most, sizeof most, &err));
+    make_table(whole, 0, rows, 0);
+    make_table(most, 0, rows, 20);
+    double begin_read = clock_monotonic();
+    must(file_read_whole(whole, (size_t)8 << 30, &text, &bytes, &err));
+    printf("%zu rows, %.1f MB, %zu stacks; floor, bytes alone: %.3f s\n", rows, (double)bytes / 1e6,
+           (rows + EACH - 1) / EACH, clock_monotonic() - begin_read);
+    free(text);
+    begin(&set, folder);
+    take(&set, "first", whole, true);
+    take(&set, "the same", whole, true);
+    take(&set, "every 20th left", most, true);
+    take(&set, "they came back", whole, true);
+    particle_set_destroy(&set);
+}
+
+static void small_tables(const char *folder, size_t rows) {
+    struct particle_set set;
+    char path[PATH_SIZE];
+    struct moment zero = {0}, reading = {0}, joining = {0};
+    must(path_join(folder, "small.star", path, sizeof path, &err));
+    begin(&set, folder);
+    for (size_t first = 0; first < rows; first += EACH) {
+        struct star_file *file = NULL;
+        struct particle_set *read = NULL;
+        make_table(path, first, rows - first < EACH ? rows - first : EACH, 0);
+        must(star_read(path, &file, &err));
+        struct moment at[3] = {now()};
+        must(particle_set_read(&set, &file, path, &read, &err));
+        at[1] = now();
+        must(particle_set_join(&set, &read, false, NULL, &err));
+        at[2] = now();
+        reading.clock += at[1].clock - at[0].clock, reading.processor += at[1].processor - at[0].processor;
+        joining.clock += at[2].clock - at[1].clock, joining.processor += at[2].processor - at[1].processor;
+    }
+    printf("%zu rows in tables of %d:", rows, EACH);
+    print_time(" read", &zero, &reading);
+    print_time(", joined", &zero, &joining);
+    printf("; %zu present; digest %016llx\n", set.present, (unsigned long long)digest_set(&set));
+    particle_set_destroy(&set);
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        fprintf(stderr, "bench_refiner_tables FOLDER [ROWS [SMALL]]\n");
+        return 2;
+    }
+    size_t rows = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000;
+    size_t small = argc > 3 ? strtoull(argv[3], NULL, 10) : rows;
+    make_stacks(argv[1], ((rows > small ? rows : small) + EACH - 1) / EACH);
+    if (rows > 0) whole_tables(argv[1], rows);
+    if (small > 0) small_tables(argv[1], small);
+    return 0;
+}
