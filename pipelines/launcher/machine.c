@@ -2,9 +2,12 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "pipelines/launcher/api/gpus.h"
 
 static int visible_gpus(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -22,6 +25,18 @@ static int visible_gpus(void) {
     return count;
 }
 
+double machine_gpu_memory(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    struct gpus *gpus = NULL;
+    struct gpu list[GPUS_MAX];
+    if ((visible != NULL && strstr(visible, "MIG-") != NULL) || gpus_open(NULL, &gpus, NULL) != STATUS_OK) return 0;
+    double least = INFINITY;
+    for (size_t i = gpus_read(gpus, list); i > 0; i--)
+        if (!list[i - 1].lost && list[i - 1].memory_total > 0) least = fmin(least, list[i - 1].memory_total);
+    gpus_close(&gpus);
+    return isfinite(least) ? least : 0;
+}
+
 void machine_inspect(struct machine *ret_machine) {
     cpu_set_t set;
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -31,4 +46,5 @@ void machine_inspect(struct machine *ret_machine) {
     const bool cuda = false;
 #endif
     *ret_machine = (struct machine){.cores = cores, .gpus = visible_gpus(), .cuda = cuda};
+    if (cuda && ret_machine->gpus > 0) ret_machine->gpu_memory = machine_gpu_memory();
 }

@@ -6,10 +6,15 @@
 
 /* The machine for which a graph is checked and planned. It is a parameter, so that tests can ask for any machine. */
 struct machine {
-    int cores; /* cores that this process may use */
-    int gpus;  /* GPUs that this process may use */
-    bool cuda; /* this build can use a GPU */
+    int cores;         /* cores that this process may use */
+    int gpus;          /* GPUs that this process may use */
+    bool cuda;         /* this build can use a GPU */
+    double gpu_memory; /* bytes of the GPU that has least; 0: not known */
 };
+/* Inspects this machine. */
 void machine_inspect(struct machine *ret_machine);
+/* Asks NVML for the memory of the GPU that has least: NVML and CUDA may count GPUs in different orders. Returns bytes; 0: no
+ * GPU answers, or CUDA_VISIBLE_DEVICES names parts of GPUs (MIG), whose memory NVML does not tell. */
+double machine_gpu_memory(void);
 
 #endif

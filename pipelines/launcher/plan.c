@@ -77,6 +77,18 @@ static enum status add_instances(struct plan *plan, const struct machine *machin
     return STATUS_OK;
 }
 
+bool plan_uses_gpu(const struct plan *plan, const struct plan_instance *instance, int gpu) {
+    const json_t *cuda = json_object_get(plan->graph->stages[instance->stage].describe, "cuda");
+    size_t index = 0;
+    if (json_is_false(cuda) || strcmp(instance->device, "cpu") == 0) return false;
+    bool one = sscanf(instance->device, "cuda:%4zu", &index) == 1;
+    /* A stage that chooses its device itself sees all GPUs, and takes the first. */
+    if (instance->gpu_count == 0) return (size_t)gpu == index;
+    for (size_t g = 0; g < instance->gpu_count; g++)
+        if (instance->gpus[g] == gpu && (!one || g == index)) return true;
+    return false;
+}
+
 static enum status add_edge(struct plan *plan, size_t instance, size_t to, struct err *err) {
     const struct graph_stage *down = &plan->graph->stages[to];
     struct plan_edge *edges = realloc(plan->edges, (plan->edge_count + 1) * sizeof *edges);
@@ -187,16 +199,30 @@ enum status plan_endpoints(struct plan *plan, const char *folder, struct err *er
     return STATUS_OK;
 }
 
+/* Writes how much of a GPU an instance may take, or "" on the CPU. */
+static void memory_text(const struct plan *plan, const struct plan_instance *instance, char *text, size_t size) {
+    text[0] = '\0';
+    if (strcmp(instance->device, "cpu") != 0) graph_memory_text(&plan->graph->stages[instance->stage], text, size);
+}
+
 void plan_print(const struct plan *plan, FILE *out) {
-    fprintf(out, "%-24s %-7s %-8s %s\n", "instance", "threads", "device", "program");
+    char memory[32];
+    bool any = false;
+    for (size_t i = 0; i < plan->instance_count; i++) {
+        memory_text(plan, &plan->instances[i], memory, sizeof memory);
+        any |= memory[0] != '\0';
+    }
+    fprintf(out, "%-24s %-7s %-8s %s%s\n", "instance", "threads", "device", any ? "memory   " : "", "program");
     for (size_t i = 0; i < plan->instance_count; i++) {
         const struct plan_instance *instance = &plan->instances[i];
         char device[64] = "";
         size_t used = 0;
         for (size_t g = 0; g < instance->gpu_count && used < sizeof device; g++)
             used += (size_t)snprintf(device + used, sizeof device - used, "%s%d", g ? "," : "gpu ", instance->gpus[g]);
-        fprintf(out, "%-24s %-7d %-8s %s\n", instance->name, instance->threads, used ? device : instance->device,
-                path_name(plan->graph->stages[instance->stage].program));
+        fprintf(out, "%-24s %-7d %-8s ", instance->name, instance->threads, used ? device : instance->device);
+        memory_text(plan, instance, memory, sizeof memory);
+        if (any) fprintf(out, "%-8s ", memory[0] ? memory : "-");
+        fprintf(out, "%s\n", path_name(plan->graph->stages[instance->stage].program));
     }
     char shares[160];
     cores_describe(plan, shares, sizeof shares);

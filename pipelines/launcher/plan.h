@@ -55,6 +55,9 @@ void plan_clear(struct plan *plan);
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err);
 /* Prints the plan for the user. */
 void plan_print(const struct plan *plan, FILE *out);
+/* Returns whether an instance may compute on a GPU, as the plan and its device say. gpu: index among those that the
+ * machine offers. */
+bool plan_uses_gpu(const struct plan *plan, const struct plan_instance *instance, int gpu);
 /* Returns whether a stage has no input from other stages. */
 bool plan_is_source(const struct graph_stage *stage);
 

@@ -75,7 +75,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
                                   .offset_range = o->offset_range,
                                   .offset_step = o->offset_step,
                                   .device = o->device,
-                                  .memory = o->memory * 0x1p30,
+                                  .memory = o->memory > 0 ? o->memory * 0x1p30 : 0,
                                   .threads = o->threads};
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;

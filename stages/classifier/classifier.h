@@ -29,7 +29,7 @@ struct classifier_options {
     int final_passes;
     double snapshot_interval; /* s */
     int image_memory;         /* MiB */
-    double memory;            /* GiB for comparing, of the device or of the host; 0: as kernels/alignment finds */
+    double memory; /* GiB for comparing, of the device or of the host. 0 or NaN: kernels/alignment finds it */
     int seed;
     bool ignore_optics; /* aberrations are not corrected */
     /* Values that the stage adds. */

@@ -141,10 +141,11 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .changes = PARAM_RESTART,
      .offset = AT(memory),
      .unit = "GiB",
-     .default_text = "4",
+     .default_text = "auto",
      .maximum = 4096,
-     .help = "Approximate memory for comparing particles, on the CUDA device, else on the host. 0: all that is free on "
-             "the device when classes begin, else 4 GiB. Use 0 only if the stage has the device to itself."},
+     .help = "Approximate memory for comparing particles, on the CUDA device, else on the host. auto: all that is free "
+             "on the device when classes begin, else 4 GiB. In a graph, auto is a share of the device if other stages "
+             "use it too. 0 is auto without that share."},
     {.name = "seed",
      .type = PARAM_INT,
      .offset = AT(seed),

@@ -56,7 +56,7 @@ static void check(const void *params, const struct stage_session *session, struc
     struct err err = {0};
     if (o->memory > 0 && o->memory < LEAST_MEMORY)
         stage_checks_add(checks, STAGE_CHECK_ERROR, "memory",
-                         "memory is %g GiB: at least %g are needed, or 0 for what is free", o->memory, LEAST_MEMORY);
+                         "memory is %g GiB: at least %g are needed, or auto for what is free", o->memory, LEAST_MEMORY);
     enum status status = quality_rule_parse(o->keep != NULL ? o->keep : "auto", &rule, &err);
     (void)stage_checks_result(checks, "keep", status, &err);
 }

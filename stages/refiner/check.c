@@ -80,5 +80,8 @@ void refiner_check(const void *params, const struct stage_session *session, stru
         symmetry_destroy(&symmetry);
     if (p->memory > 0 && p->memory < LEAST_MEMORY)
         stage_checks_add(checks, STAGE_CHECK_ERROR, "memory",
-                         "memory is %g GiB: at least %g are needed, or 0 for what is free", p->memory, LEAST_MEMORY);
+                         "memory is %g GiB: at least %g are needed, or auto for what is free", p->memory, LEAST_MEMORY);
+    if (p->host_memory > 0 && p->host_memory < LEAST_MEMORY)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "host_memory",
+                         "host_memory is %g GiB: at least %g are needed, or auto", p->host_memory, LEAST_MEMORY);
 }

@@ -260,11 +260,22 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .changes = PARAM_RESTART,
      .offset = AT(memory),
      .unit = "GiB",
-     .default_text = "4",
+     .default_text = "auto",
      .maximum = 4096,
-     .help = "Approximate working memory; half of it keeps particle images. 0: 4 GiB of the host, and all that is "
-             "free on the CUDA device when the first iteration begins. Use 0 only if the stage has the device to "
-             "itself."},
+     .help =
+         "Approximate memory for comparing particles and for maps, on the CUDA device, else on the host. auto: all "
+         "that is free on the device when the first iteration begins, else 4 GiB. In a graph, auto is a share of the "
+         "device if other stages use it too. 0 is auto without that share."},
+    {.name = "host_memory",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(host_memory),
+     .unit = "GiB",
+     .default_text = "auto",
+     .maximum = 4096,
+     .help =
+         "Approximate memory of the host for particle images and batches; half of it keeps images. auto: `memory`, if "
+         "that is a number above 0, else 4 GiB."},
     {.name = "memory_trace",
      .type = PARAM_BOOL,
      .changes = PARAM_RESTART,

@@ -50,9 +50,10 @@ struct refiner_options {
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
     int seed;
-    double memory;     /* GiB, about, of the host and of the device. 0: 4 GiB of the host, and what is free on
-                                   the device when the first iteration begins (kernels/alignment) */
-    bool memory_trace; /* record the use of the device's memory (refiner_write_trace) */
+    double memory; /* GiB, about, of the device that compares. 0 or NaN: what is free there when the first iteration
+                           begins, or 4 GiB on the CPU (kernels/alignment) */
+    double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
+    bool memory_trace;  /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
     char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */
     double mtf_pixel_size; /* Å, of the detector; NaN: the session's, or that of the map */

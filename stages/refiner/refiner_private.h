@@ -148,9 +148,16 @@ static inline bool classifies(const struct refiner *r) {
     return r->side_count == 1;
 }
 
-/* Returns how many bytes of host memory to work with, about. */
+/* Returns how many bytes of host memory to work with, about. Never asks what is free: the size of batches follows from
+ * this, and with it the order of sums. */
 static inline double host_memory(const struct refiner_options *options) {
-    return (options->memory > 0 ? options->memory : 4) * 0x1p30;
+    double given = options->host_memory > 0 ? options->host_memory : options->memory;
+    return (given > 0 ? given : 4) * 0x1p30;
+}
+
+/* Returns how many bytes the E-step may take where it compares; 0: kernels/alignment finds them. */
+static inline double compare_memory(const struct refiner_options *options) {
+    return options->memory > 0 ? options->memory * 0x1p30 : 0;
 }
 
 #endif

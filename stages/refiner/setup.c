@@ -61,7 +61,7 @@ static enum alignment_norm reliability(const struct refiner_options *o) {
 enum status setup_alignment(struct refiner *r, struct err *err) {
     const struct alignment_options options = {.device = r->context.device,
                                               .threads = r->context.threads,
-                                              .memory = r->options.memory * 0x1p30,
+                                              .memory = compare_memory(&r->options),
                                               .box = r->box,
                                               .pixel_size = r->pixel_size,
                                               .mask_radius = r->mask_radius,
@@ -115,7 +115,7 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
             "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: %s",
             classifies(r) ? r->reference_count : r->side_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
-            r->options.memory > 0 ? "set `memory` to more, or to 0 for what is free"
+            r->options.memory > 0 ? "set `memory` to more, or to auto for what is free"
                                   : "end other programs that use the device, or extract smaller particles");
     return STATUS_OK;
 }

@@ -23,7 +23,7 @@ stages:
     keep: quality > high
   refiner: {from: extractor, reference: reference.mrc,
             mask: reference.mrc,
-            symmetry: Q7, diameter: 100, memory: 0.01}
+            symmetry: Q7, diameter: 100, memory: 0.01, host_memory: 0.1}
   more: {program: refiner, from: extractor, reference: maps.star, classes: 3, diameter: 100}
 END
 icestream check graph.yaml >&2

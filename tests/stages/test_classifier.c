@@ -495,6 +495,28 @@ static void batches_become_smaller(void **state) {
     dataset_destroy(&dataset);
 }
 
+/* On the CPU, memory that is not stated is 4 GiB. */
+static void memory_that_is_auto_changes_nothing(void **state) {
+    (void)state;
+    static const double memory[] = {4, NAN, 0};
+    static float maps[3][BOX * BOX];
+    for (int i = 0; i < 3; i++) {
+        struct dataset *dataset = NULL;
+        struct classifier c;
+        OK(dataset_create(1 << 24, &dataset, &err));
+        for (int part = 0; part < PARTS; part++)
+            submit(dataset, part);
+        struct classifier_options o = options_of(3);
+        o.memory = memory[i];
+        classifier_init(&c, &o, dataset);
+        run(&c, true, 10000);
+        memcpy(maps[i], c.model->classes[0].map, sizeof maps[i]);
+        assert_memory_equal(maps[i], maps[0], sizeof maps[i]);
+        classifier_clear(&c);
+        dataset_destroy(&dataset);
+    }
+}
+
 /* Images in memory never take what the classes need, however little memory there is. */
 static void images_leave_room_for_classes(void **state) {
     (void)state;
@@ -620,6 +642,7 @@ int main(void) {
         cmocka_unit_test(bad_tables_are_refused),
         cmocka_unit_test(pixel_sizes_are_found),
         cmocka_unit_test(batches_become_smaller),
+        cmocka_unit_test(memory_that_is_auto_changes_nothing),
         cmocka_unit_test(broken_snapshots_are_passed_over),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);

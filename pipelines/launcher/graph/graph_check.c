@@ -422,6 +422,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     if (status == STATUS_OK) status = graph_derive_scaled(graph, err);
     if (status == STATUS_OK) status = graph_derive_movies(graph, problems, err);
     if (status == STATUS_OK) status = graph_derive_ctf(graph, err);
+    if (status == STATUS_OK && problems->errors == 0) status = graph_derive_memory(graph, machine, problems, err);
     if (status == STATUS_OK) graph_check_pixel_size(&c);
     if (status == STATUS_OK) status = graph_check_ask(&c);
     if (status == STATUS_OK) graph_check_rules(&c);

@@ -27,6 +27,13 @@ enum status graph_derive_movies(struct graph *graph, struct problems *problems, 
  * watcher's table goes on to that stage (`ctf_missing: without`), unless the graph says otherwise. */
 enum status graph_derive_ctf(struct graph *graph, struct err *err);
 
+/* Call this once the edges are known, for a graph without errors: states `memory` of classifiers and refiners that leave
+ * it out, or auto, and share a GPU with other instances (graph_memory.c). Warns of what asks for more than a GPU has. */
+enum status graph_derive_memory(struct graph *graph, const struct machine *machine, struct problems *problems,
+                                struct err *err);
+/* Writes what a stage may take of a GPU, as users read it: "24 GiB", "auto"; "" for a stage that cannot tell. */
+void graph_memory_text(const struct graph_stage *stage, char *text, size_t size);
+
 /* Checks the edges (graph_edges.c): which stage feeds which, cycles, and whether each stage finds in its items what it
  * needs. */
 enum status graph_check_edges(struct graph *graph, struct problems *problems, struct err *err);
