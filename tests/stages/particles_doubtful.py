@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Particles that are not normalised, or whose contrast, defocus or diameter is wrong: refiner and classifier say so. Those
 that are not normalised give what the normalised set gives; a set that is right is left as it is, bit for bit, in
-silence. A mask that makes the halves of good particles agree is doubted."""
+silence. A mask that makes the halves of good particles agree is doubted; views of one side are told of."""
 
 import os
 import re
@@ -34,7 +34,15 @@ def ctf(defocus):
     return np.sin(phase)
 
 
-def rotation(rng):
+def rotation(rng, cone=180):
+    """Returns the x and y axes of an image whose view lies within a cone (°) about z."""
+    while True:
+        axes = any_rotation(rng)
+        if np.cross(*axes)[2] >= np.cos(np.radians(cone)):
+            return axes
+
+
+def any_rotation(rng):
     q = rng.normal(size=4)
     w, x, y, z = q / np.linalg.norm(q)
     return np.array(
@@ -66,9 +74,10 @@ def density(points, weights, dimensions, sigma):
 
 
 class World:
-    """A phantom, its reference, and a normalised set of its images. mates: rotations that the phantom has. defoci: range."""
+    """A phantom, its reference, and a normalised set of its images. mates: rotations that the phantom has. defoci: range.
+    cone: of the views (°)."""
 
-    def __init__(self, work, mates=((1, 1, 1),), count=COUNT, seed=SEED, defoci=(12000, 22000)):
+    def __init__(self, work, mates=((1, 1, 1),), count=COUNT, seed=SEED, defoci=(12000, 22000), cone=180):
         rng = np.random.default_rng(seed)
         self.work, self.runs = work, 0
         points = rng.normal(size=(BLOBS // len(mates), 3))
@@ -81,7 +90,7 @@ class World:
         self.defocus = rng.uniform(*defoci, count)
         self.images, self.poses = np.empty((count, BOX, BOX), np.float32), np.empty((count, 3))
         for i in range(count):
-            axes = rotation(rng)
+            axes = rotation(rng, cone)
             self.poses[i] = angles(axes)
             clean = density(points @ axes.T, weights, 2, 1.3)
             clean = np.fft.ifft2(np.fft.fft2(clean) * ctf(self.defocus[i])).real
@@ -248,6 +257,26 @@ def masks(folder):
     check(f"{float(general['rlnFinalResolution']):.1f} Å masked" in text, f"the result tells its number: {text[-600:]}")
 
 
+def views(folder):
+    """The views are those of the table: searches would spread them."""
+    complete = {}
+    for name, cone in (("even", 180), ("narrow", 20)):
+        os.mkdir(f"{folder}/{name}")
+        world = World(f"{folder}/{name}", count=400, seed=8, cone=cone)
+        world.write("posed", world.images, world.defocus, world.poses)
+        out, words, _ = world.refine("posed", "--skip_align", "true")
+        told = words.get("refine-orientations", "")
+        if name == "narrow":
+            check(re.search(r"0\.[0-4]\d of 1: some directions are hardly seen.*tilt the stage by \d+°", told), f"views: {words}")
+        else:
+            check(not told, f"nothing is told of views from all sides: {words}")
+        model = open(f"{out}/run_half1_model.star", encoding="utf-8").read().partition("data_model_classes")[2].splitlines()
+        names = [line.split()[0] for line in model if line.startswith("_rln")]
+        row = next(line.split() for line in model if ".mrc" in line)
+        complete[name] = float(row[names.index("_rlnOverallFourierCompleteness")])
+    check(complete["narrow"] < complete["even"] - 0.1, f"they leave the map incomplete: {complete}")
+
+
 def classes(world):
     few = ("--classes", "3", "--final_passes", "1", "--visits", "2")
     world.write("offset", world.images * 37 + 1000, world.defocus)
@@ -281,8 +310,9 @@ def symmetries(folder):
 
 print(f"seed {SEED}")
 with tempfile.TemporaryDirectory(prefix="icestream-doubtful-") as folder:
-    if sys.argv[1] in ("masks", "symmetries"):
-        {"masks": masks, "symmetries": symmetries}[sys.argv[1]](folder)
+    alone = {"masks": masks, "symmetries": symmetries, "views": views}
+    if sys.argv[1] in alone:
+        alone[sys.argv[1]](folder)
     else:
         made = World(folder)
         made.write("normalised", made.images, made.defocus)
