@@ -10,7 +10,7 @@ not part of this project; that of --maps the molecules. --programs: folders with
 Sets (choose with --sets):
   plain      three molecules at three SNRs and three seeds: 6,496 particles, shifts of 2 px, noise before the CTF too
   shift3     the same molecules, shifts of 3 px, no noise before the CTF
-  noise      300, 2,000 and 10,000 images without any signal
+  noise      300, 2,000 and 10,000 images without any signal, eight seeds each
   foreign    particles of one molecule, reference of another
   cone, side preferred directions: within 20 degrees of one axis; within 4 degrees of the plane across it
   few        20 to 1,000 particles
@@ -20,11 +20,14 @@ Columns.
   truth        at 0.5 and 0.143: of the map of all particles with the truth, no mask
   turned       at 0.5, with the map turned and moved onto the truth: masks that cut a molecule move it, and a foreign
                reference stands anywhere; in mask: with the mask of post-processing on both
-  told         by the program, of its halves, at 0.143, unmasked; masked: in postprocess.star
+  told         by the program, of its halves, at 0.143, unmasked; masked: in postprocess.star. "noise": the program tells
+               no resolution, because it calls the images noise. For sets of noise, called so or not, the number is what
+               the halves agree to: the finest of all iterations, and at the end inside the mask
   off          share of poses off by more than 20 degrees (the molecule's symmetry counted)
   bar          truth within one shell of true poses at SNR 0.2, within 1.3 times at 0.1; no coarser than BEFORE at 0.05
   there        what is told is not finer than 1/1.1 of the better of truth and turned, at 0.5; masked there: likewise,
-               in the mask. Of noise, nothing finer than what the halves share may be told."""
+               in the mask. Halves of noise may not agree finer than what they share, whether or not a resolution is
+               told of them; how many of these sets are called noise is counted at the end."""
 
 import argparse
 import contextlib
@@ -52,6 +55,7 @@ MOLECULES = {"cand1": ("cand1_1u6g_128", 170, 1), "cav11": ("cav11_5gjv_128", 19
 BEFORE = {"cand1": (11.0, 11.5), "cav11": (21.7, 28.2), "p97": (35.2, 40.2)}
 LOST = 20  # degrees
 NOTHING = 1e-9  # an SNR
+NOT_TOLD = 999  # Å
 
 
 def all_sets():
@@ -83,8 +87,8 @@ def all_sets():
     for molecule in MOLECULES:
         for count in (20, 50, 100, 300, 1000):
             add("few", molecule, 0.2, 5, count=count, lowpass=(40,))
-    for count, seeds in ((300, 8), (2000, 8), (10000, 2)):
-        for seed in range(seeds):
+    for count in (300, 2000, 10000):
+        for seed in range(8):
             add("noise", "cand1", NOTHING, seed, count=count, ice=0, lowpass=(40,))
     return sets
 
@@ -331,15 +335,23 @@ def fitted(values, truth, pixel, turn, shift, other_hand, steps):
     return move
 
 
-def told_resolutions(folder):
+def read_history(folder):
+    """Returns the lines of all iterations."""
     with open(os.path.join(folder, "history.jsonl"), encoding="utf-8") as file:
-        told = [line["resolution"] or 999 for line in map(json.loads, file) if "resolution" in line]
-    return told
+        return [line for line in map(json.loads, file) if "resolution" in line]
 
 
 def masked_resolution(folder):
+    """Returns the told resolution, 999 of what is called noise, and the one that the corrected FSC has all the same."""
     with open(os.path.join(folder, "postprocess.star"), encoding="utf-8") as file:
-        return float(re.search(r"_rlnFinalResolution\s+(\S+)", file.read()).group(1))
+        general, table = file.read().split("data_fsc")
+    told = float(re.search(r"_rlnFinalResolution\s+(\S+)", general).group(1))
+    rows = [line.split() for line in table.split("\ndata_")[0].splitlines() if line.strip()]
+    names = [row[0] for row in rows if row[0].startswith("_")]
+    values = [row for row in rows if row[0][0].isdigit()]
+    take = lambda name: [float(row[names.index(name)]) for row in values]  # noqa: E731
+    curve, frequency = take("_rlnFourierShellCorrelationCorrected"), take("_rlnResolution")
+    return told, reaches(curve, 0.143, 1 / frequency[1])
 
 
 def program(name, o):
@@ -398,9 +410,12 @@ def judge(one, lowpass, out, seconds, o):
     molecule = MOLECULES[one["molecule"]]
     truth, pixel = read_map(map_of(one["molecule"], o))
     extent = truth.shape[0] * pixel
-    told = told_resolutions(out)
-    line = {"set": one, "lowpass": lowpass, "seconds": seconds, "told": told[-1], "finest": min(told), "pixel": pixel}
-    line.update(masked=masked_resolution(out), extent=extent, true=one["true"].result(), lost=None)
+    iterations = read_history(out)
+    masked, masked_agreement = masked_resolution(out)
+    line = {"set": one, "lowpass": lowpass, "seconds": seconds, "told": iterations[-1]["resolution"] or NOT_TOLD}
+    line.update(called_noise=iterations[-1].get("noise", False), masked=masked, masked_agreement=masked_agreement)
+    line["agreement"] = min(iteration["agreement"] for iteration in iterations)
+    line.update(pixel=pixel, extent=extent, true=one["true"].result(), lost=None)
     if one["snr"] <= NOTHING:
         line.update(half=None, limit=None, turned=None, in_mask=None)
         return line
@@ -422,7 +437,7 @@ def judge(one, lowpass, out, seconds, o):
 
 
 def shared_floor(line, lowpass):
-    """Returns the resolution, Å, of the last shell that the halves share: noise must not be told finer."""
+    """Returns the resolution, Å, of the last shell that the halves share: halves of noise must not agree finer."""
     return line["extent"] / round(line["extent"] / min(40, lowpass))
 
 
@@ -430,7 +445,7 @@ def verdicts(line):
     one, half = line["set"], line["half"]
     if half is None:
         floor = shared_floor(line, line["lowpass"]) - 0.01
-        return "-", line["told"] >= floor, line["masked"] >= floor
+        return "-", line["agreement"] >= floor, line["masked_agreement"] >= floor
     bar = "-"
     if one["family"] == "plain" and line["true"]:
         if one["snr"] >= 0.2:
@@ -466,11 +481,17 @@ def text(line):
     def word(verdict):
         return verdict if verdict == "-" else "yes" if verdict else "**no**"
 
+    def told_of(told, agreement):
+        if not line["called_noise"]:
+            return number(told if line["half"] is not None else agreement)
+        return "noise" if line["half"] is not None else f"noise ({agreement:.1f})"
+
     number = lambda value: "-" if value is None else f"{value:.1f}"  # noqa: E731
     lost = "-" if line["lost"] is None else f"{100 * line['lost']:.0f} %"
     cells = [line["set"]["name"], str(line["lowpass"]), number(line["true"])]
     cells += [number(line["half"]) + "/" + number(line["limit"])]
-    cells += [number(line["turned"]) + ", " + number(line["in_mask"]), number(line["told"]), number(line["masked"])]
+    cells += [number(line["turned"]) + ", " + number(line["in_mask"])]
+    cells += [told_of(line["told"], line["agreement"]), told_of(line["masked"], line["masked_agreement"])]
     cells += [lost, f"{line['seconds']:.0f}"] + [word(v) for v in verdicts(line)]
     return "| " + " | ".join(cells) + " |"
 
@@ -480,10 +501,11 @@ def count_verdicts(lines):
     groups = {}
     for line in (line for line in lines if "failed" not in line):
         key = (line["set"]["family"], line["set"]["snr"])
-        groups.setdefault(key, []).append(verdicts(line))
+        groups.setdefault(key, []).append(line)
     for (family, snr), found in groups.items():
-        told = []
-        for name, column in zip(("bar", "there", "masked there"), zip(*found)):
+        noise = sum(line["called_noise"] for line in found)
+        told = [f"called noise {noise} of {len(found)}"] if noise > 0 or family == "noise" else []
+        for name, column in zip(("bar", "there", "masked there"), zip(*map(verdicts, found))):
             asked = [v for v in column if v != "-"]
             if asked:
                 told.append(f"{name} {sum(map(bool, asked))} of {len(asked)}")
