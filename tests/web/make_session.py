@@ -317,7 +317,8 @@ class Session:
             synthetic.map_files(self.path("refiner"), n, resolution, self.numbers)
             self.append("refiner/history.jsonl", json.dumps(
                 {"time": now, "event": "map", "iteration": n, "particles": particles,
-                 "resolution": None if noise else resolution, "noise": noise, "seconds": 3.0, "order": 3, "size": 64, "accuracy": 3.6, "pmax": 0.3, "final": False,
+                 "resolution": None if noise else resolution, "noise": noise, "seconds": 3.0,
+                 "order": 3, "size": 64, "accuracy": 3.6, "pmax": 0.3, "final": False,
                  "files": ["refiner/run_it%03d_class001.mrc" % n]}))
 
     def is_noise(self):
