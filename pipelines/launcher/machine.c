@@ -25,16 +25,33 @@ static int visible_gpus(void) {
     return count;
 }
 
+/* Returns whether CUDA_VISIBLE_DEVICES, whose entries are indices or beginnings of UUIDs, may show a GPU. indexed: CUDA
+ * numbers GPUs as NVML does. */
+static bool is_visible(const struct gpu *gpu, const char *visible, bool indexed) {
+    for (const char *c = visible; *c != '\0'; c += strcspn(c, ",") + (strchr(c, ',') != NULL)) {
+        if (!isdigit((unsigned char)*c) ? strncmp(gpu->uuid, c, strcspn(c, ",")) == 0
+                                        : !indexed || strtol(c, NULL, 10) == gpu->index)
+            return true;
+    }
+    return false;
+}
+
 double machine_gpu_memory(void) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
     struct gpus *gpus = NULL;
     struct gpu list[GPUS_MAX];
     if ((visible != NULL && strstr(visible, "MIG-") != NULL) || gpus_open(NULL, &gpus, NULL) != STATUS_OK) return 0;
-    double least = INFINITY;
-    for (size_t i = gpus_read(gpus, list); i > 0; i--)
-        if (!list[i - 1].lost && list[i - 1].memory_total > 0) least = fmin(least, list[i - 1].memory_total);
+    const bool indexed = order != NULL && strcmp(order, "PCI_BUS_ID") == 0;
+    double least = INFINITY, most = 0;
+    for (size_t i = gpus_read(gpus, list); i > 0; i--) {
+        const struct gpu *gpu = &list[i - 1];
+        if (gpu->lost || !(gpu->memory_total > 0) || (visible != NULL && !is_visible(gpu, visible, indexed))) continue;
+        least = fmin(least, gpu->memory_total);
+        most = fmax(most, gpu->memory_total);
+    }
     gpus_close(&gpus);
-    return isfinite(least) ? least : 0;
+    bool unsure = visible != NULL && isdigit((unsigned char)*visible) && !indexed && least < most;
+    return isfinite(least) && !unsure ? least : 0;
 }
 
 void machine_inspect(struct machine *ret_machine) {

@@ -13,8 +13,9 @@ struct machine {
 };
 /* Inspects this machine. */
 void machine_inspect(struct machine *ret_machine);
-/* Asks NVML for the memory of the GPU that has least: NVML and CUDA may count GPUs in different orders. Returns bytes; 0: no
- * GPU answers, or CUDA_VISIBLE_DEVICES names parts of GPUs (MIG), whose memory NVML does not tell. */
+/* Asks NVML for the memory of the GPU that has least, of those that CUDA_VISIBLE_DEVICES shows. Returns bytes; 0: no GPU
+ * answers; CUDA_VISIBLE_DEVICES names parts of GPUs (MIG), whose memory NVML does not tell; or it has indices, GPUs differ,
+ * and CUDA counts them by speed, where NVML goes along the bus (CUDA_DEVICE_ORDER is not PCI_BUS_ID). */
 double machine_gpu_memory(void);
 
 #endif

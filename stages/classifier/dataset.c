@@ -499,9 +499,13 @@ static void check_again(struct dataset *d, struct dataset_particle *p) {
     d->memory_used -= (size_t)d->box * (size_t)d->box * sizeof(float);
 }
 
+/* Fewer particles tell nothing of others: they are judged with those that come next. */
+enum { LEAST_LATER = 32 };
+
 /* Once images are normalised, all are. Those that are normalised already lose nothing by it. */
-static bool is_decided(const struct dataset *d) {
-    return d->check != NULL && (image_check_normalises(d->check) || image_check_reason(d->check)[0] != 0);
+static bool is_decided(const struct dataset *d, enum image_check_mode mode) {
+    bool told = mode != IMAGE_CHECK_AUTO && d->check != NULL && image_check_reason(d->check)[0] != 0;
+    return told || (d->check != NULL && image_check_normalises(d->check));
 }
 
 static size_t count_unjudged(const struct dataset *d, const size_t *which, size_t count) {
@@ -567,11 +571,11 @@ enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, 
                                                 .diameter = diameter,
                                                 .mode = mode,
                                                 .normalised = d->normalised,
-                                                .goes_on = d->goes_on,
+                                                .goes_on = before == NULL && d->goes_on,
                                                 .strongest = before != NULL ? image_check_strongest(before) : 0};
     _cleanup_(image_check_destroy) struct image_check *check = NULL;
     *ret_changed = false;
-    if (is_decided(d) || (before != NULL && count_unjudged(d, which, count) == 0)) return STATUS_OK;
+    if (is_decided(d, mode) || (before != NULL && count_unjudged(d, which, count) < LEAST_LATER)) return STATUS_OK;
     TRY(image_check_create(&options, &check, err));
     enum status status = judge(d, which, count, &check, mode, err);
     const bool other = check == NULL;

@@ -115,8 +115,9 @@ static enum status check_memory(const struct refiner *r, struct err *err) {
     FAIL_IF(need > capacity, err, STATUS_NO_MEMORY,
             "%d maps of %d px, compared up to %d px, need %.2f GiB of the device's memory, %.2f GiB may be used: %s",
             classifies(r) ? r->reference_count : r->side_count, r->box, size, need * 0x1p-30, capacity * 0x1p-30,
-            r->options.memory > 0 ? "set `memory` to more, or to auto for what is free"
-                                  : "end other programs that use the device, or extract smaller particles");
+            r->options.memory > 0
+                ? "set `memory` to more; auto is all that is free, or in a graph a part of a device that others share"
+                : "end other programs that use the device, or extract smaller particles");
     return STATUS_OK;
 }
 

@@ -193,8 +193,8 @@ static void notes_and_warnings(void **state) {
     }
 }
 
-/* A session keeps the numbers: another machine, and another check of its graph, change nothing. */
-static void a_session_keeps_its_parts(void **state) {
+/* A session does not keep the numbers: on another machine they are others, and that is no change of its graph. */
+static void parts_follow_from_the_machine(void **state) {
     (void)state;
     struct problems problems;
     struct err err = {0};
@@ -205,12 +205,14 @@ static void a_session_keeps_its_parts(void **state) {
     assert_ok(graph_print(graph, &printed, &err));
     other.gpu_memory /= 2;
     struct graph *again = check_text(printed, &other, &problems);
-    assert_false(says(&problems, PROBLEM_NOTE, "shares GPU"));
-    expect_key(again, "refiner", "memory", "37");
+    assert_null(strstr(printed, "memory:"));
+    assert_true(says(&problems, PROBLEM_NOTE, "shares GPU"));
+    expect_key(graph, "refiner", "memory", "37");
+    expect_key(again, "refiner", "memory", "17");
     graph_difference(graph, again, difference, sizeof difference);
     assert_string_equal(difference, "");
     json_t *params = graph_stage_params(graph_find(again, "refiner"));
-    assert_int_equal(json_integer_value(json_object_get(params, "memory")), 37);
+    assert_int_equal(json_integer_value(json_object_get(params, "memory")), 17);
     json_decref(params);
     problems_clear(&problems);
     graph_destroy(&again);
@@ -273,6 +275,12 @@ static void nvml_tells_the_memory(void **state) {
     assert_true(machine_gpu_memory() == 24 * 0x1p30);
     setenv("CUDA_VISIBLE_DEVICES", "MIG-41b3", 1);
     assert_true(machine_gpu_memory() == 0);
+    /* Which of different GPUs an index means is known only in the order of the bus. */
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    assert_true(machine_gpu_memory() == 0);
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+    assert_true(machine_gpu_memory() == 80 * 0x1p30);
+    unsetenv("CUDA_DEVICE_ORDER");
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("ICESTREAM_NVML");
 }
@@ -306,7 +314,7 @@ int main(void) {
         cmocka_unit_test_setup(a_gpu_whose_memory_is_not_known, write_reference),
         cmocka_unit_test_setup(small_gpus_and_large_stages, write_reference),
         cmocka_unit_test_setup(notes_and_warnings, write_reference),
-        cmocka_unit_test_setup(a_session_keeps_its_parts, write_reference),
+        cmocka_unit_test_setup(parts_follow_from_the_machine, write_reference),
         cmocka_unit_test_setup(the_plan_shows_memory, write_reference),
         cmocka_unit_test(nvml_tells_the_memory),
     };

@@ -94,6 +94,7 @@ enum status graph_put(struct graph_section *section, const char *key, const char
     }
     value_clear(&entry->value);
     entry->value = value;
+    entry->derived = false;
     return STATUS_OK;
 }
 
@@ -133,6 +134,7 @@ enum status graph_put_json(struct graph_section *section, const char *key, const
     }
     value_clear(&entry->value);
     entry->value = next;
+    entry->derived = false;
     return STATUS_OK;
 }
 
@@ -142,6 +144,7 @@ static enum status set_value(struct graph_entry *entry, const char *text, struct
     value_clear(&entry->value);
     entry->value.is_plain = true;
     entry->line = 0;
+    entry->derived = false;
     if (length < 2 || text[0] != '[' || text[length - 1] != ']')
         return graph_value_append(&entry->value, text, length, err);
     entry->value.is_list = true;

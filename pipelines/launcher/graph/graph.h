@@ -29,7 +29,8 @@ struct graph_value {
 struct graph_entry {
     char *key;
     struct graph_value value;
-    int line; /* 0: from --set */
+    int line;     /* 0: from --set */
+    bool derived; /* it follows from the machine: another run finds it anew, and the session does not keep it */
 };
 
 struct graph_section {

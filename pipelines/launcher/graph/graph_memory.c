@@ -121,7 +121,7 @@ static void name_others(const struct plan *plan, size_t stage, int gpu, char *te
     }
 }
 
-/* Writes a number into a stage's section, as if the graph gave it. */
+/* Writes a number into a stage's section for this run. */
 static enum status put(struct graph_section *section, const char *key, double number, struct err *err) {
     const struct graph_entry *entry = graph_entry(section, key);
     int line = entry != NULL ? entry->line : section->line; /* it is not from --set */
@@ -129,6 +129,7 @@ static enum status put(struct graph_section *section, const char *key, double nu
     snprintf(text, sizeof text, "%.0f", number);
     TRY(graph_put(section, key, text, true, err));
     graph_entry(section, key)->line = line;
+    graph_entry(section, key)->derived = true;
     return STATUS_OK;
 }
 

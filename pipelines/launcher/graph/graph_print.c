@@ -56,8 +56,16 @@ static bool print_entry(const char *indent, char *key, const struct graph_value 
 static bool print_section(const struct graph_section *section, const char *indent, FILE *out) {
     bool well = true;
     for (size_t i = 0; i < section->count; i++)
-        well &= print_entry(indent, section->entries[i].key, &section->entries[i].value, out);
+        if (!section->entries[i].derived)
+            well &= print_entry(indent, section->entries[i].key, &section->entries[i].value, out);
     return well;
+}
+
+/* Returns whether the session keeps anything of a section. */
+static bool is_kept(const struct graph_section *section) {
+    for (size_t i = 0; i < section->count; i++)
+        if (!section->entries[i].derived) return true;
+    return false;
 }
 
 static const char *version_of(const struct graph_stage *stage) {
@@ -84,7 +92,7 @@ enum status graph_print(const struct graph *graph, char **ret_text, struct err *
     fputs("stages:\n", out);
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
-        fprintf(out, stage->section.count > 0 ? "  %s:\n" : "  %s: {}\n", stage->section.name);
+        fprintf(out, is_kept(&stage->section) ? "  %s:\n" : "  %s: {}\n", stage->section.name);
         well &= print_section(&stage->section, "    ", out);
     }
     well &= fclose(out) == 0 && text != NULL;
@@ -109,13 +117,20 @@ static bool is_same_place(const struct graph_value *a, const struct graph_value 
            one.st_ino == two.st_ino;
 }
 
+/* Returns the entry of a key that the session keeps, or NULL. */
+static const struct graph_entry *kept_entry(const struct graph_section *section, const char *key) {
+    const struct graph_entry *entry = graph_entry(section, key);
+    return entry != NULL && !entry->derived ? entry : NULL;
+}
+
 /* Visits what differs between two sections. An entry that names the resolved path of the stage's program does not
  * differ. */
 static bool visit_section(const struct graph_section *old, const struct graph_section *new,
                           const struct graph_stage *stage, graph_difference_visit *visit, void *context) {
     for (size_t i = 0; i < old->count; i++) {
-        const struct graph_entry *before = &old->entries[i], *after = graph_entry(new, before->key);
-        if (!matters(stage, before->key) || (after != NULL && graph_value_equal(&before->value, &after->value)) ||
+        const struct graph_entry *before = &old->entries[i], *after = kept_entry(new, before->key);
+        if (before->derived || !matters(stage, before->key) ||
+            (after != NULL && graph_value_equal(&before->value, &after->value)) ||
             (after != NULL && is_same_place(&before->value, &after->value)) ||
             (after != NULL && stage != NULL && is_program(before, stage->program)))
             continue;
@@ -123,7 +138,7 @@ static bool visit_section(const struct graph_section *old, const struct graph_se
     }
     for (size_t i = 0; i < new->count; i++) {
         const struct graph_entry *after = &new->entries[i];
-        if (!matters(stage, after->key) || graph_entry(old, after->key) != NULL) continue;
+        if (after->derived || !matters(stage, after->key) || kept_entry(old, after->key) != NULL) continue;
         if (visit(&(struct graph_difference){old->name, after->key, stage, NULL, after}, context)) return true;
     }
     return false;
