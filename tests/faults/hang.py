@@ -46,6 +46,12 @@ def held(session, stage, replica):
     return [r[0] for r in ledger(session, stage, "SELECT id FROM items WHERE state = 0 AND instance = ?1", replica)]
 
 
+def unanswered(session, stage, instance):
+    """Returns the items that the instance has finished, and whose receipt it has not heard of."""
+    query = "SELECT DISTINCT id FROM outbox WHERE acknowledged IS NULL AND edge GLOB ?1"
+    return [r[0] for r in ledger(session, stage, query, f"{instance}>*")]
+
+
 def is_locked(session, stage):
     """Tells whether a process has locked the ledger for longer than a commit takes."""
     path = f"{session}/ledger/{stage}.sqlite"
@@ -99,6 +105,8 @@ def one_of_two(work, instance, chance):
         items = stop_with_items(session, instance, incoming, chance, False)
         stopped = time.monotonic()
         pid = pids(session)[instance]
+        # What it has finished belongs to the next stage, and may still lie in its memory until it wakes.
+        asleep = unanswered(session, stage, instance)
         wait_until(lambda: live.says(f"{instance} has not answered for"), 60, "the hang is reported", live)
         print(f"{instance} stopped with {len(items)} items, reported {time.monotonic() - stopped:.1f} s later")
         check(
@@ -108,8 +116,9 @@ def one_of_two(work, instance, chance):
         wait_until(lambda: silence(session, instance) > 1, 60, "status reports the silent instance", live)
         text = run("status", "--session", session).stdout
         check(f"{instance}: has not answered for" in text, f"{stage}: in words too")
-        wait_until(lambda: done(session, "extractor") == COUNT, 100, "all is done by the other replica", live)
-        print(f"all done {time.monotonic() - stopped:.1f} s after the stop")
+        most = COUNT - len(asleep)
+        wait_until(lambda: done(session, "extractor") >= most, 100, "all else is done by the other replica", live)
+        print(f"all done but {len(asleep)}, which it had finished, {time.monotonic() - stopped:.1f} s after the stop")
         wait_until(lambda: time.monotonic() - stopped > SECONDS, SECONDS + 10, "it was stopped for long enough")
         os.kill(pid, signal.SIGCONT)
         wait_until(lambda: live.says(f"{instance} answers again"), 60, "it is reported that it answers again", live)
