@@ -50,6 +50,7 @@ double machine_gpu_memory(void) {
         most = fmax(most, gpu->memory_total);
     }
     gpus_close(&gpus);
+    /* An index may name any of different GPUs. */
     bool unsure = visible != NULL && isdigit((unsigned char)*visible) && !indexed && least < most;
     return isfinite(least) && !unsure ? least : 0;
 }

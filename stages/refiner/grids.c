@@ -73,7 +73,7 @@ static struct regrid_options options_of(const struct particle_set *set, const st
                                    .magnification = {m[0], m[1], m[2], m[3]}};
 }
 
-/* The limit of the images of a box and an optics group. */
+/* Keeps the limit that was computed last, with the box and the optics group that it holds for. */
 struct known_limit {
     int box, optics; /* box: 0 before the first */
     double limit;

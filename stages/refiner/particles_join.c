@@ -126,8 +126,10 @@ static void free_absent_images(struct particle_set *set) {
 static void describe_optics(struct joining *j, int index) {
     const struct particle_optics *from = &j->read->optics[index];
     struct particle_optics *to = &j->set->optics[j->optics[index]];
-    if (from->source >= 0) to->source = j->source;
-    if (from->source >= 0) to->row = from->row;
+    if (from->source >= 0) {
+        to->source = j->source;
+        to->row = from->row;
+    }
     if (to->box == 0) to->box = from->box;
 }
 

@@ -50,8 +50,9 @@ struct refiner_options {
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
     int seed;
-    double memory; /* GiB, about, of the device that compares. 0 or NaN: what is free there when the first iteration
-                           begins, or 4 GiB on the CPU (kernels/alignment) */
+    /* GiB, about, of the device that compares. 0 or NaN: what is free there when the first iteration begins, or 4 GiB on
+     * the CPU (kernels/alignment). */
+    double memory;
     double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
     bool memory_trace;  /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */

@@ -275,7 +275,7 @@ static void nvml_tells_the_memory(void **state) {
     assert_true(machine_gpu_memory() == 24 * 0x1p30);
     setenv("CUDA_VISIBLE_DEVICES", "MIG-41b3", 1);
     assert_true(machine_gpu_memory() == 0);
-    /* Which of different GPUs an index means is known only in the order of the bus. */
+    /* CUDA's index names one of different GPUs for certain only in the order of the bus. */
     setenv("CUDA_VISIBLE_DEVICES", "0", 1);
     assert_true(machine_gpu_memory() == 0);
     setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);

@@ -8,11 +8,12 @@ import array
 import glob
 import math
 import os
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
+
+import numpy as np
+from PIL import Image
 
 data = os.path.join(os.environ["ICESTREAM_DATA"], "micrograph_cleaner")
 bin_folder = os.environ["ICESTREAM_BIN"]
@@ -98,27 +99,6 @@ def truth_of_cleaner():
     return lambda x, y: values[min(max(round(y), 0), ny - 1) * nx + min(max(round(x), 0), nx - 1)] > 0.5
 
 
-def picture_of(path):
-    """Returns the colours' numbers of a picture with a palette, row by row."""
-    content, at, packed, width, height = open(path, "rb").read(), 8, b"", 0, 0
-    while at < len(content):
-        length, kind = struct.unpack(">I4s", content[at : at + 8])
-        if kind == b"IHDR":
-            width, height, depth, colour = struct.unpack(">IIBB", content[at + 8 : at + 18])
-            assert (depth, colour) == (8, 3), (depth, colour)
-        packed += content[at + 8 : at + 8 + length] * (kind == b"IDAT")
-        at += 12 + length
-    values, lines, before = zlib.decompress(packed), [], bytes(width)
-    for y in range(height):
-        how, line = values[y * (width + 1)], bytearray(values[y * (width + 1) + 1 : (y + 1) * (width + 1)])
-        assert how in (0, 1, 2), how  # none, left, above: what pictures of palettes are written with
-        for x in range(width):
-            line[x] = (line[x] + (0, line[x - 1] if x else 0, before[x])[how]) & 255
-        lines.append(line)
-        before = line
-    return lines
-
-
 def picks_of_relion():
     """Of the picks of RELION in the data set, 12 lie where the reference says contaminated. Two are on round spots that it
     calls so by a hair (0.51 and 0.68), while it calls other such spots clean: a mask that has them takes clean picks too."""
@@ -130,7 +110,9 @@ def picks_of_relion():
         arguments = ["--i", f"{data}/mic.mrc", "--pixel_size", "1", "--diameter", "30", "--threshold", "999"]
         arguments += ["--write_png", "true"]
         assert pick(folder, "on", arguments) == {"mic": []}, "circles of picks hide the mask"
-        lines = picture_of(f"{folder}/on/mic.png")
+        with Image.open(f"{folder}/on/mic.png") as picture:
+            assert picture.mode == "P", picture.mode
+            lines = np.asarray(picture)
     # The greys end at 126; 127 to 253 are the same, tinted.
     masked = [127 <= lines[int(y)][int(x)] < 254 for x, y in points(star)]
     on = [contaminated_at(*p) for p in points(star)]

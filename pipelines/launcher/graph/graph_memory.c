@@ -20,18 +20,18 @@ static const struct {
     double gib, part;
 } LARGE[] = {{"motion-corrector", 6, 0.3}, {"crystal-scorer", 4, 0}};
 
-/* What a stage asks of each GPU. */
+/* The memory that an instance of a stage asks for on its GPU. */
 struct claim {
     double gib;  /* stated, or needed without a statement; beside OWN */
     bool states; /* gib is stated by `memory` */
-    bool shares; /* takes all that is left */
-    bool open;   /* shares, and nothing else was asked for: its part is stated here */
+    bool shares; /* takes all memory that is left */
+    bool open;   /* shares, and its `memory` is auto: the launcher states its part */
 };
 
-/* What the stages ask of one GPU. */
+/* The memory that all instances on a GPU ask for together. */
 struct demand {
     int users, sharers; /* instances */
-    double gib;         /* for all but the parts of those that share */
+    double gib;         /* without the parts of the instances that share */
 };
 
 /* The part of a GPU that a stage gets. gpu −1: it shares none. */

@@ -204,7 +204,7 @@
       !noise && fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
         tile(ice.quantity(fsc.at_corrected['0.143'], 'Å') + ' Å', 'inside the mask, corrected FSC at 0.143'),
       last && tile(ice.count(last.particles), 'particles'),
-      !noise && fit && tile(ice.count(fit.b) + ' Å²', 'B-factor from resolution over particles'),
+      fit && tile(ice.count(fit.b) + ' Å²', 'B-factor from resolution over particles'),
       directions && ice.is_number(directions.efficiency) &&
         tile(directions.efficiency.toFixed(2), 'efficiency of directions' + (directions.efficiency < 0.65 ? ': consider a tilt of 30°' : '')),
     ]);
