@@ -63,19 +63,20 @@ stages:
 EOF
 "$bin/icestream" check "$work/graph.yaml"
 # Lets the run finish what has started as soon as the last movie has been taken in: a slow machine may take long between two.
+# It ends by itself when the run has ended, so that nothing looks at the session any more when this script is through.
 (
-  until "$bin/icestream" status --session "$work/session" | grep '^watcher  *24 '; do sleep 1; done
-  kill -INT "$(cat "$work/run.pid")"
+  until [ -e "$work/run.ended" ] || "$bin/icestream" status --session "$work/session" | grep '^watcher  *24 '; do sleep 1; done
+  [ -e "$work/run.ended" ] || kill -INT "$(cat "$work/run.pid")"
 ) >/dev/null 2>&1 &
 ender=$!
-trap 'kill $simulator $ender 2>/dev/null || true' EXIT
+trap 'touch "$work/run.ended"; kill $simulator 2>/dev/null || true' EXIT
 # The first line that it prints is the address of a page on which the session can be watched.
 ( # keeps its process number for the lines above
   echo "$BASHPID" >"$work/run.pid"
   exec "$bin/icestream" run "$work/graph.yaml" --session "$work/session" --until-idle 300 --serve --listen 127.0.0.1:0
 )
-kill $ender 2>/dev/null || true
-wait $ender 2>/dev/null || true
+touch "$work/run.ended"
+wait $ender || true
 wait $simulator
 "$bin/icestream-score" --session "$work/session" --truth "$work/microscope/truth"
 
