@@ -35,16 +35,16 @@ static enum status initialise(struct refiner *r, struct err *err) {
     const struct refiner_options *o = &r->options;
     FAIL_IF(!(o->diameter > 0) || !(o->initial_lowpass > 0), err, STATUS_BAD_ARGUMENT,
             "diameter (%g Å) and initial_lowpass (%g Å) must be positive", o->diameter, o->initial_lowpass);
-    FAIL_IF(o->reference == NULL, err, STATUS_BAD_ARGUMENT, "a refinement needs a reference map: set `reference`");
     TRY(keep_text(o->reference, &r->reference_path, err));
     TRY(keep_text(o->mask, &r->mask_path, err));
-    TRY(classes_find_maps(r, err));
+    r->reference_count = o->classes;
+    if (o->reference != NULL) TRY(classes_find_maps(r, err));
     TRY(symmetry_create(o->symmetry, &r->symmetry, err));
     r->at.seed_class = -1;
     r->side_count = r->reference_count > 1 ? 1 : 2;
     if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
     particle_set_init(&r->set, (unsigned)o->seed, (size_t)(host_memory(o) / 2), r->context.fallback_pixel_size);
-    grids_prefer_map(&r->set, r->map_paths[0]);
+    if (o->reference != NULL) grids_prefer_map(&r->set, r->map_paths[0]);
     r->set.ignore_optics = o->ignore_optics;
     r->set.keep_twins = o->twins != 0;
     r->set.twin_distance = TWIN_DISTANCE * o->diameter;
@@ -253,11 +253,27 @@ static void give_up(struct refiner *r) {
     loader_stop(r->loader);
 }
 
-enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {
+/* Takes the memory for the particles that are present, and finds which of them count. */
+static enum status allocate(struct refiner *r, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
-    timing_begin(&r->timing);
     if (r->box == 0) TRY(setup_allocate(r, err));
+    return STATUS_OK;
+}
+
+enum status refiner_look(struct refiner *r, struct err *err) {
+    TRY(allocate(r, err));
+    TRY(setup_optics(r, err));
+    if (!r->set.settled) r->chosen = false;
+    TRY(twins_settle(&r->set, err));
+    TRY(choose_members(r, 0, (struct schedule_part){.of = 1}, err));
+    return doubts_judge_images(r, err);
+}
+
+enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {
+    FAIL_IF(r->reference_path == NULL, err, STATUS_BAD_STATE, "there is no reference yet");
+    timing_begin(&r->timing);
+    TRY(allocate(r, err));
     timing_spent(&r->timing, REFINER_START);
     TRY(trace_begin(r, err));
     TRY(setup_optics(r, err));

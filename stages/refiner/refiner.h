@@ -135,6 +135,9 @@ struct refiner_grid refiner_grid(const struct refiner *refiner);
 /* Changes the number of threads. Call it between iterations only. */
 enum status refiner_set_threads(struct refiner *refiner, int threads, struct err *err);
 
+/* Chooses from the particles that are present, and judges their images, as the next iteration would. */
+enum status refiner_look(struct refiner *refiner, struct err *err);
+
 struct refiner_iteration {
     int max_order; /* the grid grows no finer (while data still arrive); −1: no bound */
     size_t most;   /* the most particles, chosen by chance; 0: all */

@@ -1,0 +1,91 @@
+/* Gathers the images of a first map from the particles of a refinement. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/regrid/regrid.h"
+#include "stages/refiner/initial/images.h"
+#include "stages/refiner/refiner_private.h"
+
+enum { READ_AT_ONCE = 256, BOX_LEAST = 32, BOX_STEP = 8 };
+/* Extent of an image over the diameter; the last shell that is compared is at two thirds of the last one of the grid. */
+static const double MARGIN = 1.6, NYQUIST = 2.0 / 3;
+
+/* Chooses a grid: as large as particles need, and as coarse as the finest detail allows. */
+static void choose_grid(const struct refiner *r, double finest, struct initial_images *images) {
+    const double given = r->box * r->pixel_size, extent = fmin(given, MARGIN * r->options.diameter);
+    images->pixel_size = fmax(r->pixel_size, NYQUIST * finest / 2);
+    images->box = BOX_STEP * (int)ceil(extent / images->pixel_size / BOX_STEP);
+    if (images->box < BOX_LEAST) images->box = BOX_LEAST;
+    if (images->box * 1.2 < r->box) return;
+    images->box = r->box;
+    images->pixel_size = r->pixel_size;
+}
+
+static enum status reserve(struct initial_images *images, int count, struct err *err) {
+    const size_t n = (size_t)count + 1, pixels = (size_t)images->box * (size_t)images->box;
+    images->count = count;
+    TRY(mem_new(n * pixels, sizeof *images->values, "small images", &images->values, err));
+    TRY(mem_new(n, sizeof *images->ctfs, "CTFs", &images->ctfs, err));
+    return mem_new(n, sizeof *images->with_ctf, "CTFs", &images->with_ctf, err);
+}
+
+/* Reads the images of particles which[], from `first` on, and brings them to the small grid. */
+static enum status read_some(struct refiner *r, const struct regrid *regrid, const int *which, int first, int count,
+                             struct initial_images *images, struct err *err) {
+    const size_t pixels = (size_t)images->box * (size_t)images->box;
+    const float *const *read;
+    TRY(loader_take(r->loader, NULL, which + first, count, &read, err));
+    if (regrid == NULL) {
+        for (int i = 0; i < count; i++)
+            memcpy(images->values + (size_t)(first + i) * pixels, read[i], pixels * sizeof(float));
+        return STATUS_OK;
+    }
+    _cleanup_(mem_free) float *scratch = NULL;
+    TRY(mem_new(regrid_scratch(regrid), sizeof *scratch, "an image", &scratch, err));
+    for (int i = 0; i < count; i++)
+        regrid_run(regrid, read[i], scratch, images->values + (size_t)(first + i) * pixels);
+    return STATUS_OK;
+}
+
+static enum status read_all(struct refiner *r, const int *which, struct initial_images *images, struct err *err) {
+    const struct regrid_options options = {.from_box = r->box,
+                                           .box = images->box,
+                                           .from_pixel = r->pixel_size,
+                                           .pixel_size = images->pixel_size,
+                                           .magnification = {1, 0, 0, 1}};
+    struct regrid *regrid = NULL;
+    if (!regrid_changes_nothing(&options)) TRY(regrid_create(&options, &regrid, err));
+    enum status status = STATUS_OK;
+    for (int first = 0, count; status == STATUS_OK && first < images->count; first += count) {
+        count = images->count - first < READ_AT_ONCE ? images->count - first : READ_AT_ONCE;
+        status = read_some(r, regrid, which, first, count, images, err);
+    }
+    regrid_destroy(&regrid);
+    return status;
+}
+
+enum status initial_images_gather(struct refiner *r, int most, double finest, struct initial_images *images,
+                                  struct err *err) {
+    const size_t all = (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count;
+    const int count = all < (size_t)most ? (int)all : most;
+    _cleanup_(mem_free) int *which = NULL;
+    _cleanup_(mem_free) struct initial_key *keys = NULL;
+    TRY(mem_new((size_t)count + 1, sizeof *which, "particles", &which, err));
+    TRY(mem_new((size_t)count + 1, sizeof *keys, "particles", &keys, err));
+    choose_grid(r, finest, images);
+    TRY(reserve(images, count, err));
+    for (int i = 0, n = 0; n < count; i++)
+        for (int side = 0; side < r->side_count && n < count; side++)
+            if (i < r->sides[side].member_count) which[n++] = r->sides[side].members[i];
+    for (int i = 0; i < count; i++) {
+        const struct particle *p = &r->set.particles[which[i]];
+        const struct ctf *ctf = particle_ctf(p);
+        keys[i] = (struct initial_key){particle_hash(p->name, (unsigned)r->options.seed), p->place.micrograph};
+        images->with_ctf[i] = ctf != NULL;
+        if (ctf != NULL) images->ctfs[i] = *ctf;
+    }
+    TRY(read_all(r, which, images, err));
+    return initial_images_divide(images, keys, (unsigned)r->options.seed, err);
+}
