@@ -1,8 +1,8 @@
 /* icestream-score --session DIR --truth DIR: prints the results of a run on a simulated session as a table.
  *
  * The table has: micrographs and their fate, from the ledgers; picks against the truth (one to one, nearest first);
- * particles in kept classes; resolution of the map between its halves and against the phantom; where everything
- * lies. */
+ * particles in kept classes; resolution of the map between its halves and against the phantom, which is moved onto the
+ * map where it lies elsewhere or has the other hand; where everything lies. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -77,8 +77,12 @@ static enum status print_scores(const struct options *o, struct err *err) {
            100 * score_ratio(classes.false_kept, classes.false_all));
     struct score_map map = {0};
     TRY(score_map(o->session, o->truth, &map, err));
-    printf("map              %.1f Å between its halves (FSC 0.143), %.1f Å against the phantom (FSC 0.5)\n",
+    printf("map              %.1f Å between its halves (FSC 0.143), %.1f Å against the phantom (FSC 0.5)",
            map.gold_standard, map.against_phantom);
+    if (map.aligned)
+        printf("\n                 aligned by %.0f° and %.1f px, hand: %s", map.angle, map.shift,
+               map.inverted ? "inverted" : "same");
+    printf("\n");
     return STATUS_OK;
 }
 

@@ -3,17 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/fft.h"
-#include "common/formats/image_formats.h"
 #include "common/formats/star.h"
 #include "common/memory.h"
-#include "kernels/fsc/fsc.h"
 
 struct points {
     size_t count;
@@ -224,85 +220,6 @@ enum status score_classes(const char *session, const char *truth, double toleran
             if (strcmp(star_get(all, last, micrograph), star_get(all, first, micrograph)) != 0) break;
         TRY(score_group(all, first, last, truth, tolerance, kept, kept_count, &score, err));
     }
-    *ret_score = score;
-    return STATUS_OK;
-}
-
-/* Brings the phantom to the map's grid: crops it in Fourier space to the pixel size, then cuts it or pads it with
- * zeros to the box. */
-static enum status fit_phantom(const struct image *phantom, const struct image *map, float *ret_fitted,
-                               struct err *err) {
-    int n = phantom->nx, box = map->nx;
-    int m = 2 * (int)lround(n * phantom->pixel_size / map->pixel_size / 2);
-    FAIL_IF(m > n || m < 2, err, STATUS_BAD_ARGUMENT, "the phantom's pixels (%g Å) are coarser than the map's (%g Å)",
-            (double)phantom->pixel_size, (double)map->pixel_size);
-    struct fft_plan *forward = NULL, *inverse = NULL;
-    _cleanup_(mem_free) float *full = NULL;
-    _cleanup_(mem_free) float *cropped = NULL;
-    _cleanup_(mem_free) float *small = NULL;
-    size_t nc = (size_t)n / 2 + 1, mc = (size_t)m / 2 + 1;
-    TRY(mem_new((size_t)n * (size_t)n * nc, 2 * sizeof(float), "phantom", &full, err));
-    TRY(mem_new((size_t)m * (size_t)m * mc, 2 * sizeof(float), "phantom", &cropped, err));
-    TRY(mem_new((size_t)m * (size_t)m, (size_t)m * sizeof(float), "phantom", &small, err));
-    enum status status =
-        fft_create(&(struct fft_options){.rank = 3, .shape = {n, n, n}, .direction = FFT_FORWARD}, &forward, err);
-    if (status == STATUS_OK)
-        status =
-            fft_create(&(struct fft_options){.rank = 3, .shape = {m, m, m}, .direction = FFT_INVERSE}, &inverse, err);
-    if (status == STATUS_OK) {
-        fft_run(forward, phantom->data, full);
-        for (int z = 0; z < m; z++)
-            for (int y = 0; y < m; y++) {
-                size_t fz = (size_t)(z <= m / 2 ? z : z - m + n), fy = (size_t)(y <= m / 2 ? y : y - m + n);
-                memcpy(cropped + 2 * ((size_t)z * (size_t)m + (size_t)y) * mc, full + 2 * (fz * (size_t)n + fy) * nc,
-                       2 * mc * sizeof(float));
-            }
-        fft_run(inverse, cropped, small);
-        int shift = box / 2 - m / 2;
-        for (int z = 0; z < box; z++)
-            for (int y = 0; y < box; y++)
-                for (int x = 0; x < box; x++) {
-                    int sz = z - shift, sy = y - shift, sx = x - shift;
-                    bool inside = sz >= 0 && sz < m && sy >= 0 && sy < m && sx >= 0 && sx < m;
-                    ret_fitted[((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x] =
-                        inside ? small[((size_t)sz * (size_t)m + (size_t)sy) * (size_t)m + (size_t)sx] : 0;
-                }
-    }
-    fft_destroy(&forward);
-    fft_destroy(&inverse);
-    return status;
-}
-
-enum status score_map(const char *session, const char *truth, struct score_map *ret_score, struct err *err) {
-    static const char *const NAMES[] = {"refiner/run_half1_class001_unfil.mrc", "refiner/run_half2_class001_unfil.mrc",
-                                        "refiner/run_class001.mrc"};
-    _cleanup_(image_destroy) struct image half1 = {0};
-    _cleanup_(image_destroy) struct image half2 = {0};
-    _cleanup_(image_destroy) struct image final = {0};
-    _cleanup_(image_destroy) struct image phantom = {0};
-    struct image *targets[] = {&half1, &half2, &final};
-    char path[PATH_MAX];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", session, NAMES[i]);
-        TRY(image_read(path, targets[i], err));
-        FAIL_IF(targets[i]->nx != half1.nx, err, STATUS_BAD_FORMAT, "%s is %d px wide, the first half map %d", path,
-                targets[i]->nx, half1.nx);
-    }
-    snprintf(path, sizeof path, "%s/phantom.mrc", truth);
-    TRY(image_read(path, &phantom, err));
-
-    int box = half1.nx;
-    double pixel_size = half1.pixel_size;
-    _cleanup_(mem_free) float *curve = NULL;
-    _cleanup_(mem_free) float *fitted = NULL;
-    TRY(mem_new((size_t)box / 2 + 1, sizeof *curve, "FSC", &curve, err));
-    TRY(mem_new(image_count(&half1), sizeof *fitted, "phantom", &fitted, err));
-    struct score_map score;
-    TRY(fsc_maps(NULL, box, half1.data, half2.data, curve, err));
-    score.gold_standard = fsc_resolution(curve, box, pixel_size, 0.143);
-    TRY(fit_phantom(&phantom, &final, fitted, err));
-    TRY(fsc_maps(NULL, box, final.data, fitted, curve, err));
-    score.against_phantom = fsc_resolution(curve, box, pixel_size, 0.5);
     *ret_score = score;
     return STATUS_OK;
 }

@@ -2,6 +2,8 @@
 #ifndef ICESTREAM_EXAMPLES_SCORE_SCORE_H
 #define ICESTREAM_EXAMPLES_SCORE_SCORE_H
 
+#include <stdbool.h>
+
 #include "common/status.h"
 
 struct score_picks {
@@ -15,6 +17,9 @@ struct score_classes {
 struct score_map {
     double gold_standard;   /* Å, halves, FSC 0.143 */
     double against_phantom; /* Å, map against phantom, FSC 0.5 */
+    bool aligned;           /* the phantom was moved onto the map first; if false, the rest is 0 */
+    bool inverted;          /* the map has the other hand */
+    double angle, shift;    /* °, px: between phantom and map */
 };
 
 static inline double score_ratio(long part, long whole) {
@@ -28,7 +33,8 @@ enum status score_picks(const char *session, const char *truth, double tolerance
 /* Compares the newest classifier/selected_itNNN.star and _model.star with the truth. */
 enum status score_classes(const char *session, const char *truth, double tolerance, struct score_classes *ret_score,
                           struct err *err);
-/* Measures the resolution of the refiner's map. */
+/* Measures the resolution of the refiner's map. Where the map lies elsewhere than the phantom, or has the other hand, the
+ * phantom is moved onto it; a map that agrees as well as it lies is compared so. */
 enum status score_map(const char *session, const char *truth, struct score_map *ret_score, struct err *err);
 
 #endif

@@ -1,0 +1,164 @@
+/* Maps: centre of mass, rotational average, and the map that is turned. */
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "common/multiversion.h"
+#include "kernels/map_align/map_align_private.h"
+
+/* What counts for the centre of mass: density above this part of the maximum. */
+#define STRONG 0.3f
+
+static size_t voxel(int box, int x, int y, int z) {
+    return ((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x;
+}
+
+/* Sums over voxels of one squared distance, so that a map that is round vanishes to the last digit. */
+enum status map_align_without_radial(int box, float *map, struct err *err) {
+    const int c = box / 2;
+    const size_t radii = 3 * (size_t)c * (size_t)c + 1;
+    _cleanup_(mem_free) double *sums = NULL;
+    _cleanup_(mem_free) int *counts = NULL;
+    TRY(mem_new(radii, sizeof *sums, "rotational average", &sums, err));
+    TRY(mem_new(radii, sizeof *counts, "rotational average", &counts, err));
+    for (int pass = 0; pass < 2; pass++) {
+        for (int z = 0; z < box; z++)
+            for (int y = 0; y < box; y++) {
+                const int line2 = (z - c) * (z - c) + (y - c) * (y - c);
+                float *line = map + voxel(box, 0, y, z);
+                for (int x = 0; x < box; x++) {
+                    const size_t r2 = (size_t)(line2 + (x - c) * (x - c));
+                    if (pass == 0)
+                        sums[r2] += (double)line[x], counts[r2]++;
+                    else
+                        line[x] = (float)((double)line[x] - sums[r2]);
+                }
+            }
+        for (size_t i = 0; pass == 0 && i < radii; i++)
+            if (counts[i] > 0) sums[i] /= counts[i];
+    }
+    return STATUS_OK;
+}
+
+/* Multiplies a half transform by a Gaussian of the frequency that is 1/e at `shell`, and by 1/voxels. */
+MULTIVERSION static void smooth(int box, int shell, float *spectrum) {
+    const int columns = box / 2 + 1;
+    float along[1024];
+    for (int k = 0; k < box; k++) {
+        const int f = k <= box / 2 ? k : k - box;
+        along[k] = (float)(exp(-(double)f * f / ((double)shell * shell)) / box);
+    }
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++) {
+            float *line = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
+            const float factor = along[z] * along[y];
+            for (int x = 0; x < columns; x++) {
+                line[2 * x] *= factor * along[x];
+                line[2 * x + 1] *= factor * along[x];
+            }
+        }
+}
+
+/* Returns whether a voxel lies in the sphere inside the box. */
+static bool inside(int c, int x, int y, int z) {
+    return (x - c) * (x - c) + (y - c) * (y - c) + (z - c) * (z - c) < c * c;
+}
+
+void map_align_centre(struct map_aligner *a, const float *map, int ret_centre[3]) {
+    const int box = a->options.box, c = box / 2;
+    memcpy(a->work, map, fft_real_count(a->forward) * sizeof *map);
+    fft_run(a->forward, a->work, a->spectrum);
+    smooth(box, a->grid_last, a->spectrum);
+    fft_run(a->inverse, a->spectrum, a->work);
+    float most = 0;
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++)
+                if (inside(c, x, y, z)) most = fmaxf(most, a->work[voxel(box, x, y, z)]);
+    double mass = 0, moment[3] = {0};
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++) {
+                const double value = (double)(a->work[voxel(box, x, y, z)] - STRONG * most);
+                if (value <= 0 || !inside(c, x, y, z)) continue;
+                mass += value;
+                moment[0] += value * (x - c), moment[1] += value * (y - c), moment[2] += value * (z - c);
+            }
+    for (int i = 0; i < 3; i++)
+        ret_centre[i] = mass > 0 ? (int)lround(moment[i] / mass) : 0;
+}
+
+void map_align_roll(int box, const float *map, const int centre[3], float *out) {
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++) {
+                const int fx = x + centre[0], fy = y + centre[1], fz = z + centre[2];
+                const bool there = fx >= 0 && fx < box && fy >= 0 && fy < box && fz >= 0 && fz < box;
+                out[voxel(box, x, y, z)] = there ? map[voxel(box, fx, fy, fz)] : 0;
+            }
+}
+
+/* Reads the transform of a projector at a frequency, given in points of its grid, by trilinear interpolation. */
+static inline void read_grid(const struct projector_grid *g, double x, double y, double z, float *re, float *im) {
+    const bool mirrored = x < 0;
+    if (mirrored) x = -x, y = -y, z = -z;
+    const double fy = floor(y), fz = floor(z);
+    const int gx = (int)x;
+    const float dx = (float)(x - gx), dy = (float)(y - fy), dz = (float)(z - fz);
+    const size_t row = 2 * (size_t)g->nx, plane = row * (size_t)g->ny;
+    const float *at = g->values + (size_t)((int)fz + g->reach) * plane + (size_t)((int)fy + g->reach) * row + 2 * gx;
+    float sums[2];
+    for (int part = 0; part < 2; part++, at++) {
+        const float low = at[0] + dx * (at[2] - at[0]), low_y = at[row] + dx * (at[row + 2] - at[row]);
+        const float *up = at + plane;
+        const float high = up[0] + dx * (up[2] - up[0]), high_y = up[row] + dx * (up[row + 2] - up[row]);
+        const float near = low + dy * (low_y - low), far = high + dy * (high_y - high);
+        sums[part] = near + dz * (far - near);
+    }
+    *re = sums[0], *im = mirrored ? -sums[1] : sums[1];
+}
+
+struct turn {
+    const struct map_pose *pose;
+    struct projector_grid grid;
+    int box, last, pad;
+    float scale;
+};
+
+/* Fills a line (z, y) of the half transform, with the phase origin at the first voxel. */
+MULTIVERSION static void turn_line(const struct turn *t, int kz, int ky, float *line) {
+    const double *r = t->pose->rotation, *shift = t->pose->shift;
+    for (int kx = 0; kx < t->box / 2; kx++) {
+        if (kx * kx + ky * ky + kz * kz > t->last * t->last) break;
+        double from[3];
+        for (int i = 0; i < 3; i++)
+            from[i] = t->pad * (r[i] * kx + r[3 + i] * ky + r[6 + i] * kz);
+        float re, im;
+        read_grid(&t->grid, from[0], from[1], from[2], &re, &im);
+        if (t->pose->inverted) im = -im;
+        const double phase = -2 * M_PI * (kx * shift[0] + ky * shift[1] + kz * shift[2]) / t->box;
+        const float sign = (kx + ky + kz) % 2 == 0 ? t->scale : -t->scale;
+        const float c = sign * (float)cos(phase), s = sign * (float)sin(phase);
+        line[2 * kx] = c * re - s * im;
+        line[2 * kx + 1] = s * re + c * im;
+    }
+}
+
+void map_align_turn(struct map_aligner *a, const struct projector *projector, const struct map_pose *pose, int last,
+                    float *out) {
+    const int box = a->options.box, columns = box / 2 + 1;
+    struct turn t = {
+        .pose = pose, .grid = projector_grid(projector), .box = box, .last = last, .scale = 1 / (float)box};
+    t.pad = (t.grid.reach - 1) / t.grid.r_max;
+#pragma omp parallel for num_threads(a->threads) schedule(static)
+    for (int z = 0; z < box; z++) {
+        float *plane = a->spectrum + 2 * (size_t)z * (size_t)box * (size_t)columns;
+        memset(plane, 0, 2 * (size_t)box * (size_t)columns * sizeof *plane);
+        for (int y = 0; y < box; y++) {
+            if (2 * z == box || 2 * y == box) continue; /* Nyquist: a frequency and its mate are one there */
+            turn_line(&t, z < box / 2 ? z : z - box, y < box / 2 ? y : y - box,
+                      plane + 2 * (size_t)y * (size_t)columns);
+        }
+    }
+    fft_run(a->inverse, a->spectrum, out);
+}
