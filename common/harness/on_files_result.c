@@ -12,6 +12,12 @@
 /* Items that one item brings: their number in an item, and their name, which is a word of the descriptor's `out`. */
 static const char *const made[][2] = {{"$.picks.count", "picks"}, {"$.particles.count", "particles"}};
 
+void stage_incomplete(struct stage *stage) {
+    stage_lock(stage);
+    stage->incomplete = true;
+    stage_unlock(stage);
+}
+
 void stage_result(struct stage *stage, const char *const *files, const char *format, ...) {
     char *text = NULL;
     va_list args;

@@ -148,7 +148,7 @@ static int count_up(struct stage *stage, enum status status, const struct err *e
         return checks_blame_value(stage, status) ? EXIT_USAGE : EXIT_ERROR;
     }
     stage_print_result(stage, counts.done);
-    return counts.failed > 0 ? EXIT_SOME_FAILED : EXIT_OK;
+    return counts.failed > 0 || stage->incomplete ? EXIT_SOME_FAILED : EXIT_OK;
 }
 
 /* Returns the value of --i, or of the parameter that replaces it; NULL: neither is given. */

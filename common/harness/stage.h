@@ -315,6 +315,8 @@ void stage_doing(struct stage *stage, const char *format, ...) __attribute__((fo
  * with NULL, and must stay valid; NULL: none. The last call counts. Does nothing in a pipeline. */
 void stage_result(struct stage *stage, const char *const *files, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Says that the stage could not make its result of items that are done: a run on files ends with exit code 3. */
+void stage_incomplete(struct stage *stage);
 /* Sets the resolution (Å) that the stage's result has now, which `run` shows above its table. */
 void stage_resolution(struct stage *stage, double resolution);
 

@@ -153,6 +153,7 @@ struct stage {
                       of a thread that crashed */
     void *state;
     bool ready; /* init has succeeded */
+    bool incomplete; /* stage_incomplete was called */
 
     atomic_int stopping;
     int wake; /* eventfd by which the other threads wake the main one, or -1 */

@@ -37,7 +37,9 @@ static enum status initialise(struct refiner *r, struct err *err) {
             "diameter (%g Å) and initial_lowpass (%g Å) must be positive", o->diameter, o->initial_lowpass);
     TRY(keep_text(o->reference, &r->reference_path, err));
     TRY(keep_text(o->mask, &r->mask_path, err));
-    r->reference_count = o->classes;
+    FAIL_IF(o->reference == NULL && (o->poses != 0 || o->skip_align), err, STATUS_BAD_ARGUMENT,
+            "the poses of a table are those of a map: set `reference` to it");
+    r->reference_count = o->classes > 1 ? o->classes : 1;
     if (o->reference != NULL) TRY(classes_find_maps(r, err));
     TRY(symmetry_create(o->symmetry, &r->symmetry, err));
     r->at.seed_class = -1;
@@ -268,6 +270,20 @@ enum status refiner_look(struct refiner *r, struct err *err) {
     TRY(twins_settle(&r->set, err));
     TRY(choose_members(r, 0, (struct schedule_part){.of = 1}, err));
     return doubts_judge_images(r, err);
+}
+
+enum status refiner_give_reference(struct refiner *r, const char *path, double lowpass, struct err *err) {
+    FAIL_IF(r->reference_path != NULL || r->busy, err, STATUS_BAD_STATE, "there is a reference already");
+    TRY(keep_text(path, &r->reference_path, err));
+    r->options.initial_lowpass = lowpass;
+    /* What has been prepared without it is prepared anew. */
+    if (r->box > 0) setup_release(r);
+    r->chosen = false;
+    return classes_find_maps(r, err);
+}
+
+int refiner_operators(const struct refiner *r) {
+    return r->symmetry.count;
 }
 
 enum status refiner_begin(struct refiner *r, const struct refiner_iteration *iteration, struct err *err) {

@@ -23,7 +23,8 @@
 
 /* The parameters that a user sets (parameters.c). */
 struct refiner_options {
-    char *reference;        /* path of a map, or of a STAR file that lists maps (rlnReferenceImage), a class each */
+    char *reference;        /* path of a map, or of a STAR file that lists maps (rlnReferenceImage), a class each; NULL:
+                               refiner_give_reference follows */
     char *mask;             /* path; NULL: a sphere of the diameter */
     int classes;            /* 1: refine. If there is one map for more, the first iteration seeds the classes with
                                    particles chosen by chance */
@@ -137,6 +138,11 @@ enum status refiner_set_threads(struct refiner *refiner, int threads, struct err
 
 /* Chooses from the particles that are present, and judges their images, as the next iteration would. */
 enum status refiner_look(struct refiner *refiner, struct err *err);
+/* Gives a reference to a refinement that was created without one. lowpass: Å, in place of options.initial_lowpass. The
+ * file is read when the first iteration begins. */
+enum status refiner_give_reference(struct refiner *refiner, const char *path, double lowpass, struct err *err);
+/* Returns how many operators the point group has. */
+int refiner_operators(const struct refiner *refiner);
 
 struct refiner_iteration {
     int max_order; /* the grid grows no finer (while data still arrive); −1: no bound */

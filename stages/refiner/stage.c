@@ -10,6 +10,7 @@
 #include "stages/refiner/check.h"
 #include "stages/refiner/ending.h"
 #include "stages/refiner/files/writer.h"
+#include "stages/refiner/initial/attempts.h"
 #include "stages/refiner/parameters.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
@@ -22,6 +23,7 @@ struct state {
     struct arrivals arrivals;
     struct refiner *refiner;
     struct writer *writer;
+    struct attempts attempts; /* at a first map */
     struct schedule_live live;
     bool looked;        /* for the final files of an earlier run */
     bool unwritten;     /* the writer has not taken the last iteration yet */
@@ -70,6 +72,7 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .fallback_pixel_size = stage_session(stage)->pixel_size,
                                             .root = stage_root(stage)};
     TRY(refiner_create(p, &machine, &state->refiner, err));
+    TRY(attempts_init(stage, state->refiner, &state->attempts, err));
     TRY(restore(stage, state->refiner, err));
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
     return STATUS_OK;
@@ -79,6 +82,7 @@ static void fini(struct stage *stage, void *context) {
     (void)stage;
     struct state *state = context;
     writer_destroy(&state->writer);
+    attempts_destroy(&state->attempts);
     refiner_destroy(&state->refiner);
     arrivals_destroy(&state->arrivals);
 }
@@ -229,9 +233,15 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         *ret_work = STAGE_WORK_MORE;
         return STATUS_OK;
     }
-    TRY(take_arrivals(stage, state, err));
+    if (state->attempts.running == NULL) TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
     if (particles < (size_t)p->min_particles) return STATUS_OK;
+    if (state->attempts.wanted) {
+        bool worked;
+        TRY(attempts_work(stage, state->refiner, &state->attempts, &worked, err));
+        *ret_work = worked ? STAGE_WORK_MORE : STAGE_WORK_NONE;
+        return STATUS_OK;
+    }
     look_for_end(stage, state, particles);
     if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
         return STATUS_OK;
@@ -256,6 +266,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
     if (state->unwritten) TRY(after_iteration(stage, state, err));
     TRY(writer_wait(state->writer, err));
+    TRY(attempts_finish(stage, state->refiner, &state->attempts, err));
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
@@ -267,6 +278,8 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
         return STATUS_OK;
     }
+    if (state->attempts.wanted) TRY(attempts_last(stage, state->refiner, &state->attempts, err));
+    if (state->attempts.wanted) return STATUS_OK;
     const bool classifies = refiner_state(state->refiner).classes > 1;
     if (refiner_is_final(state->refiner, stage_folder(stage)))
         return classifies ? STATUS_OK : ending_local_maps(stage, state->refiner, NULL, err);

@@ -9,7 +9,10 @@
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
+#include "kernels/fsc/fsc.h"
+#include "kernels/map_align/map_align.h"
 #include "stages/refiner/initial/starts.h"
+#include "stages/refiner/resample.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/refiner_private.h"
 
@@ -21,6 +24,30 @@ static void must(enum status status) {
 }
 static double env(const char *name, double value) {
     return getenv(name) ? atof(getenv(name)) : value;
+}
+
+static float *agree(const char *name, const struct map_align_options *ao, const float *fixed, const float *moved) {
+    struct map_aligner *aligner = NULL;
+    struct map_alignment a;
+    size_t n = (size_t)ao->box * (size_t)ao->box * (size_t)ao->box;
+    float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y), *z = malloc(n * sizeof *z), fsc[1000];
+    must(map_align_create(ao, &aligner, &err));
+    must(map_align_find(aligner, fixed, moved, &a, &err));
+    must(map_align_apply(aligner, &a, moved, x, &err));
+    map_align_destroy(&aligner);
+    memcpy(y, fixed, n * sizeof *y);
+    memcpy(z, x, n * sizeof *x);
+    mask_sphere(3, ao->box, z, ao->diameter / 2 / ao->pixel_size, 5, 0);
+    mask_sphere(3, ao->box, y, ao->diameter / 2 / ao->pixel_size, 5, 0);
+    must(map_align_without_radial(ao->box, z, &err));
+    must(map_align_without_radial(ao->box, y, &err));
+    must(fsc_maps(NULL, ao->box, y, z, fsc, &err));
+    printf("   %s: score %.3f inverted %d shift %.1f %.1f %.1f FSC 0.5 at %.1f, 0.143 at %.1f:", name, a.score, a.inverted, a.shift[0], a.shift[1], a.shift[2],
+           fsc_resolution(fsc, ao->box, ao->pixel_size, 0.5), fsc_resolution(fsc, ao->box, ao->pixel_size, 0.143));
+    for (int i = 2; i < 20; i++) printf(" %.0f:%.2f", ao->box * ao->pixel_size / i, fsc[i]);
+    printf("\n");
+    free(y); free(z);
+    return x;
 }
 
 int main(int argc, char **argv) {
@@ -75,7 +102,7 @@ int main(int argc, char **argv) {
             double limit = 1 / ((1 - x) / d0 + x / d1);
             double noise = pow(env("NOISE", 1), 1 - fmin(1, 2 * x));
             struct starts_step step = {.particles = k < iterations ? particles : 100000,
-                .order = limit > diameter / env("ORD", 7.6) ? 1 : 2, .limit = limit,
+                .order = k >= iterations ? (int)env("FORD", 2) : limit > diameter / env("ORD", 7.6) ? 1 : 2, .limit = limit,
                 .gain = k < iterations ? env("GAIN", 0.5) : 1, .noise = noise, .fudge = env("T0", 1) + (env("T1", 4) - env("T0", 1)) * x};
             must(starts_iterate(starts, i, &step, &err));
             struct starts_state st = starts_state(starts, i);
@@ -86,12 +113,33 @@ int main(int argc, char **argv) {
         double sum = 0, sq = 0;
         struct starts_state st = starts_state(starts, i);
         double took = clock_monotonic() - t;
-        must(starts_judge(starts, st.map, INITIAL_HELD_OUT, 2, env("JUDGE", d1), gains, &err));
+        must(starts_judge(starts, st.map, INITIAL_HELD_OUT, (int)env("JORD", 2), env("JUDGE", d1), gains, &err));
         for (int j = 0; j < held; j++)
             sum += gains[j], sq += gains[j] * gains[j];
         double mean = sum / held;
         printf("start %d half %d: train %.3f held %.3f +- %.3f pmax %.3f took %.1f s judge %.1f s\n", i, st.half, st.evidence, mean,
                sqrt((sq / held - mean * mean) / held), st.pmax, took, clock_monotonic() - t - took);
+        static float *kept[100];
+        {
+            size_t n = (size_t)images.box * (size_t)images.box * (size_t)images.box;
+            struct map_align_options ao = {.box = images.box, .pixel_size = images.pixel_size, .diameter = diameter, .coarsest = diameter / 2, .finest = env("FINEST", fmin(fmax(diameter / 10, 10), 20)), .hands = true, .symmetry = &symmetry, .threads = 1};
+            kept[i] = malloc(n * sizeof(float));
+            memcpy(kept[i], st.map, n * sizeof(float));
+            if (getenv("TRUTH")) {
+                struct image given = {0};
+                must(mrc_read(getenv("TRUTH"), &given, &err));
+                float *truth = malloc(n * sizeof *truth);
+                must(resample_map(given.data, given.nx, given.pixel_size, images.box, images.pixel_size, truth, &err));
+                free(agree("truth", &ao, truth, st.map));
+                free(truth);
+                image_destroy(&given);
+            }
+            for (int j = 0; j < i && env("PAIRS", 0) > 0; j++) {
+                char nm[30];
+                snprintf(nm, sizeof nm, "start %d", j);
+                free(agree(nm, &ao, kept[j], st.map));
+            }
+        }
         fflush(stdout);
         char name[PATH_SIZE];
         struct image image = {0};

@@ -8,6 +8,14 @@
 #include "stages/refiner/initial/images.h"
 #include "stages/refiner/refiner_private.h"
 
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
+
 enum { READ_AT_ONCE = 256, BOX_LEAST = 32, BOX_STEP = 8 };
 /* Extent of an image over the diameter; the last shell that is compared is at two thirds of the last one of the grid. */
 static const double MARGIN = 1.6, NYQUIST = 2.0 / 3;
@@ -31,21 +39,26 @@ static enum status reserve(struct initial_images *images, int count, struct err 
     return mem_new(n, sizeof *images->with_ctf, "CTFs", &images->with_ctf, err);
 }
 
-/* Reads the images of particles which[], from `first` on, and brings them to the small grid. */
-static enum status read_some(struct refiner *r, const struct regrid *regrid, const int *which, int first, int count,
-                             struct initial_images *images, struct err *err) {
-    const size_t pixels = (size_t)images->box * (size_t)images->box;
+/* Returns the floats that a thread needs, so that the scratch of each begins on a cache line of its own. */
+static size_t scratch_size(const struct regrid *regrid) {
+    return regrid != NULL ? (regrid_scratch(regrid) + 15) / 16 * 16 : 0;
+}
+
+/* Reads the images of particles which[], from `first` on, and brings them to the small grid. scratch: [threads] times what
+ * the regridding needs. */
+static enum status read_some(struct refiner *r, const struct regrid *regrid, float *scratch, const int *which, int first,
+                             int count, struct initial_images *images, struct err *err) {
+    const size_t pixels = (size_t)images->box * (size_t)images->box, own = scratch_size(regrid);
     const float *const *read;
     TRY(loader_take(r->loader, NULL, which + first, count, &read, err));
-    if (regrid == NULL) {
-        for (int i = 0; i < count; i++)
-            memcpy(images->values + (size_t)(first + i) * pixels, read[i], pixels * sizeof(float));
-        return STATUS_OK;
+#pragma omp parallel for num_threads(r->context.threads) schedule(static)
+    for (int i = 0; i < count; i++) {
+        float *image = images->values + (size_t)(first + i) * pixels;
+        if (regrid == NULL)
+            memcpy(image, read[i], pixels * sizeof *image);
+        else
+            regrid_run(regrid, read[i], scratch + (size_t)omp_get_thread_num() * own, image);
     }
-    _cleanup_(mem_free) float *scratch = NULL;
-    TRY(mem_new(regrid_scratch(regrid), sizeof *scratch, "an image", &scratch, err));
-    for (int i = 0; i < count; i++)
-        regrid_run(regrid, read[i], scratch, images->values + (size_t)(first + i) * pixels);
     return STATUS_OK;
 }
 
@@ -56,11 +69,13 @@ static enum status read_all(struct refiner *r, const int *which, struct initial_
                                            .pixel_size = images->pixel_size,
                                            .magnification = {1, 0, 0, 1}};
     struct regrid *regrid = NULL;
+    _cleanup_(mem_free) float *scratch = NULL;
     if (!regrid_changes_nothing(&options)) TRY(regrid_create(&options, &regrid, err));
-    enum status status = STATUS_OK;
+    enum status status = mem_new((size_t)r->context.threads * scratch_size(regrid) + 1, sizeof *scratch, "images",
+                                 &scratch, err);
     for (int first = 0, count; status == STATUS_OK && first < images->count; first += count) {
         count = images->count - first < READ_AT_ONCE ? images->count - first : READ_AT_ONCE;
-        status = read_some(r, regrid, which, first, count, images, err);
+        status = read_some(r, regrid, scratch, which, first, count, images, err);
     }
     regrid_destroy(&regrid);
     return status;

@@ -1,0 +1,87 @@
+/* Makes the first map of a refinement from its particles alone, or finds that there is none to be had.
+ *
+ * Several starts, each from particles in poses chosen by chance, are improved on small images: every second one by
+ * particles of half A alone, the others by half B alone (images.h). Particles that are held out rank them. The best of each
+ * half goes on with all its particles. Nothing that A and B have in common comes from anywhere but the particles, so a
+ * map is accepted only if
+ *   agreement   the two best maps are the same, up to rotation, shift and hand: the FSC of their non-spherical parts is
+ *               at least 0.5 up to `wanted` (a ball that both share agrees by itself);
+ *   likelihood  held-out particles are more probable with either map than with its rotational average;
+ *   rivals      no other start made a different map that explains the held-out particles as well.
+ * Otherwise there is no model: more particles, or better ones, may give it later.
+ *
+ * Projections tell no hand: the map is the right one or its mirror image.
+ *
+ * All of it runs on the CPU. Source: the agreement of independent starts, instead of a person, decides; the iteration is
+ * the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
+#ifndef ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
+#define ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+struct refiner;
+struct initial;
+
+enum initial_test {
+    INITIAL_ACCEPTED,
+    INITIAL_FEW,        /* too few particles */
+    INITIAL_AGREEMENT,
+    INITIAL_LIKELIHOOD,
+    INITIAL_RIVALS,
+};
+/* Returns the name of a test that failed, as initial_model.json has it; "" for INITIAL_ACCEPTED. */
+const char *initial_test_name(enum initial_test test);
+
+/* Fewest particles of an attempt. */
+enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 12 };
+struct initial_start {
+    int half;        /* 0: A, 1: B */
+    double gain;     /* mean over held-out particles: ln of how much more probable they are than with the average */
+    double deviation; /* standard error of the mean */
+    double pmax;     /* mean probability of the best pose */
+    bool alike;      /* the same map as the best one */
+};
+struct initial_decision {
+    enum initial_test failed;
+    char text[256]; /* what was found, in a sentence */
+    size_t particles;
+    int box;            /* px, of the small images */
+    double pixel_size;  /* Å */
+    int parts[3];       /* particles of A, B and held out */
+    int start_count;
+    struct initial_start starts[INITIAL_STARTS_MOST];
+    int best[2];              /* start of A, of B */
+    double gains[2], gain_deviations[2]; /* of the best, at the end */
+    double wanted;            /* Å */
+    double agreement, finest; /* Å: to which A and B agree, FSC 0.5 and 0.143 */
+    double rival;             /* deviations by which the best different map is worse; NaN: there is none */
+    double lowpass;           /* Å: to which the refinement should filter the map at first */
+    double seconds;
+};
+
+/* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The refiner
+ * must neither change nor be destroyed until the attempt is. */
+enum status initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
+void initial_destroy(struct initial **initial);
+/* Does a part of the attempt, about a second. */
+enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
+/* Returns how far the attempt is, 0 to 1. */
+double initial_progress(const struct initial *initial);
+/* Returns what was found, once the attempt is complete. */
+const struct initial_decision *initial_decision(const struct initial *initial);
+/* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and
+ * initial_model.png; the map first, so that a decision that accepts has its map. In write.c. */
+enum status initial_write(const struct initial *initial, const char *folder, struct err *err);
+/* Returns the accepted map, box³ of the small images. */
+const float *initial_map(const struct initial *initial);
+/* Returns the refiner that the attempt is for. */
+const struct refiner *initial_refiner(const struct initial *initial);
+
+/* Returns whether an attempt with so many particles is due, the last one having had `tried` (0: none): at 1,000, 2,000,
+ * 4,000 and so on; with a point group of g operators from 1,000/g on, and at least 300. */
+bool initial_is_due(size_t particles, size_t tried, int operators);
+
+#endif

@@ -1,0 +1,92 @@
+/* Writes the files of a first map: initial_model.mrc, initial_model.png and initial_model.json. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/files.h"
+#include "common/memory.h"
+#include "stages/refiner/files/map_picture.h"
+#include "stages/refiner/files/output.h"
+#include "stages/refiner/initial/initial.h"
+#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/resample.h"
+
+static void put_number(FILE *f, const char *key, double value) {
+    if (isfinite(value))
+        fprintf(f, "  \"%s\": %.4f,\n", key, value);
+    else
+        fprintf(f, "  \"%s\": null,\n", key);
+}
+
+static void put_start(FILE *f, const struct initial_decision *d, int i) {
+    const struct initial_start *s = &d->starts[i];
+    fprintf(f,
+            "    {\"half\": \"%c\", \"gain\": %.4f, \"deviation\": %.4f, \"pmax\": %.4f, \"alike\": %s, \"best\": %s}%s\n",
+            s->half == 0 ? 'A' : 'B', s->gain, s->deviation, s->pmax, s->alike ? "true" : "false",
+            i == d->best[s->half] ? "true" : "false", i + 1 < d->start_count ? "," : "");
+}
+
+static void put_decision(FILE *f, const struct initial *initial) {
+    const struct initial_decision *d = initial_decision(initial);
+    const struct refiner *r = initial_refiner(initial);
+    fprintf(f, "{\n  \"accepted\": %s,\n  \"failed\": ", d->failed == INITIAL_ACCEPTED ? "true" : "false");
+    if (d->failed == INITIAL_ACCEPTED)
+        fprintf(f, "null,\n");
+    else
+        fprintf(f, "\"%s\",\n", initial_test_name(d->failed));
+    fprintf(f, "  \"text\": \"%s\",\n  \"hand\": \"not known\",\n  \"symmetry\": \"%s\",\n", d->text, r->symmetry.name);
+    fprintf(f, "  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  \"box\": %d,\n",
+            d->particles, d->parts[0], d->parts[1], d->parts[2], d->box);
+    put_number(f, "pixel_size", d->pixel_size);
+    put_number(f, "agreement", d->agreement);
+    put_number(f, "agreement_0143", d->finest);
+    put_number(f, "wanted", d->wanted);
+    put_number(f, "gain_a", d->gains[0]);
+    put_number(f, "gain_a_deviation", d->gain_deviations[0]);
+    put_number(f, "gain_b", d->gains[1]);
+    put_number(f, "gain_b_deviation", d->gain_deviations[1]);
+    put_number(f, "rival", d->rival);
+    put_number(f, "lowpass", d->lowpass);
+    put_number(f, "seconds", d->seconds);
+    fprintf(f, "  \"starts\": [\n");
+    for (int i = 0; i < d->start_count; i++)
+        put_start(f, d, i);
+    fprintf(f, "  ]\n}\n");
+}
+
+static enum status write_decision(const struct initial *initial, const char *path, struct err *err) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    FAIL_IF(f == NULL, err, STATUS_NO_MEMORY, "no memory for %s", path);
+    put_decision(f, initial);
+    FAIL_IF(fclose(f) != 0, err, STATUS_NO_MEMORY, "no memory for %s", path);
+    return file_write_whole(path, text, length, err);
+}
+
+static enum status write_map(const struct initial *initial, const char *folder, struct err *err) {
+    const struct initial_decision *d = initial_decision(initial);
+    const struct refiner *r = initial_refiner(initial);
+    char path[PATH_SIZE], parts[64], title[64];
+    _cleanup_(mem_free) float *map = NULL;
+    TRY(mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *map, "a map", &map, err));
+    TRY(resample_map(initial_map(initial), d->box, d->pixel_size, r->box, r->pixel_size, map, err));
+    TRY(output_map(r, folder, "initial_model.mrc", map, err));
+    snprintf(parts, sizeof parts, "%zu particles", d->particles);
+    snprintf(title, sizeof title, "first map, hand not known");
+    const struct map_picture picture = {.box = r->box,
+                                        .pixel_size = r->pixel_size,
+                                        .map = map,
+                                        .curves = {{.name = "halves", .resolution = d->agreement, .threshold = 0.5}},
+                                        .title = title,
+                                        .parts = parts};
+    TRY(path_join(folder, "initial_model.png", path, sizeof path, err));
+    return map_picture_write(&picture, path, err);
+}
+
+enum status initial_write(const struct initial *initial, const char *folder, struct err *err) {
+    char path[PATH_SIZE];
+    if (initial_decision(initial)->failed == INITIAL_ACCEPTED) TRY(write_map(initial, folder, err));
+    TRY(path_join(folder, "initial_model.json", path, sizeof path, err));
+    return write_decision(initial, path, err);
+}
