@@ -11,8 +11,9 @@
 /* The grid compares up to diameter/GRID_WAVES: 15° are two periods of the finest wave on the sphere's surface, and less
  * inside. GRID_SAMPLES: about as many complex samples are compared there. */
 enum { ORDER = 2, GRID_WAVES = 8, GRID_SAMPLES = 2400, LEAST_PLANES = 8, LEAST_SHELLS = 3, EDGE = 3 };
-/* A shell whose power is less than this part of the strongest holds nothing but rounding. */
-#define LEAST_POWER 1e-9
+/* A shell whose power is less than this part of the strongest holds rounding errors, and what the edges of box and sphere
+ * spread from other shells. */
+#define LEAST_POWER 1e-5
 
 static enum status check(const struct map_align_options *o, struct err *err) {
     FAIL_IF(o->box < 8 || o->box % 2 != 0 || o->box > FOURIER_SIZE_MOST_3D, err, STATUS_BAD_ARGUMENT,
@@ -84,6 +85,8 @@ static enum status take_memory(struct map_aligner *a, struct err *err) {
     TRY(mem_new(MAP_ALIGN_HANDS * MAP_ALIGN_SHIFTS * terms, sizeof(float), WHAT, &a->columns, err));
     TRY(mem_new((size_t)a->threads * a->scratch_floats, sizeof(float), WHAT, &a->scratch, err));
     TRY(mem_new(MAP_ALIGN_HANDS * orientations, sizeof(float), WHAT, &a->best, err));
+    TRY(mem_new(map_align_lengths(a->options.box), sizeof(double), WHAT, &a->lengths.means, err));
+    TRY(mem_new(map_align_lengths(a->options.box), sizeof(int), WHAT, &a->lengths.counts, err));
     return mem_new(MAP_ALIGN_HANDS * orientations, sizeof(int), WHAT, &a->best_shift, err);
 }
 
@@ -124,8 +127,9 @@ void map_align_destroy(struct map_aligner **aligner) {
     projector_destroy(&a->whole);
     fft_destroy(&a->forward);
     fft_destroy(&a->inverse);
-    void *const buffers[] = {&a->spectrum,     &a->fixed_map, &a->moved_map, &a->work,    &a->power, &a->weight_fixed,
-                             &a->weight_moved, &a->samples,   &a->columns,   &a->scratch, &a->best,  &a->best_shift};
+    void *const buffers[] = {&a->spectrum,     &a->fixed_map,    &a->moved_map,     &a->work,          &a->power,
+                             &a->weight_fixed, &a->weight_moved, &a->samples,       &a->columns,       &a->scratch,
+                             &a->best,         &a->best_shift,   &a->lengths.means, &a->lengths.counts};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         mem_free(buffers[i]);
     mem_free(aligner);
@@ -141,6 +145,11 @@ static enum status check_map(const struct map_aligner *a, const float *map, cons
     return STATUS_OK;
 }
 
+static void subtract_radial(struct map_aligner *a, float *map) {
+    const struct map_radial radial = {a->options.box, a->forward, a->inverse, a->spectrum, a->lengths};
+    map_align_subtract_radial(&radial, map);
+}
+
 /* Makes the map that is compared: about its centre of mass, inside the sphere. */
 static void cut(struct map_aligner *a, const float *map, int ret_centre[3], float *out) {
     map_align_centre(a, map, ret_centre);
@@ -153,7 +162,7 @@ static enum status weigh(struct map_aligner *a, struct projector *projector, con
                          struct err *err) {
     const size_t voxels = fft_real_count(a->forward);
     memcpy(a->work, map, voxels * sizeof *map);
-    TRY(map_align_without_radial(a->options.box, a->work, err));
+    subtract_radial(a, a->work);
     TRY(projector_set_map(projector, a->work, 2 * a->last, err));
     TRY(projector_power(projector, a->power, err));
     float most = 0;
@@ -181,8 +190,8 @@ static bool share_weights(struct map_aligner *a) {
 static enum status score(struct map_aligner *a, const struct map_pose *pose, double *ret_score, struct err *err) {
     const int box = a->options.box;
     map_align_turn(a, a->moved, pose, a->last, a->work);
-    TRY(map_align_without_radial(box, a->work, err));
-    TRY(map_align_without_radial(box, a->fixed_map, err));
+    subtract_radial(a, a->work);
+    subtract_radial(a, a->fixed_map);
     TRY(fsc_maps(NULL, box, a->fixed_map, a->work, a->power, err));
     double sum = 0;
     int shells = 0;

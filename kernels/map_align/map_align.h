@@ -56,7 +56,8 @@ enum status map_align_find(struct map_aligner *aligner, const float *fixed, cons
 enum status map_align_apply(struct map_aligner *aligner, const struct map_alignment *alignment, const float *moved,
                             float *ret_aligned, struct err *err);
 
-/* Subtracts from a map its average over all rotations about the voxel box/2. */
+/* Subtracts from a map its average over all rotations about the voxel box/2, V - V_rad. In Fourier space, so that no
+ * shell changes another one: a shell of noise stays one. box: even, 2 to 2048. */
 enum status map_align_without_radial(int box, float *map, struct err *err);
 
 #endif

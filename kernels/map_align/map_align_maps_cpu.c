@@ -13,31 +13,70 @@ static size_t voxel(int box, int x, int y, int z) {
     return ((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x;
 }
 
-/* Sums over voxels of one squared distance, so that a map that is round vanishes to the last digit. */
-enum status map_align_without_radial(int box, float *map, struct err *err) {
-    const int c = box / 2;
-    const size_t radii = 3 * (size_t)c * (size_t)c + 1;
-    _cleanup_(mem_free) double *sums = NULL;
-    _cleanup_(mem_free) int *counts = NULL;
-    TRY(mem_new(radii, sizeof *sums, "rotational average", &sums, err));
-    TRY(mem_new(radii, sizeof *counts, "rotational average", &counts, err));
-    for (int pass = 0; pass < 2; pass++) {
-        for (int z = 0; z < box; z++)
-            for (int y = 0; y < box; y++) {
-                const int line2 = (z - c) * (z - c) + (y - c) * (y - c);
-                float *line = map + voxel(box, 0, y, z);
-                for (int x = 0; x < box; x++) {
-                    const size_t r2 = (size_t)(line2 + (x - c) * (x - c));
-                    if (pass == 0)
-                        sums[r2] += (double)line[x], counts[r2]++;
-                    else
-                        line[x] = (float)((double)line[x] - sums[r2]);
-                }
+/* Adds up a half transform over all frequencies of one squared length, or takes their means off. The transform of a map
+ * that is round about box/2 is real, and depends on the length alone, but for the sign of the phase origin. */
+static void over_lengths(int box, bool sum, float *spectrum, struct map_lengths *lengths) {
+    const int columns = box / 2 + 1;
+    for (int z = 0; z < box; z++)
+        for (int y = 0; y < box; y++) {
+            const int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
+            float *line = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
+            for (int kx = 0; kx < columns; kx++) {
+                const size_t k2 = (size_t)(kx * kx + ky * ky + kz * kz);
+                const double sign = (kx + ky + kz) % 2 == 0 ? 1 : -1;
+                const int copies = kx == 0 || 2 * kx == box ? 1 : 2;
+                if (sum)
+                    lengths->means[k2] += copies * sign * (double)line[2 * kx], lengths->counts[k2] += copies;
+                else
+                    line[2 * kx] = (float)((double)line[2 * kx] - sign * lengths->means[k2]);
             }
-        for (size_t i = 0; pass == 0 && i < radii; i++)
-            if (counts[i] > 0) sums[i] /= counts[i];
-    }
-    return STATUS_OK;
+        }
+}
+
+size_t map_align_lengths(int box) {
+    return 3 * (size_t)(box / 2) * (size_t)(box / 2) + 1;
+}
+
+void map_align_subtract_radial(const struct map_radial *r, float *map) {
+    const size_t count = map_align_lengths(r->box), voxels = fft_real_count(r->forward);
+    memset(r->lengths.means, 0, count * sizeof *r->lengths.means);
+    memset(r->lengths.counts, 0, count * sizeof *r->lengths.counts);
+    struct map_lengths lengths = r->lengths;
+    fft_run(r->forward, map, r->spectrum);
+    over_lengths(r->box, true, r->spectrum, &lengths);
+    for (size_t i = 0; i < count; i++)
+        if (lengths.counts[i] > 0) lengths.means[i] /= lengths.counts[i];
+    over_lengths(r->box, false, r->spectrum, &lengths);
+    fft_run(r->inverse, r->spectrum, map);
+    for (size_t i = 0; i < voxels; i++)
+        map[i] /= (float)voxels;
+}
+
+static enum status make_radial(int box, struct map_radial *r, struct err *err) {
+    static const char WHAT[] = "rotational average";
+    const struct fft_options forward = {.rank = 3, .shape = {box, box, box}};
+    struct fft_options inverse = forward;
+    inverse.direction = FFT_INVERSE;
+    r->box = box;
+    TRY(fft_create(&forward, &r->forward, err));
+    TRY(fft_create(&inverse, &r->inverse, err));
+    TRY(mem_new(fft_complex_floats(r->forward), sizeof(float), WHAT, &r->spectrum, err));
+    TRY(mem_new(map_align_lengths(box), sizeof(double), WHAT, &r->lengths.means, err));
+    return mem_new(map_align_lengths(box), sizeof(int), WHAT, &r->lengths.counts, err);
+}
+
+enum status map_align_without_radial(int box, float *map, struct err *err) {
+    FAIL_IF(box < 2 || box % 2 != 0 || box > 2048, err, STATUS_BAD_ARGUMENT,
+            "a map of %d px: the box must be even and between 2 and 2048 px", box);
+    struct map_radial radial = {0};
+    const enum status status = make_radial(box, &radial, err);
+    if (status == STATUS_OK) map_align_subtract_radial(&radial, map);
+    fft_destroy(&radial.forward);
+    fft_destroy(&radial.inverse);
+    mem_free(&radial.spectrum);
+    mem_free(&radial.lengths.means);
+    mem_free(&radial.lengths.counts);
+    return status;
 }
 
 /* Multiplies a half transform by a Gaussian of the frequency that is 1/e at `shell`, and by 1/voxels. */

@@ -17,6 +17,21 @@ struct map_pose {
     double score; /* correlation of the samples */
 };
 
+/* Means over the frequencies of one squared length: [map_align_lengths]. */
+struct map_lengths {
+    double *means;
+    int *counts;
+};
+size_t map_align_lengths(int box);
+
+/* What subtracting a rotational average takes. */
+struct map_radial {
+    int box;
+    struct fft_plan *forward, *inverse;
+    float *spectrum; /* [box][box][box/2+1] complex */
+    struct map_lengths lengths;
+};
+
 struct map_aligner {
     struct map_align_options options;
     int threads;
@@ -28,7 +43,8 @@ struct map_aligner {
     double grid_step; /* px, of shifts */
     struct projector *fixed, *moved, *whole;
     struct fft_plan *forward, *inverse;
-    float *spectrum;              /* [box][box][box/2+1] complex */
+    float *spectrum; /* [box][box][box/2+1] complex */
+    struct map_lengths lengths;
     float *fixed_map, *moved_map; /* [box³] centred and cut */
     float *work;                  /* [box³] */
     float *power;                 /* [box/2+1] */
@@ -49,6 +65,8 @@ struct map_aligner {
 /* Finds the voxel nearest to the centre of mass of what is strong in a map, seen up to shell grid_last; relative to
  * box/2. */
 void map_align_centre(struct map_aligner *a, const float *map, int ret_centre[3]);
+/* Does what map_align_without_radial does. */
+void map_align_subtract_radial(const struct map_radial *radial, float *map);
 /* Copies a map so that a voxel lies at box/2; what comes from outside the box is 0. */
 void map_align_roll(int box, const float *map, const int centre[3], float *out);
 /* Fills out[box³] with the map of a projector as it is aligned, with frequencies up to a shell. */

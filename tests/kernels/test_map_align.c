@@ -23,11 +23,12 @@
 #define ANGLE 1.0
 #define SHIFT 0.2
 
-enum { BOX = 64, VOXELS = BOX * BOX * BOX, TRIALS = 6 };
+enum { BOX = 64, VOXELS = BOX * BOX * BOX, TRIALS = 4 };
 
 static const struct map_align_options OPTIONS = {
     .box = BOX, .pixel_size = 2, .diameter = 110, .coarsest = 60, .finest = 8, .hands = true, .threads = 2};
 static uint64_t seed;
+static double blob_size = 1; /* of the phantom's blobs, times their own */
 
 static float *new_map(int box) {
     float *map = mem_aligned((size_t)box * (size_t)box * (size_t)box, sizeof *map);
@@ -74,7 +75,7 @@ static void draw(const struct symmetry *symmetry, const struct map_alignment *a,
                 const double *r = a->rotation + (ptrdiff_t)3 * i;
                 at[i] = a->shift[i] + (a->inverted ? -1 : 1) * (r[0] * p[0] + r[1] * p[1] + r[2] * p[2]);
             }
-            add_blob(at, blob->sigma, blob->height, map);
+            add_blob(at, blob_size * blob->sigma, blob->height, map);
         }
     for (int i = 0; noise > 0 && i < VOXELS; i++)
         map[i] += (float)(noise * phantom_normal(&seed));
@@ -130,7 +131,7 @@ static struct map_alignment find(struct map_aligner *aligner, const float *fixed
     return found;
 }
 
-/* Aligns the phantom, `own` off the middle, with a copy of it that lies elsewhere. */
+/* Aligns the phantom with a copy of it that lies elsewhere. */
 static struct map_alignment try_one(struct map_aligner *aligner, const struct symmetry *symmetry,
                                     const struct map_alignment *truth, double noise) {
     _cleanup_(mem_free) float *fixed = new_map(BOX);
@@ -153,19 +154,35 @@ static void finds_rotation_shift_and_hand(void **state) {
     map_align_destroy(&aligner);
 }
 
-/* The noise has ten times the power of the phantom. */
+/* The noise has ten times the power of the phantom, and half of the shells hold nothing else. */
 static void finds_them_in_noise(void **state) {
     (void)state;
     struct map_align_options options = OPTIONS;
-    options.finest = 10;
+    options.finest = 5;
     struct map_aligner *aligner = aligner_of(&options);
     for (int t = 0; t < TRIALS; t++) {
         struct map_alignment truth = random_alignment();
         truth.inverted = t % 2;
         const struct map_alignment found = try_one(aligner, NULL, &truth, 0.07);
         check_found(NULL, &truth, &found);
-        assert_true(found.score > 0.5 && found.score < 0.95);
+        assert_true(found.score > 0.25 && found.score < 0.7);
     }
+    map_align_destroy(&aligner);
+}
+
+/* Shells of rounding errors are as strong as others when each is divided by its power: they do not count. */
+static void finds_smooth_maps(void **state) {
+    (void)state;
+    struct map_align_options options = OPTIONS;
+    options.diameter = 128;
+    options.finest = 4;
+    struct map_aligner *aligner = aligner_of(&options);
+    const struct map_alignment truth = random_alignment();
+    blob_size = 1.7;
+    const struct map_alignment found = try_one(aligner, NULL, &truth, 0);
+    blob_size = 1;
+    check_found(NULL, &truth, &found);
+    assert_true(found.score > 0.9);
     map_align_destroy(&aligner);
 }
 
@@ -196,7 +213,7 @@ static void finds_copies_in_groups(void **state) {
         struct map_align_options options = OPTIONS;
         options.symmetry = &symmetry;
         struct map_aligner *aligner = aligner_of(&options);
-        for (int t = 0; t < TRIALS; t++) {
+        for (int t = 0; t < 2; t++) {
             struct map_alignment turn = random_alignment(), truth = {.inverted = t % 2};
             turn.inverted = t % 2;
             for (int i = 0; i < 9; i++)
@@ -239,25 +256,37 @@ static void aligned_map_is_the_fixed_one(void **state) {
     map_align_destroy(&aligner);
 }
 
-/* A ball vanishes; what is left of a blob beside the middle has no average over any sphere. */
+/* A ball vanishes. A blob beside the middle loses its average over spheres, and nothing else: what is left of both is what
+ * is left of the blob. */
 static void rotational_average_is_taken_off(void **state) {
     (void)state;
+    static const double MIDDLE[3] = {0, 0, 0}, BESIDE[3] = {9, -4, 6};
     _cleanup_(mem_free) float *ball = new_map(BOX);
-    _cleanup_(mem_free) float *map = new_map(BOX);
-    add_blob((double[3]){0, 0, 0}, 5, 3, ball);
-    add_blob((double[3]){0, 0, 0}, 5, 3, map);
-    add_blob((double[3]){9, -4, 6}, 2, 1, map);
-    assert_int_equal(map_align_without_radial(BOX, ball, NULL), STATUS_OK);
-    assert_int_equal(map_align_without_radial(BOX, map, NULL), STATUS_OK);
-    double sums[BOX] = {0}, most = 0;
-    for (int i = 0; i < VOXELS; i++) {
-        const int x = i % BOX - BOX / 2, y = i / BOX % BOX - BOX / 2, z = i / BOX / BOX - BOX / 2;
-        assert_true(fabsf(ball[i]) < 1e-5f);
-        sums[(int)sqrt(x * x + y * y + z * z)] += (double)map[i];
-        most = fmax(most, (double)map[i]);
+    _cleanup_(mem_free) float *blob = new_map(BOX);
+    _cleanup_(mem_free) float *both = new_map(BOX);
+    double before[BOX] = {0}, after[BOX] = {0}, most = 0;
+    add_blob(MIDDLE, 5, 3, ball);
+    add_blob(BESIDE, 2, 1, blob);
+    add_blob(MIDDLE, 5, 3, both);
+    add_blob(BESIDE, 2, 1, both);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < VOXELS; i++) {
+            const int x = i % BOX - BOX / 2, y = i / BOX % BOX - BOX / 2, z = i / BOX / BOX - BOX / 2;
+            (pass == 0 ? before : after)[(int)(sqrt(x * x + y * y + z * z) / 2)] += (double)blob[i];
+        }
+        if (pass == 0) {
+            assert_int_equal(map_align_without_radial(BOX, ball, NULL), STATUS_OK);
+            assert_int_equal(map_align_without_radial(BOX, blob, NULL), STATUS_OK);
+            assert_int_equal(map_align_without_radial(BOX, both, NULL), STATUS_OK);
+        }
     }
-    for (int r = 0; r < BOX; r++)
-        assert_true(fabs(sums[r]) < 1e-3);
+    assert_true(before[5] > 40);
+    for (int r = 0; r < BOX / 4; r++)
+        assert_true(fabs(after[r]) < 2); /* the lattice has few points in a direction */
+    for (int i = 0; i < VOXELS; i++) {
+        assert_true(fabsf(ball[i]) < 1e-5f && fabsf(both[i] - blob[i]) < 1e-5f);
+        most = fmax(most, (double)blob[i]);
+    }
     assert_true(most > 0.8);
 }
 
@@ -415,11 +444,17 @@ static void real_map_is_found(void **state) {
 int main(void) {
     seed = chosen_seed(NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_rotation_shift_and_hand), cmocka_unit_test(finds_them_in_noise),
-        cmocka_unit_test(keeps_the_hand_that_it_must),   cmocka_unit_test(finds_copies_in_groups),
-        cmocka_unit_test(aligned_map_is_the_fixed_one),  cmocka_unit_test(rotational_average_is_taken_off),
-        cmocka_unit_test(score_does_not_count_a_ball),   cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(wrong_input_is_refused),        cmocka_unit_test(real_map_is_found),
+        cmocka_unit_test(finds_rotation_shift_and_hand),
+        cmocka_unit_test(finds_them_in_noise),
+        cmocka_unit_test(finds_smooth_maps),
+        cmocka_unit_test(keeps_the_hand_that_it_must),
+        cmocka_unit_test(finds_copies_in_groups),
+        cmocka_unit_test(aligned_map_is_the_fixed_one),
+        cmocka_unit_test(rotational_average_is_taken_off),
+        cmocka_unit_test(score_does_not_count_a_ball),
+        cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(wrong_input_is_refused),
+        cmocka_unit_test(real_map_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
