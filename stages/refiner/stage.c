@@ -47,7 +47,8 @@ static enum status restore(struct stage *stage, struct refiner *refiner, struct 
     for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
         enum status status = refiner_resume(refiner, stage_folder(stage), i, &own);
         if (status == STATUS_OK) {
-            stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d", i);
+            stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d%s", i,
+                      refiner_state(refiner).inverted ? ", hand inverted" : "");
             return STATUS_OK;
         }
         /* Once the refiner has a grid the files were complete, and the error is another one. */
@@ -71,7 +72,16 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
                                             .root = stage_root(stage)};
     TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(restore(stage, state->refiner, err));
+    refiner_set_hand(state->refiner, p->invert_hand);
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
+    return STATUS_OK;
+}
+
+static enum status change(struct stage *stage, void *context, struct err *err) {
+    const struct state *state = context;
+    const struct refiner_options *p = stage_params(stage);
+    (void)err;
+    refiner_set_hand(state->refiner, p->invert_hand);
     return STATUS_OK;
 }
 
@@ -148,7 +158,11 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
 /* Begins an iteration. Warnings that the images of a sample give come at once. */
 static enum status begin(struct stage *stage, struct state *state, const struct refiner_iteration *next,
                          struct err *err) {
+    const struct refiner_options *p = stage_params(stage);
+    const bool inverted = refiner_state(state->refiner).inverted;
     TRY(refiner_begin(state->refiner, next, err));
+    const struct refiner_state begun = refiner_state(state->refiner);
+    tell_hand(stage, &begun, inverted, p->mask);
     warnings_of_particles(stage, state->refiner, &state->warned);
     return STATUS_OK;
 }
@@ -189,6 +203,16 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     return STATUS_OK;
 }
 
+/* No iteration follows the final one: if another hand was asked for meanwhile, its maps get it. */
+static void take_hand(struct stage *stage, struct state *state) {
+    const struct refiner_options *p = stage_params(stage);
+    const bool inverted = refiner_state(state->refiner).inverted;
+    stage_rest(stage);
+    refiner_invert(state->refiner);
+    const struct refiner_state s = refiner_state(state->refiner);
+    tell_hand(stage, &s, inverted, p->mask);
+}
+
 /* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
@@ -197,6 +221,7 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     state->unwritten = *ret_complete;
     if (!*ret_complete) return STATUS_OK;
     compare_classes(stage, state);
+    if (refiner_state(state->refiner).final) take_hand(stage, state);
     return after_iteration(stage, state, err);
 }
 
@@ -233,7 +258,8 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     size_t particles = refiner_particles(state->refiner);
     if (particles < (size_t)p->min_particles) return STATUS_OK;
     look_for_end(stage, state, particles);
-    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
+    if (!refiner_inverts(state->refiner) &&
+        !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
         return STATUS_OK;
     const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
@@ -272,7 +298,9 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         return classifies ? STATUS_OK : ending_local_maps(stage, state->refiner, NULL, err);
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
+        stage_rest(stage);
         step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);
+        if (step == SCHEDULE_DONE && refiner_inverts(state->refiner)) step = SCHEDULE_ITERATE;
         if (step == SCHEDULE_DONE) {
             ending_of_classes(stage, state->refiner);
             return writer_wait(state->writer, err);
@@ -303,6 +331,7 @@ const struct stage_descriptor refiner_stage = {
     .columns = "",
     .check = refiner_check,
     .init = init,
+    .change = change,
     .fini = fini,
     .lane_fini = lane_fini,
     .resume = resume,
