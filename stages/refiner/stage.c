@@ -268,6 +268,15 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     return STATUS_OK;
 }
 
+/* Files of the end may be on disk already: they stay. */
+static void tell_late_hand(struct stage *stage, const struct state *state) {
+    stage_rest(stage);
+    if (refiner_inverts(state->refiner))
+        stage_log(stage, LOG_WARN, "refine-hand",
+                  "the other hand was asked for after the final iteration: run the session again, which then makes the "
+                  "final maps in that hand");
+}
+
 static enum status finish_iteration(struct stage *stage, struct state *state, struct err *err) {
     bool complete = false;
     while (!complete && !stage_stopping(stage))
@@ -309,7 +318,9 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         TRY(begin(stage, state, &next, err));
         TRY(finish_iteration(stage, state, err));
     }
-    return ending_of_halves(stage, state->refiner, state->writer, err);
+    TRY(ending_of_halves(stage, state->refiner, state->writer, err));
+    tell_late_hand(stage, state);
+    return STATUS_OK;
 }
 
 const struct stage_descriptor refiner_stage = {

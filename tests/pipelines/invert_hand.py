@@ -30,8 +30,8 @@ stages:
   watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
   lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
   extractor:      {from: lowpass-picker, box: 48}
-  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 2, live_order: 2,
-                   max_iterations: 6, min_particles: 1000, keep_iterations: 100, local_resolution: false}
+  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
+                   max_iterations: 12, min_particles: 1000, keep_iterations: 100, local_resolution: false}
 """
 
 
