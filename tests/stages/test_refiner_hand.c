@@ -143,6 +143,12 @@ static void same_bits(const char *what, const float *map, const float *expected)
     if (memcmp(map, expected, VOXELS * sizeof *map) != 0) fail_msg("%s differs (seed %u)", what, seed);
 }
 
+static void inverted_bits(const char *what, const float *map, const float *original) {
+    static float expected[VOXELS];
+    invert_slowly(original, expected);
+    same_bits(what, map, expected);
+}
+
 /* Expects maps that differ by the rounding of transforms where the particle is: the corners hold what the division by the
  * interpolation's fall-off makes of it. */
 static void same_map(const char *what, const float *map, const float *expected, double tolerance) {
@@ -230,8 +236,9 @@ static void the_next_iteration_fits_as_before(void **state) {
         {"searched", 0, 1, 2, 1e-5, 1e-4},
         {"near", 1, 1, 2, 1e-5, 1e-4},
         {"classes", 0, 2, 2, 1e-5, 1e-4},
-        /* The filtered reference reaches the first planes, which have no opposites. */
-        {"from the beginning", 0, 1, 0, 1e-4, 1e-2},
+        /* The filtered reference reaches the first planes, which have no opposites: close decisions, such as how far the halves
+         * agree, may fall otherwise. */
+        {"from the beginning", 0, 1, 0, 1e-4, 0.5},
     };
     (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -292,9 +299,12 @@ static void a_second_inversion_restores_every_bit(void **state) {
     refiner_invert(r);
     take_content(r, &between);
     assert_true(refiner_state(r).inverted);
-    assert_memory_not_equal(&before.maps, &between.maps, sizeof before.maps);
-    assert_memory_not_equal(&before.mask, &between.mask, sizeof before.mask);
-    assert_memory_not_equal(&before.poses, &between.poses, sizeof before.poses);
+    for (int i = 0; i < 4; i++)
+        inverted_bits("a map of a half", between.maps[i / 2][i % 2], before.maps[i / 2][i % 2]);
+    inverted_bits("the map of both", between.combined, before.combined);
+    inverted_bits("the mask", between.mask, before.mask);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(turned_by(between.poses[i], before.poses[i]) < 0.1);
     refiner_set_hand(r, false);
     refiner_invert(r);
     take_content(r, &after);
