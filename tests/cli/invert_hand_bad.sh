@@ -15,5 +15,5 @@ icestream invert-hand --session classes
 icestream invert-hand --session classes --stage class2d
 icestream invert-hand --session one --stage class2d
 icestream invert-hand --session one --stage refinery
-ls classes one | grep changes
+find . -name changes
 icestream invert-hand --session two
