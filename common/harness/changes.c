@@ -127,6 +127,16 @@ static bool commons_live(const struct stage *stage, struct stage_common *then) {
     return true;
 }
 
+void stage_rest(struct stage *stage) {
+    stage_lock(stage);
+    stage->resting = true;
+    if (stage->changing) stage_changed(stage);
+    while (stage->changing && !stage->threads_end && !stage_stopping(stage))
+        stage_sleep(stage, PART_PROCESS, INFINITY);
+    stage->resting = false;
+    stage_unlock(stage);
+}
+
 static enum status read_change(struct stage *stage, struct change_watch *watch, struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
     size_t length;
@@ -154,7 +164,8 @@ static enum status read_change(struct stage *stage, struct change_watch *watch, 
 /* A source reads its rules under the lock, and goes on. */
 static bool is_quiet(struct stage *stage) {
     stage_lock(stage);
-    bool quiet = stage->descriptor->produce != NULL || (lanes_empty(stage) && !stage->idling && !stage->summarising);
+    bool works = stage->idling || stage->summarising || (stage->flush_wanted && !stage->resting);
+    bool quiet = stage->descriptor->produce != NULL || (lanes_empty(stage) && !works);
     stage_unlock(stage);
     return quiet;
 }

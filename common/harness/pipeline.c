@@ -145,7 +145,7 @@ static enum status serve(struct pipeline *pipeline, double now, struct err *err)
         TRY(edges_mend(pipeline, err));
         TRY(check_outboxes(pipeline, err));
     }
-    TRY(change_look(pipeline->stage, pipeline->changes, pipeline->phase == PHASE_RUN, err));
+    TRY(change_look(pipeline->stage, pipeline->changes, pipeline->phase <= PHASE_FLUSH, err));
     TRY(edges_receive_answers(pipeline, err));
     TRY(edges_acknowledge(pipeline, err));
     edges_fit_ahead(pipeline, now);

@@ -145,7 +145,8 @@ struct stage_descriptor {
     enum status (*resume_failed)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
     /* Takes over parameters whose `changes` is PARAM_LIVE: stage_params has the new values, and init is not called again.
-     * Called on the main thread, while no item is in the stage and no other callback runs, except produce; reconfigure
+     * Called on the main thread, while no item is in the stage and no other callback runs, except produce, and flush in
+     * stage_rest; reconfigure
      * follows before the next item. NULL: the stage reads such parameters from stage_params for each item. An error ends
      * the stage. The produce of a source may be reading meanwhile: the table of a source must have no PARAM_LIVE. */
     enum status (*change)(struct stage *stage, void *state, struct err *err);
@@ -216,6 +217,9 @@ int stage_threads(const struct stage *stage);        /* threads for OpenMP regio
 /* Returns the number of threads for flush, and only for flush: the stages before this one rest by then, so it is all
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
+/* Takes over live parameters that were set meanwhile (`change`). For flush alone, between two pieces of its work; may wait
+ * for a moment. Without it they wait for the next run. */
+void stage_rest(struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
 bool stage_separate(const struct stage *stage);    /* products of different sources lie in folders of their own */
 bool stage_in_pipeline(const struct stage *stage); /* false on files and in process */

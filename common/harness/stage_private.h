@@ -188,6 +188,7 @@ struct stage {
      * once the ledger holds the later one. idling: idle is running. */
     bool stale, idling;
     bool changing; /* live parameters wait until no item is in hand: none is taken in, and idle does not begin */
+    bool resting;  /* flush waits in stage_rest until these are taken over */
     bool reshape;  /* reconfigure follows before the next item */
     int troubles;  /* threads that wait for the machine */
     double trouble_since;
@@ -481,7 +482,7 @@ void instance_clear(struct instance *instance);
 /* changes.c: notes in an item the change that it was made with. */
 enum status change_note(const struct stage *stage, struct item *item, struct err *err);
 /* Reads the instance file again if it is another one, and takes over what has changed when all of it is live and no item
- * is in hand; `running`: items still come. What is not live waits for the launcher, which starts the stage again. An
+ * is in hand; `running`: items still come, or flush runs. What is not live waits for the launcher, which starts the stage again. An
  * error ends the stage. For the main thread. */
 struct change_watch;
 enum status change_look(struct stage *stage, struct change_watch *watch, bool running, struct err *err);

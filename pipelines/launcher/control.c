@@ -15,9 +15,11 @@ static const double LEDGER_WAIT = 5; /* s: nobody else is served meanwhile */
 static const struct {
     const char *name;
     control_deed *deed;
-} deeds[] = {{"retry", control_retry}, {"redo", control_redo},       {"drain", control_drain},
-             {"stop", control_stop},   {"silence", control_silence}, {"mark", control_mark},
-             {"rules", control_rules}, {"set", control_set},         {"classes", control_classes}};
+} deeds[] = {{"retry", control_retry},     {"redo", control_redo},
+             {"drain", control_drain},     {"stop", control_stop},
+             {"silence", control_silence}, {"mark", control_mark},
+             {"rules", control_rules},     {"set", control_set},
+             {"classes", control_classes}, {"invert-hand", control_invert_hand}};
 
 static control_deed *find_deed(const char *name) {
     for (size_t i = 0; name != NULL && i < sizeof deeds / sizeof *deeds; i++)
@@ -130,7 +132,7 @@ enum status control_do(struct serve *serve, const char *peer, const json_t *body
     size_t size = 0;
     struct err own = {0};
     FAIL_IF(deed == NULL, err, STATUS_BAD_ARGUMENT,
-            "\"do\" is %.40s; expected retry, redo, drain, stop, silence, mark, rules, set or classes",
+            "\"do\" is %.40s; expected retry, redo, drain, stop, silence, mark, rules, set, classes or invert-hand",
             name != NULL ? name : "missing");
     TRY(begin(&c, err));
     enum status status = run_deed(&c, name, deed, &message, &size, &own);

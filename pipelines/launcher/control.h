@@ -9,6 +9,7 @@
  *   {"do": "rules", "stage": NAME, "text": TEXT or [TEXT, …]}  as `icestream set` of reject_if; "" takes the rules back
  *   {"do": "set", "stage": NAME, "key": KEY, "value": TEXT or number or bool}                    as `icestream set`
  *   {"do": "set", "values": ["STAGE.KEY=VALUE", …]}
+ *   {"do": "invert-hand", "stage": NAME}                       as `icestream invert-hand`; the stage may be left out
  *   {"do": "classes", "iteration": N, "keep": [K, …]}          members of these classes are kept, those of all others
  *                                                             rejected; with "reject": [K, …] only those named are bound;
  *                                                             "keep": null takes the choices of this snapshot back.

@@ -20,9 +20,9 @@ struct control {
 };
 
 typedef enum status control_deed(struct control *control, struct err *err);
-control_deed control_retry, control_redo, control_mark, control_classes; /* control_items.c, control_classes.c */
-control_deed control_rules, control_set, control_silence;                /* control_values.c */
-control_deed control_drain, control_stop;                                /* control_run.c */
+control_deed control_retry, control_redo, control_mark, control_classes;       /* control_items.c, control_classes.c */
+control_deed control_rules, control_set, control_silence, control_invert_hand; /* control_values.c */
+control_deed control_drain, control_stop;                                      /* control_run.c */
 
 /* Return a member of the body: a text that is not empty; NULL where it may be missing and is. BAD_ARGUMENT otherwise. */
 enum status control_need_text(const struct control *control, const char *key, const char **ret_text, struct err *err);

@@ -6,6 +6,7 @@
 #include "pipelines/launcher/alarms/alarms.h"
 #include "pipelines/launcher/changes.h"
 #include "pipelines/launcher/control_private.h"
+#include "pipelines/launcher/invert_hand.h"
 #include "pipelines/launcher/set.h"
 
 /* Writes the errors among the problems as the page shows them: without the graph's path, and without notes. */
@@ -18,8 +19,22 @@ static void write_errors(char *problems, FILE *out) {
     }
 }
 
-/* Sets values and writes what has changed into the message. */
-static enum status set(struct control *c, const char *const *words, size_t count, struct err *err) {
+/* Sets values, or inverts the hand of a stage. */
+struct wish {
+    const char *const *words;
+    size_t count;
+    bool inverts;
+    const char *stage; /* NULL: the only refiner */
+};
+
+static enum status grant(struct control *c, const struct wish *wish, FILE *problems, struct set_result *result,
+                         struct err *err) {
+    return wish->inverts ? invert_hand(&c->session, wish->stage, c->peer, problems, result, err)
+                         : set_values(&c->session, wish->words, wish->count, c->peer, problems, result, err);
+}
+
+/* Writes what has changed into the message. */
+static enum status set(struct control *c, const struct wish *wish, struct err *err) {
     struct set_result result = {0};
     size_t i;
     json_t *entry;
@@ -27,7 +42,7 @@ static enum status set(struct control *c, const char *const *words, size_t count
     size_t size = 0;
     FILE *lines = open_memstream(&problems, &size);
     FAIL_IF(lines == NULL, err, STATUS_NO_MEMORY, "no memory for what is wrong with a value");
-    enum status status = set_values(&c->session, words, count, c->peer, lines, &result, err);
+    enum status status = grant(c, wish, lines, &result, err);
     fclose(lines);
     if (status != STATUS_OK && problems != NULL) write_errors(problems, c->out);
     free(problems);
@@ -61,7 +76,7 @@ static enum status set_one(struct control *c, const char *stage, const char *key
     snprintf(word, size, "%s.%s=%s", stage, key, value);
     const char *words[] = {word};
     enum status status = check_text(key, word, err);
-    if (status == STATUS_OK) status = set(c, words, 1, err);
+    if (status == STATUS_OK) status = set(c, &(struct wish){.words = words, .count = 1}, err);
     free(word);
     return status;
 }
@@ -97,7 +112,7 @@ static enum status set_list(struct control *c, const json_t *values, struct err 
                              "\"values\" must be a list of texts STAGE.KEY=VALUE");
         if (status == STATUS_OK) status = check_text("values", words[i], err);
     }
-    if (status == STATUS_OK) status = set(c, words, count, err);
+    if (status == STATUS_OK) status = set(c, &(struct wish){.words = words, .count = count}, err);
     free(words);
     return status;
 }
@@ -137,4 +152,10 @@ enum status control_set(struct control *c, struct err *err) {
     enum status status = set_one(c, stage, key, text, err);
     free(text);
     return status;
+}
+
+enum status control_invert_hand(struct control *c, struct err *err) {
+    struct wish wish = {.inverts = true};
+    TRY(control_may_text(c, "stage", &wish.stage, err));
+    return set(c, &wish, err);
 }

@@ -25,7 +25,8 @@ enum { RUNS = COMMAND_RUN | COMMAND_REPLAY };
 static const struct option_row rows[] = {
     {"session", "DIR", "The folder that holds all of a run.",
      RUNS | COMMAND_STATUS | COMMAND_SET | COMMAND_REDO | COMMAND_RETRY | COMMAND_MARK | COMMAND_VERIFY |
-         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS | COMMAND_REPORT | COMMAND_SILENCE,
+         COMMAND_REPAIR | COMMAND_BACKUP | COMMAND_SERVE | COMMAND_METRICS | COMMAND_REPORT | COMMAND_SILENCE |
+         COMMAND_INVERT_HAND,
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
@@ -68,6 +69,7 @@ static const struct option_row rows[] = {
      AT(iteration), 0},
     {"classes", "N,…", "The numbers of the classes.", COMMAND_MARK, OPTION_TEXT, AT(classes), 0},
     {"stage", "NAME", "The classifier, if the session has several.", COMMAND_MARK, OPTION_TEXT, AT(stage), 0},
+    {"stage", "NAME", "The refiner, if the session has several.", COMMAND_INVERT_HAND, OPTION_TEXT, AT(stage), 0},
     {"o", "FILE", "The file, which is replaced as a whole; without it the standard output.", COMMAND_METRICS,
      OPTION_TEXT, AT(output), 0},
     {"o", "FILE.html", "The page (SESSION/report/report.html); the other files lie beside it.", COMMAND_REPORT,
@@ -117,6 +119,8 @@ static const struct {
      SIZE_MAX},
     {"retry", "[ITEM]…", "Sends failed items through again (all, or those named).", COMMAND_RETRY, 0, SIZE_MAX},
     {"mark", "[ITEM]…", "Keeps or rejects exposures, or the particles of classes, by hand.", COMMAND_MARK, 0, SIZE_MAX},
+    {"invert-hand", "", "Gives the maps of the refiner the other hand, from its next iteration on.",
+     COMMAND_INVERT_HAND, 0, 0},
     {"serve", "", "Shows a session, running or not, as a page in a browser.", COMMAND_SERVE, 0, 0},
     {"report", "", "Writes a session as one page to keep, print or send, with its numbers beside it.", COMMAND_REPORT,
      0, 0},
@@ -138,7 +142,7 @@ enum { COMMANDS = sizeof commands / sizeof commands[0], WORDS_WIDTH = 16 };
 void options_help(FILE *out) {
     fputs("icestream: streaming cryo-EM beside the microscope.\n\nUsage: icestream COMMAND …\n\n", out);
     for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(out, "  %-8s %s%*s %s\n", commands[i].name, commands[i].words,
+        fprintf(out, "  %-11s %s%*s %s\n", commands[i].name, commands[i].words,
                 WORDS_WIDTH - (int)text_width(commands[i].words), "", commands[i].summary);
     fputs("\n`icestream COMMAND --help` shows its options; `icestream --version` prints the version.\n"
           "\nExit codes\n  ",

@@ -27,6 +27,7 @@ enum command {
     COMMAND_METRICS = 1 << 13,
     COMMAND_REPORT = 1 << 14,
     COMMAND_SILENCE = 1 << 15,
+    COMMAND_INVERT_HAND = 1 << 16,
 };
 
 struct options {

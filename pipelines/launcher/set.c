@@ -119,11 +119,12 @@ static enum status prepare(struct setting *setting, struct err *err) {
 }
 
 /* Needs the lock. */
-static enum status set_held(struct setting *setting, const char *peer, struct set_result *ret_result, struct err *err) {
+static enum status set_held(struct setting *setting, const char *by, const char *peer, struct set_result *ret_result,
+                            struct err *err) {
     TRY(prepare(setting, err));
     int number = 0;
     if (json_array_size(setting->entries) > 0) {
-        json_t *change = json_pack("{s:s, s:O}", "by", "set", "changes", setting->entries);
+        json_t *change = json_pack("{s:s, s:O}", "by", by, "changes", setting->entries);
         if (change != NULL && peer != NULL) json_object_set_new(change, "peer", json_string(peer));
         FAIL_IF(change == NULL, err, STATUS_NO_MEMORY, "no memory for the change");
         enum status status = changes_write(setting->session, change, &number, err);
@@ -134,14 +135,20 @@ static enum status set_held(struct setting *setting, const char *peer, struct se
     return STATUS_OK;
 }
 
+enum status set_values_held(const struct session *session, const char *by, const char *const *words, size_t count,
+                            const char *peer, FILE *problems, struct set_result *ret_result, struct err *err) {
+    struct setting setting = {.session = session, .words = words, .word_count = count, .problems = problems};
+    enum status status = set_held(&setting, by, peer, ret_result, err);
+    setting_clear(&setting);
+    return status;
+}
+
 enum status set_values(const struct session *session, const char *const *words, size_t count, const char *peer,
                        FILE *problems, struct set_result *ret_result, struct err *err) {
-    struct setting setting = {.session = session, .words = words, .word_count = count, .problems = problems};
     int lock;
     TRY(changes_hold(session, &lock, err));
-    enum status status = set_held(&setting, peer, ret_result, err);
+    enum status status = set_values_held(session, "set", words, count, peer, problems, ret_result, err);
     close(lock);
-    setting_clear(&setting);
     return status;
 }
 

@@ -17,5 +17,8 @@ struct set_result {
  * programs, which takes a moment. BAD_ARGUMENT: a value is refused. */
 enum status set_values(const struct session *session, const char *const *words, size_t count, const char *peer,
                        FILE *problems, struct set_result *ret_result, struct err *err);
+/* Does the same for another command, `by`, which has the lock (changes_hold). */
+enum status set_values_held(const struct session *session, const char *by, const char *const *words, size_t count,
+                            const char *peer, FILE *problems, struct set_result *ret_result, struct err *err);
 
 #endif

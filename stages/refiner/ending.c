@@ -23,8 +23,9 @@
 static void set_result(struct stage *stage, const struct refiner_state *s, const char *quality) {
     static const char *const files[] = {"postprocess.mrc", "postprocess.star", "locres.mrc", "locres_filtered.mrc",
                                         "latest_map.mrc",  "latest_map.png",   NULL};
-    stage_result(stage, files, "%s, %zu particles, iteration %d%s", s->noise ? "noise, no resolution" : quality,
-                 s->particles, s->iteration, !s->noise && s->views_doubt > 0.5 ? "; the views are doubted" : "");
+    stage_result(stage, files, "%s, %zu particles%s, iteration %d%s", s->noise ? "noise, no resolution" : quality,
+                 s->particles, s->inverted ? ", hand inverted" : "", s->iteration,
+                 !s->noise && s->views_doubt > 0.5 ? "; the views are doubted" : "");
 }
 
 void ending_of_classes(struct stage *stage, const struct refiner *refiner) {

@@ -6,6 +6,7 @@
 #include "common/memory.h"
 #include "kernels/symmetry/symmetry.h"
 #include "stages/refiner/grids.h"
+#include "stages/refiner/hand.h"
 
 static const char *const ANGLES[3] = {"rlnAngleRot", "rlnAngleTilt", "rlnAnglePsi"};
 static const char *const ORIGINS[2] = {"rlnOriginXAngst", "rlnOriginYAngst"};
@@ -54,6 +55,7 @@ static enum status take_row(const struct particle_set *set, const struct star_ta
     for (int i = 0; i < 2 && !c->angstrom; i++)
         origins[i] *= set->optics[p->optics].pixel_size;
     euler_to_matrix(angles[0], angles[1], angles[2], p->pose);
+    if (set->inverted) hand_turn_pose(p->pose);
     grids_shift_from_table(set, p, origins);
     memcpy(p->given_origin, p->origin, sizeof p->given_origin);
     p->given = true;

@@ -288,5 +288,13 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .offset = AT(ignore_optics),
      .default_text = "false",
      .help = "Do not correct a beam tilt, a magnification matrix or Zernike polynomials of the particles' optics."},
+    {.name = "invert_hand",
+     .type = PARAM_BOOL,
+     .changes = PARAM_LIVE,
+     .offset = AT(invert_hand),
+     .default_text = "false",
+     .help =
+         "Refine in the other hand than that of the reference: from the next iteration on maps, masks and poses are "
+         "inverted, in memory. `icestream invert-hand` changes it."},
 };
 #undef AT

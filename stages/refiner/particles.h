@@ -102,6 +102,7 @@ struct particle_set {
     bool outdated;              /* some files can be released */
     bool unsettled;             /* particles that joined before have not been brought to the grid (grids_settle) */
     bool poses_given;           /* tables must give poses (given_poses.h) */
+    bool inverted;              /* poses are those of maps in the other hand than the reference, and tables (hand.h) */
     bool keep_twins;            /* no particle is left out as a twin */
     bool settled;               /* the twins of the present particles are known, as far as images were read */
     double twin_distance;       /* Å, between twins in one micrograph; 0: places are not compared */

@@ -295,6 +295,7 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     TRY(setup_optics(r, err));
     if (r->kept_poses != NULL) kept_state_poses(r->kept_poses, &r->set, r->reference_count);
     star_destroy(&r->kept_poses);
+    refiner_invert(r);
     if (!r->set.settled) r->chosen = false;
     TRY(twins_settle(&r->set, err));
     struct schedule_plan plan = {
@@ -431,6 +432,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .current_size = r->pixels.size,
                                   .local = s->local,
                                   .kept = s->kept,
+                                  .inverted = r->set.inverted,
                                   .converged = s->converged,
                                   .final = s->final,
                                   .particles = (size_t)count,

@@ -61,6 +61,7 @@ struct refiner_options {
     double mtf_pixel_size; /* Å, of the detector; NaN: the session's, or that of the map */
     double bfactor;        /* Å², of the final map; NaN: fitted */
     bool ignore_optics;    /* aberrations are not corrected */
+    bool invert_hand;      /* the maps have the other hand than the reference (refiner_set_hand) */
     int live_order;        /* bounds the grid while particles arrive (schedule_live_max_order) */
     int min_particles;     /* that the first map waits for */
     int max_iterations;    /* at the end of the stream, before the final one */
@@ -156,6 +157,14 @@ enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err
 /* Returns whether an iteration is running. */
 bool refiner_busy(const struct refiner *refiner);
 
+/* Says which hand the maps are to have: that of the reference, or the other one. refiner_begin inverts maps, masks and poses
+ * if they have another hand; the running iteration keeps its own. In hand.c, as the next two. */
+void refiner_set_hand(struct refiner *refiner, bool inverted);
+/* Returns whether maps are there that the next iteration will invert. */
+bool refiner_inverts(const struct refiner *refiner);
+/* Inverts at once what the last iteration has found, if another hand was asked for. Call it between iterations only. */
+void refiner_invert(struct refiner *refiner);
+
 /* The steps of an iteration. */
 enum refiner_step {
     REFINER_START,      /* of the first iteration: memory, the device */
@@ -180,8 +189,9 @@ const char *refiner_step_name(enum refiner_step step);
 struct refiner_state {
     int iteration, order, current_size;
     bool local, converged, final;
-    bool kept;    /* particles were compared at their poses alone */
-    bool stalled; /* nothing more to gain below max_order */
+    bool kept;     /* particles were compared at their poses alone */
+    bool inverted; /* maps have the other hand than the reference (hand.h) */
+    bool stalled;  /* nothing more to gain below max_order */
     size_t particles;
     size_t twins;      /* left out, as in refiner_doubts */
     double resolution; /* Å, as it is told (told.h) */
@@ -238,7 +248,8 @@ enum status refiner_write_trace(const struct refiner *refiner, const char *folde
 enum status refiner_resume(struct refiner *refiner, const char *folder, int iteration, struct err *err);
 /* Returns the last iteration before `before` that has files below folder; 0: none. */
 int refiner_last(const char *folder, int before);
-/* Returns whether the final files below folder are of exactly these particles: then nothing is left to do. */
+/* Returns whether the final files below folder are of exactly these particles, in the hand that was asked for: then nothing is
+ * left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
 /* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see

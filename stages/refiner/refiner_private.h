@@ -123,7 +123,8 @@ struct refiner {
     struct position at;
     struct batch batch;
     bool busy, started;
-    bool chosen; /* members are chosen from the particles that are present */
+    bool inverted_wanted; /* the hand that maps get (hand.h); set.inverted is that which they have */
+    bool chosen;          /* members are chosen from the particles that are present */
     size_t chosen_most;
     struct schedule_part chosen_part;
     struct sampling sampling;

@@ -16,6 +16,7 @@
 #include "kernels/prepare/prepare.h"
 #include "stages/refiner/doubts.h"
 #include "stages/refiner/grids.h"
+#include "stages/refiner/hand.h"
 #include "stages/refiner/mstep.h"
 #include "stages/refiner/resample.h"
 
@@ -97,6 +98,7 @@ static enum status read_mask(struct refiner *r, struct err *err) {
     FAIL_IF(!(sum > 0), err, STATUS_BAD_FORMAT,
             "the mask %s is empty in the box of the particles: values up to 1 where the density is were expected",
             r->mask_path);
+    if (r->set.inverted) hand_invert_map(r->box, r->context.threads, r->mask);
     return STATUS_OK;
 }
 
@@ -288,6 +290,7 @@ enum status setup_read_map(struct refiner *r, const char *path, int box, double 
     if (status == STATUS_OK)
         status = resample_map(reference.data, r->given_box, r->given_pixel_size, box, pixel_size, map, err);
     image_destroy(&reference);
+    if (status == STATUS_OK && r->set.inverted) hand_invert_map(box, r->context.threads, map);
     return status;
 }
 

@@ -19,7 +19,7 @@ enum status setup_alignment(struct refiner *refiner, struct err *err);
 double setup_bytes_of_maps(const struct refiner *refiner, int size);
 /* Makes room for new optics groups. */
 enum status setup_optics(struct refiner *refiner, struct err *err);
-/* Reads a reference onto a grid of box³, as it is. Notes its own grid as given_box and given_pixel_size. */
+/* Reads a reference onto a grid of box³, as it is, in the hand of the refinement. Notes its own grid as given_box and given_pixel_size. */
 enum status setup_read_map(struct refiner *refiner, const char *path, int box, double pixel_size, float *map,
                            struct err *err);
 /* Reads a reference into map (box³) as below, with its own grey scale. */

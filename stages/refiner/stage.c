@@ -49,7 +49,8 @@ static enum status restore(struct stage *stage, struct refiner *refiner, struct 
     for (int i = INT_MAX; (i = refiner_last(stage_folder(stage), i)) > 0;) {
         enum status status = refiner_resume(refiner, stage_folder(stage), i, &own);
         if (status == STATUS_OK) {
-            stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d", i);
+            stage_log(stage, LOG_INFO, "refine-restored", "continues after iteration %d%s", i,
+                      refiner_state(refiner).inverted ? ", hand inverted" : "");
             return STATUS_OK;
         }
         /* Once the refiner has a grid the files were complete, and the error is another one. */
@@ -74,7 +75,16 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(attempts_init(stage, state->refiner, &state->attempts, err));
     TRY(restore(stage, state->refiner, err));
+    refiner_set_hand(state->refiner, p->invert_hand);
     TRY(writer_create(stage, state->refiner, p->keep_iterations, &state->writer, err));
+    return STATUS_OK;
+}
+
+static enum status change(struct stage *stage, void *context, struct err *err) {
+    const struct state *state = context;
+    const struct refiner_options *p = stage_params(stage);
+    (void)err;
+    refiner_set_hand(state->refiner, p->invert_hand);
     return STATUS_OK;
 }
 
@@ -152,7 +162,11 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
 /* Begins an iteration. Warnings that the images of a sample give come at once. */
 static enum status begin(struct stage *stage, struct state *state, const struct refiner_iteration *next,
                          struct err *err) {
+    const struct refiner_options *p = stage_params(stage);
+    const bool inverted = refiner_state(state->refiner).inverted;
     TRY(refiner_begin(state->refiner, next, err));
+    const struct refiner_state begun = refiner_state(state->refiner);
+    tell_hand(stage, &begun, inverted, p->mask);
     warnings_of_particles(stage, state->refiner, &state->warned);
     return STATUS_OK;
 }
@@ -193,6 +207,16 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     return STATUS_OK;
 }
 
+/* No iteration follows the final one: if another hand was asked for meanwhile, its maps get it. */
+static void take_hand(struct stage *stage, struct state *state) {
+    const struct refiner_options *p = stage_params(stage);
+    const bool inverted = refiner_state(state->refiner).inverted;
+    stage_rest(stage);
+    refiner_invert(state->refiner);
+    const struct refiner_state s = refiner_state(state->refiner);
+    tell_hand(stage, &s, inverted, p->mask);
+}
+
 /* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
@@ -201,6 +225,7 @@ static enum status work_on(struct stage *stage, struct state *state, bool *ret_c
     state->unwritten = *ret_complete;
     if (!*ret_complete) return STATUS_OK;
     compare_classes(stage, state);
+    if (refiner_state(state->refiner).final) take_hand(stage, state);
     return after_iteration(stage, state, err);
 }
 
@@ -243,13 +268,23 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         return STATUS_OK;
     }
     look_for_end(stage, state, particles);
-    if (!schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
+    if (!refiner_inverts(state->refiner) &&
+        !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
         return STATUS_OK;
     const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(begin(stage, state, &next, err));
     *ret_work = STAGE_WORK_MORE;
     return STATUS_OK;
+}
+
+/* Files of the end may be on disk already: they stay. */
+static void tell_late_hand(struct stage *stage, const struct state *state) {
+    stage_rest(stage);
+    if (refiner_inverts(state->refiner))
+        stage_log(stage, LOG_WARN, "refine-hand",
+                  "the other hand was asked for after the final iteration: run the session again, which then makes the "
+                  "final maps in that hand");
 }
 
 static enum status finish_iteration(struct stage *stage, struct state *state, struct err *err) {
@@ -285,7 +320,9 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         return classifies ? STATUS_OK : ending_local_maps(stage, state->refiner, NULL, err);
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
+        stage_rest(stage);
         step = schedule_at_end(classifies, done, p->max_iterations, refiner_state(state->refiner).converged);
+        if (step == SCHEDULE_DONE && refiner_inverts(state->refiner)) step = SCHEDULE_ITERATE;
         if (step == SCHEDULE_DONE) {
             ending_of_classes(stage, state->refiner);
             return writer_wait(state->writer, err);
@@ -294,7 +331,9 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         TRY(begin(stage, state, &next, err));
         TRY(finish_iteration(stage, state, err));
     }
-    return ending_of_halves(stage, state->refiner, state->writer, err);
+    TRY(ending_of_halves(stage, state->refiner, state->writer, err));
+    tell_late_hand(stage, state);
+    return STATUS_OK;
 }
 
 const struct stage_descriptor refiner_stage = {
@@ -316,6 +355,7 @@ const struct stage_descriptor refiner_stage = {
     .columns = "",
     .check = refiner_check,
     .init = init,
+    .change = change,
     .fini = fini,
     .lane_fini = lane_fini,
     .resume = resume,

@@ -34,6 +34,19 @@ void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) 
     *told = doubted;
 }
 
+void tell_hand(struct stage *stage, const struct refiner_state *s, bool before, const char *mask) {
+    if (s->inverted == before) return;
+    stage_log(
+        stage, LOG_INFO, "refine-hand",
+        "iteration %d and those after it have %s: maps, masks and poses were inverted; earlier files stay as they "
+        "are",
+        s->iteration, s->inverted ? "the other hand than the reference" : "the hand of the reference again");
+    if (mask != NULL && s->inverted)
+        stage_log(stage, LOG_INFO, "refine-hand",
+                  "%s is in the hand of the reference: it is inverted in memory, and the STAR files do not name it",
+                  mask);
+}
+
 void tell_classes(struct stage *stage, const struct refiner_state *s) {
     if (isnan(s->difference)) return;
     if (s->alike)

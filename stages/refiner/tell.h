@@ -11,6 +11,8 @@ void tell_noise(struct stage *stage, const struct refiner_state *state, bool *to
 /* Warns that the views may be from one side, so that a coarser resolution is told; and says once when they are believed.
  * told: as above. */
 void tell_views(struct stage *stage, const struct refiner_state *state, bool *told);
+/* Says that the hand of the maps has changed. before: whether they were inverted. mask: the user's, or NULL. */
+void tell_hand(struct stage *stage, const struct refiner_state *state, bool before, const char *mask);
 /* Says after the last iteration of a classification whether its particles differ by more than noise. */
 void tell_classes(struct stage *stage, const struct refiner_state *state);
 

@@ -155,6 +155,8 @@ with Work("control") as work:
             (400, '"items" is empty', {"do": "retry", "items": []}),
             (404, "has no stage nobody", {"do": "retry", "stage": "nobody"}),
             (400, "1 to 16", {"do": "redo", "stage": PICKER}),
+            (400, "no refiner", {"do": "invert-hand"}),
+            (400, "is a classifier", {"do": "invert-hand", "stage": "classifier"}),
         ):
             refused(session, code, text, body)
         check(len(history(session)) == changes, "nothing of it is in the history")

@@ -35,10 +35,10 @@ enum status history_write(const char *folder, const char *prefix, const struct r
                           "\"resolution\": %s, \"seconds\": %.4f, \"device\": %.4f, \"between\": %.4f, "
                           "\"waited\": %.4f, "
                           "\"order\": %d, \"size\": %d, \"accuracy\": %.2f, \"pmax\": %.3f, "
-                          "\"significant\": %.1f, \"final\": %s, ",
+                          "\"significant\": %.1f, \"final\": %s, \"inverted\": %s, ",
                           clock_realtime(), s->iteration, s->particles, s->twins, resolution, s->seconds,
                           s->device_seconds, s->between, s->waited, s->order, s->current_size, s->accuracy_angle,
-                          s->average_pmax, s->significant, s->final ? "true" : "false");
+                          s->average_pmax, s->significant, s->final ? "true" : "false", s->inverted ? "true" : "false");
     length = put_views(&s->views, line, size, length);
     if (!isnan(s->signal) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"signal\": %.2f, \"noise\": %s, ", s->signal,

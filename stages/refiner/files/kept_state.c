@@ -188,7 +188,7 @@ static enum status read_sampling(struct kept_state *r, const char *folder, int i
 static enum status read_schedule(struct kept_state *r, const struct star_table *t, int iteration, struct err *err) {
     struct schedule *s = &r->schedule;
     double px = r->pixel_size;
-    int large, sharp = 0, all = 0, normalised = 0;
+    int large, sharp = 0, all = 0, normalised = 0, inverted = 0;
     TRY(whole(t, "rlnCurrentIteration", iteration, iteration, &s->iteration, err));
     TRY(whole(t, "rlnIncrementImageSize", 0, r->box, &s->increment, err));
     TRY(whole(t, "rlnHasHighFscAtResolLimit", 0, 1, &large, err));
@@ -210,7 +210,9 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     if (star_column_find(t, "icestreamComparesAll") >= 0) TRY(whole(t, "icestreamComparesAll", 0, 1, &all, err));
     if (star_column_find(t, "icestreamTurns") >= 0) TRY(whole(t, "icestreamTurns", 0, ITERATIONS_MAX, &s->turns, err));
     if (star_column_find(t, "icestreamNormalised") >= 0) TRY(whole(t, "icestreamNormalised", 0, 1, &normalised, err));
+    if (star_column_find(t, "icestreamInverted") >= 0) TRY(whole(t, "icestreamInverted", 0, 1, &inverted, err));
     r->normalised = normalised != 0;
+    r->inverted = inverted != 0;
     s->sharp = sharp != 0;
     s->whole = all != 0;
     s->smallest_offset /= px;

@@ -22,6 +22,7 @@ struct kept_state {
     } sides[2];
     struct signal signal;
     bool normalised;          /* images were normalised in memory */
+    bool inverted;            /* maps and poses have the other hand than the reference (hand.h) */
     struct schedule schedule; /* members that the files do not hold are 0 */
     struct star_file *data;
 };

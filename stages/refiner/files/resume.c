@@ -29,6 +29,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
     r->set.box = from->box;
     r->set.pixel_size = from->pixel_size;
     r->set.unsettled = true;
+    r->set.inverted = from->inverted; /* the mask is read in the same hand */
     TRY(setup_allocate(r, err));
     r->sigma2_optics = from->groups;
     for (int side = 0; side < r->side_count; side++)
@@ -67,6 +68,19 @@ static bool all_are_present(const struct refiner *r, const struct star_table *t,
     return true;
 }
 
+/* Returns whether final maps have the other hand than the reference. Files of older versions do not say so. */
+static bool is_inverted(const char *folder) {
+    char path[PATH_SIZE];
+    double inverted = 0;
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    if (path_join(folder, "run_optimiser.star", path, sizeof path, NULL) != STATUS_OK || !file_exists(path) ||
+        star_read(path, &file, NULL) != STATUS_OK)
+        return false;
+    const struct star_table *t = star_table_find(file, "optimiser_general");
+    int column = t != NULL && star_row_count(t) > 0 ? star_column_find(t, "icestreamInverted") : -1;
+    return column >= 0 && star_get_number(t, 0, column, &inverted, NULL) == STATUS_OK && inverted != 0;
+}
+
 bool refiner_is_final(const struct refiner *r, const char *folder) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
@@ -84,5 +98,5 @@ bool refiner_is_final(const struct refiner *r, const char *folder) {
     bool same = column >= 0 && star_row_count(t) + left_out == r->set.present && all_are_present(r, t, column) &&
                 (left_out == 0 || all_are_present(r, twins, star_column_find(twins, "icestreamLeftOut")));
     star_destroy(&file);
-    return same;
+    return same && is_inverted(folder) == r->inverted_wanted;
 }

@@ -223,7 +223,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         .model2 = classifies(r) ? NULL : join(stem, "_half2_model.star", model2),
         .data = join(stem, "_data.star", data),
         .sampling = join(stem, "_sampling.star", sampling),
-        .mask = r->mask_path,
+        .mask = r->set.inverted ? NULL : r->mask_path, /* the file is in the other hand */
         .iteration = s->iteration,
         .iterations = classifies(r) ? s->iteration + r->options.iterations - s->whole_iterations : 999,
         .auto_refine = !classifies(r),
@@ -258,6 +258,7 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "icestreamComparesAll", .value = s->whole, .integer = true},
         {.column = "icestreamTurns", .value = s->turns, .integer = true},
         {.column = "icestreamNormalised", .value = r->normalised, .integer = true},
+        {.column = "icestreamInverted", .value = r->set.inverted, .integer = true},
         {.column = "icestreamOrientationEfficiency", .value = r->efficiency, .unless = isnan(r->efficiency)},
         {.column = "icestreamSignal", .value = r->signal.deviations, .unless = r->signal.particles == 0},
         {.column = "icestreamSignalImages",

@@ -66,19 +66,23 @@ static void describe_resolution(const struct refiner_state *s, int digits, char 
         snprintf(text, size, "%.*f Å", digits, s->resolution);
 }
 
+static const char *hand(const struct refiner_state *s) {
+    return s->inverted ? ", hand inverted" : "";
+}
+
 static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
     char classes[512], took[64], worth[64];
     describe_classes(refiner, s->classes, classes, sizeof classes);
     describe_time(s, took, sizeof took);
     describe_resolution(s, 2, worth, sizeof worth);
-    stage_note(stage, "iteration %d, %zu particles%s%s", s->iteration, s->particles, classes,
+    stage_note(stage, "iteration %d, %zu particles%s%s%s", s->iteration, s->particles, hand(s), classes,
                s->noise   ? ", noise, no resolution"
                : s->alike ? ", alike: no difference found"
                           : "");
     stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d: %zu particles%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
+              "iteration %d: %zu particles%s%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
               "Pmax %.2f, %.0f significant, %s",
-              s->iteration, s->particles, classes, worth, 100 * s->class_changes, s->order, s->angle_step,
+              s->iteration, s->particles, hand(s), classes, worth, 100 * s->class_changes, s->order, s->angle_step,
               s->offset_step, s->current_size, s->average_pmax, s->significant, took);
 }
 
@@ -88,11 +92,11 @@ static void log_halves(struct stage *stage, const struct refiner_state *s) {
     describe_resolution(s, 1, noted, sizeof noted);
     describe_resolution(s, 2, worth, sizeof worth);
     orientations_note(&s->views, views, sizeof views);
-    stage_note(stage, "iteration %d, %zu particles, %s, %s", s->iteration, s->particles, noted, views);
+    stage_note(stage, "iteration %d, %zu particles%s, %s, %s", s->iteration, s->particles, hand(s), noted, views);
     stage_log(stage, LOG_INFO, "refine-iteration",
-              "iteration %d%s: %zu particles, %s, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
+              "iteration %d%s: %zu particles%s, %s, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",
-              s->iteration, s->final ? " (final)" : "", s->particles, worth, s->order,
+              s->iteration, s->final ? " (final)" : "", s->particles, hand(s), worth, s->order,
               s->kept    ? " at the given poses"
               : s->local ? " near"
                          : "",
