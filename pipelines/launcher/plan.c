@@ -30,7 +30,7 @@ void plan_clear(struct plan *plan) {
 static int default_threads(const struct graph *graph, int cores) {
     int computing = 0;
     for (size_t i = 0; i < graph->stage_count; i++)
-        if (!graph->stages[i].left_out && !plan_is_source(&graph->stages[i])) computing += graph->stages[i].replicas;
+        if (!plan_is_source(&graph->stages[i])) computing += graph->stages[i].replicas;
     int threads = computing > 0 ? cores / computing : cores;
     return threads > 0 ? threads : 1;
 }
@@ -59,7 +59,7 @@ static enum status add_instances(struct plan *plan, const struct machine *machin
     int *place = plan->gpu_list;
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
-        for (int replica = 0; !stage->left_out && replica < stage->replicas; replica++) {
+        for (int replica = 0; replica < stage->replicas; replica++) {
             struct plan_instance *instance = &plan->instances[plan->instance_count];
             *instance = (struct plan_instance){.stage = i, .replica = replica};
             instance->threads = stage->threads > 0 ? stage->threads : threads;
@@ -108,7 +108,7 @@ static enum status add_edge(struct plan *plan, size_t instance, size_t to, struc
 static enum status add_edges(struct plan *plan, struct err *err) {
     for (size_t to = 0; to < plan->graph->stage_count; to++) {
         const struct graph_stage *down = &plan->graph->stages[to];
-        for (size_t k = 0; !down->left_out && k < down->from_count; k++)
+        for (size_t k = 0; k < down->from_count; k++)
             for (size_t i = 0; i < plan->instance_count; i++)
                 if (plan->instances[i].stage == down->from[k]) TRY(add_edge(plan, i, to, err));
     }

@@ -146,10 +146,9 @@ static json_t *stage_plan(const struct plan *plan, size_t index) {
         json_array_append_new(from, json_string(plan->graph->stages[stage->from[k]].section.name));
     for (size_t i = 0; i < plan->instance_count; i++)
         if (plan->instances[i].stage == index) json_array_append_new(instances, json_string(plan->instances[i].name));
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:b}", "name", stage->section.name, "program", stage->program,
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:b}", "name", stage->section.name, "program", stage->program,
                      "kind", stage->kind, "from", from, "instances", instances, "cumulative", stage->cumulative,
-                     "left_out", stage->left_out, "revisions",
-                     (int)json_is_true(json_object_get(stage->describe, "revisions")));
+                     "revisions", (int)json_is_true(json_object_get(stage->describe, "revisions")));
 }
 
 static enum status write_plan(const struct session *session, const struct plan *plan, struct err *err) {

@@ -41,7 +41,7 @@ enum status session_find(const char *path, struct session *ret_session, struct e
 /* Returns whether a launcher runs this session. */
 bool session_is_running(const struct session *session);
 /* Reads log/plan.json: {"run", "utc_offset" (s), "separate", "stages": [{"name", "program", "from": […], "instances": […], "cumulative",
- * "left_out", "revisions"}]}. */
+ * "revisions"}]}. Earlier versions have "left_out", true for a stage that was not started. */
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */
 bool session_keeps_ledger(const json_t *planned);

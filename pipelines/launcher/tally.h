@@ -36,7 +36,8 @@ struct tally_input {
 
 struct tally_stage {
     char *name;
-    bool source, cumulative, left_out;
+    bool source, cumulative;
+    bool left_out;              /* not started, as the plan of an earlier version may say */
     bool has_ledger;            /* it keeps a ledger, even if that was lost */
     bool several;               /* the session has several sources: names are SOURCE/ID */
     bool upstream_known;        /* every stage that feeds this one remembers what it sent */

@@ -25,13 +25,20 @@ static void check_map(const char *key, const char *path, struct stage_checks *ch
                          key, path, header.nx, header.ny, header.nz, MAP_LEAST);
 }
 
+/* Without a reference the refiner makes its first map in a search of all poses. Poses that are given are compared with a
+ * reference before they make a map. */
+static void check_given_poses(const struct refiner_options *p, struct stage_checks *checks) {
+    if (p->poses != 0 || p->skip_align)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, p->skip_align ? "skip_align" : "poses",
+                         "poses of the table need a reference map, which gives grey scale and noise: set `reference` "
+                         "to the map of these poses, or leave out `poses` and `skip_align`");
+}
+
 static void check_reference(const struct refiner_options *p, struct stage_checks *checks) {
     struct err err = {0};
     int maps = 1;
     if (p->reference == NULL)
-        stage_checks_add(checks, STAGE_CHECK_ERROR, "reference",
-                         "the refiner needs a reference map: set `reference` to a map of the particle; low resolution "
-                         "is enough");
+        check_given_poses(p, checks);
     else if (!classes_are_listed(p->reference))
         check_map("reference", p->reference, checks);
     else if (file_exists(p->reference) &&

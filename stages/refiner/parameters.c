@@ -10,7 +10,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .type = PARAM_PATH,
      .offset = AT(reference),
      .help = "Map to start from, protein white, on any grid and grey scale; or a STAR file that lists several maps, a "
-             "class each."},
+             "class each; by default the refiner makes its first map from the particles."},
     {.name = "diameter",
      .type = PARAM_FLOAT,
      .offset = AT(diameter),

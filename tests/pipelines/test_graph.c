@@ -224,11 +224,10 @@ static void test_plan_without_gpu(void **state) {
     struct err err = {0};
     const struct machine machine = {.cores = 1, .gpus = 0, .cuda = false};
     struct graph *graph = checked(2, 0);
-    graph->stages[2].left_out = true;
     struct plan plan;
     assert_ok(plan_create(graph, &machine, &plan, &err));
-    assert_int_equal(plan.instance_count, 3);
-    assert_int_equal(plan.edge_count, 1);
+    assert_int_equal(plan.instance_count, 4);
+    assert_int_equal(plan.edge_count, 3);
     assert_int_equal(plan.instances[1].threads, 1);
     assert_int_equal(plan.instances[1].gpu_count, 0);
     assert_string_equal(plan.instances[1].device, "cpu");

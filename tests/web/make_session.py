@@ -133,7 +133,7 @@ class Session:
     def write_plan(self, pid):
         stages = [{"name": stage, "program": "/nowhere/icestream-" + stage, "kind": stage,
                    "from": [self.stages[i - 1]] if i else [], "instances": [stage + ".0"],
-                   "cumulative": stage in ("watcher", "classifier", "refiner"), "left_out": False, "revisions": True}
+                   "cumulative": stage in ("watcher", "classifier", "refiner"), "revisions": True}
                   for i, stage in enumerate(self.stages)]
         self.write_whole("log/plan.json", {"v": 1, "id": ID, "run": 1, "pid": pid, "separate": False, "stages": stages})
         for stage in self.stages:

@@ -49,7 +49,6 @@ struct graph_stage {
     const char *kind; /* the program's own name ("lowpass-picker"), inside describe; section.name when there is none */
     size_t *from;     /* indices of the stages that feed it */
     size_t from_count;
-    bool left_out; /* not started, because it lacks an input that is optional */
     bool cumulative;
     bool wrong; /* some of its values are: the program is not asked about them */
     int replicas, lanes;

@@ -342,11 +342,6 @@ static void check_required(struct graph_checks *c, const struct graph_stage *sta
     }
 }
 
-/* A refiner without a reference cannot begin. That is no mistake: 2D runs are common. */
-static bool lacks_reference(const struct graph_stage *stage) {
-    return strcmp(stage->kind, "refiner") == 0 && graph_entry(&stage->section, "reference") == NULL;
-}
-
 static bool has_value(const struct graph_entry *entry, const char *text) {
     return entry != NULL && entry->value.count == 1 && strcmp(entry->value.texts[0], text) == 0;
 }
@@ -380,11 +375,6 @@ static void note_defaults(struct graph_checks *c, const struct graph_stage *stag
 static enum status check_stage(struct graph_checks *c, struct graph_stage *stage) {
     stage->replicas = 1;
     TRY(find_program(c, stage));
-    if (stage->program != NULL && lacks_reference(stage)) {
-        stage->left_out = true;
-        problems_add(c->problems, PROBLEM_NOTE, stage->section.line,
-                     "%s: no `reference`, so it is left out: there will be no 3D map", stage->section.name);
-    }
     size_t before = c->problems->errors;
     json_t *lanes = json_object_get(stage->describe, "lanes");
     stage->lanes = json_is_integer(lanes) && json_integer_value(lanes) > 0 ? (int)json_integer_value(lanes) : 3;
@@ -414,7 +404,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     if (status == STATUS_OK) status = graph_derive(graph, problems, err);
     for (size_t i = 0; status == STATUS_OK && i < graph->stage_count; i++) {
         size_t before = problems->errors;
-        if (!graph->stages[i].left_out) check_required(&c, &graph->stages[i]);
+        check_required(&c, &graph->stages[i]);
         note_defaults(&c, &graph->stages[i]);
         graph->stages[i].wrong |= problems->errors > before;
     }

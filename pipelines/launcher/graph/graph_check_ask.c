@@ -43,7 +43,7 @@ enum status graph_check_ask(struct graph_checks *c) {
     for (size_t i = 0; i < c->graph->stage_count; i++) {
         const struct graph_stage *stage = &c->graph->stages[i];
         bool knows = json_is_true(json_object_get(stage->describe, "check"));
-        if (knows && !stage->left_out && !stage->wrong) TRY(ask(c, stage));
+        if (knows && !stage->wrong) TRY(ask(c, stage));
     }
     return STATUS_OK;
 }

@@ -1,5 +1,5 @@
-/* Checks that a stage that takes poses from its tables gets some: classes in 2D have angles in the plane alone, and an
- * extractor has those of its coordinates. */
+/* Checks what a refiner begins with. One that takes poses from its tables must get some: classes in 2D have angles in the
+ * plane alone, and an extractor has those of its coordinates. Without poses and without a reference it makes a first map. */
 #include <string.h>
 #include <strings.h>
 
@@ -40,12 +40,19 @@ static void warn(struct graph_checks *c, const struct graph_stage *stage, const 
         classes ? "angles in the plane only (rlnAnglePsi)" : "no angles");
 }
 
+static void note_first_map(struct graph_checks *c, const struct graph_stage *stage) {
+    if (graph_entry(&stage->section, "reference") == NULL)
+        problems_add(c->problems, PROBLEM_NOTE, stage->section.line,
+                     "%s: no `reference`, so it makes its first map from the particles", stage->section.name);
+}
+
 void graph_check_poses(struct graph_checks *c) {
     for (size_t i = 0; i < c->graph->stage_count; i++) {
         const struct graph_stage *stage = &c->graph->stages[i];
         const struct graph_entry *entry = asks_for_poses(stage);
-        if (stage->describe == NULL || strcmp(stage->kind, "refiner") != 0 || entry == NULL) continue;
-        for (size_t k = 0; k < stage->from_count; k++) {
+        if (stage->describe == NULL || strcmp(stage->kind, "refiner") != 0) continue;
+        if (entry == NULL) note_first_map(c, stage);
+        for (size_t k = 0; entry != NULL && k < stage->from_count; k++) {
             const struct graph_stage *from = &c->graph->stages[stage->from[k]];
             if (lacks_poses(from)) warn(c, stage, entry, from);
         }

@@ -41,7 +41,8 @@ void graph_check_pixel_size(struct graph_checks *c);
 enum status graph_check_ask(struct graph_checks *c);
 /* Warns of rules (reject_if) on columns that no stage on the way gives an item (graph_check_rules.c). */
 void graph_check_rules(struct graph_checks *c);
-/* Warns of stages that take poses from tables in which there are none (graph_check_poses.c). */
+/* Warns of refiners that take poses from tables in which there are none, and notes those that make a first map
+ * (graph_check_poses.c). */
 void graph_check_poses(struct graph_checks *c);
 
 #endif

@@ -15,7 +15,7 @@ static const double BOX_DOUBTFUL = 3, BOX_ABSURD = 8;
 enum { BOX_DEFAULT = 128, BOX_MAX = 8192 };
 
 static bool is_kind(const struct graph_stage *stage, const char *kind) {
-    return stage->describe != NULL && !stage->left_out && strcmp(stage->kind, kind) == 0;
+    return stage->describe != NULL && strcmp(stage->kind, kind) == 0;
 }
 
 static bool has_mask(const struct graph_stage *stage) {

@@ -228,11 +228,6 @@ static enum status walk(struct graph *graph, const size_t *order, json_t **provi
         for (size_t k = 0; k < stage->from_count; k++) {
             const struct graph_stage *up = &graph->stages[stage->from[k]];
             check_members(graph, stage, up, provided[stage->from[k]], problems);
-            if (up->left_out && !stage->left_out) {
-                stage->left_out = true;
-                problems_add(problems, PROBLEM_NOTE, stage->section.line, "%s: left out, because %s is",
-                             stage->section.name, up->section.name);
-            }
         }
         TRY(collect_members(stage, provided, provided[order[i]], err));
     }

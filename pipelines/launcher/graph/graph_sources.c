@@ -15,7 +15,6 @@ void graph_reach(const struct graph *graph, const size_t *order, size_t source, 
     memset(leaves, 0, graph->stage_count * sizeof *leaves);
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[order[i]];
-        if (stage->left_out) continue;
         leaves[order[i]] = order[i] == source;
         for (size_t k = 0; !graph_is_source(stage) && k < stage->from_count; k++)
             leaves[order[i]] |= leaves[stage->from[k]];
@@ -46,7 +45,7 @@ static void report_ways(const struct graph *graph, const struct graph_stage *sta
 static bool check_arrivals(const struct graph *graph, const struct graph_stage *stage, size_t source,
                            const bool *leaves, bool *reported, struct problems *problems) {
     size_t ways[2], count = 0;
-    for (size_t k = 0; !stage->left_out && k < stage->from_count && count < 2; k++)
+    for (size_t k = 0; k < stage->from_count && count < 2; k++)
         if (leaves[stage->from[k]]) ways[count++] = stage->from[k];
     if (count == 2 && !*reported) {
         report_ways(graph, stage, &graph->stages[source], ways, problems);
@@ -65,7 +64,7 @@ enum status graph_check_sources(struct graph *graph, const size_t *order, struct
     graph->separate = false;
     for (size_t source = 0; source < count; source++) {
         bool feeds = false;
-        if (!graph_is_source(&graph->stages[source]) || graph->stages[source].left_out) continue;
+        if (!graph_is_source(&graph->stages[source])) continue;
         graph_reach(graph, order, source, leaves);
         for (size_t i = 0; i < count; i++) {
             if (!check_arrivals(graph, &graph->stages[i], source, leaves, &reported[i], problems)) continue;
@@ -82,7 +81,7 @@ void graph_check_selections(const struct graph *graph, json_t *const *provided, 
     for (size_t i = 0; i < graph->stage_count; i++) {
         const struct graph_stage *stage = &graph->stages[i];
         const char *need = json_string_value(json_object_get(stage->describe, "in"));
-        if (stage->left_out || stage->from_count < 2 || need == NULL || strstr(need, SELECTION) == NULL) continue;
+        if (stage->from_count < 2 || need == NULL || strstr(need, SELECTION) == NULL) continue;
         for (size_t k = 0; k < stage->from_count; k++) {
             if (json_object_get(provided[stage->from[k]], SELECTION) == NULL) continue;
             const struct graph_stage *other = &graph->stages[stage->from[k == 0]];

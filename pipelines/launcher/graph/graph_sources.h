@@ -12,7 +12,7 @@
 /* Returns whether items begin at this stage; what comes into a cumulative stage ends there. */
 bool graph_is_source(const struct graph_stage *stage);
 /* Marks the stages that items of `source` leave. order: all stages, each after those that feed it. leaves: one flag for
- * each stage. Stages that are left out pass nothing on. */
+ * each stage. */
 void graph_reach(const struct graph *graph, const size_t *order, size_t source, bool *leaves);
 
 /* Adds a problem for each stage that gets the items of one source on two ways, and sets graph->separate. NO_MEMORY is

@@ -57,7 +57,7 @@ static json_t *folders_json(const struct session *session, const struct plan *pl
         const struct graph_stage *stage = &plan->graph->stages[i];
         char path[PATH_SIZE];
         struct stat info;
-        if (!stage->left_out) add_inputs(list, stage);
+        add_inputs(list, stage);
         if (path_join(session->path, stage->section.name, path, sizeof path, NULL) == STATUS_OK &&
             lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
             add_folder(list, path);
