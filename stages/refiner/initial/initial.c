@@ -19,6 +19,7 @@ enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED =
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, EDGE = 5, SIDES = 2 };
 static const double SURE = 3;  /* standard errors */
+static const double WANTED = 1.3; /* times the finest detail that is compared */
 static const double RIVAL = 2; /* times as coarse: a start that agrees up to there is no rival */
 
 /* What comes next. */
@@ -136,6 +137,10 @@ static enum status gather(struct initial *a, struct err *err) {
     d->particles = (size_t)a->images.count;
     d->box = a->images.box;
     d->pixel_size = a->images.pixel_size;
+    const double finest = starts_finest(&a->images);
+    a->fine = fmax(a->fine, finest);
+    a->coarse = fmax(a->coarse, a->fine);
+    d->wanted = fmax(d->wanted, WANTED * finest);
     for (int part = 0; part < INITIAL_PARTS; part++)
         d->parts[part] = a->images.begin[part + 1] - a->images.begin[part];
     const int least = INITIAL_LEAST / 5;

@@ -33,7 +33,7 @@ struct starts {
     struct fourier_pixels pixels;
     struct projector *projector;
     struct sampling grids[GRIDS]; /* by order */
-    int count, shells, last_shell;
+    int count, shells;
     double mask_radius; /* px */
     struct start *starts;
     float *noise, *scaled; /* [shells]: of whole images; times the factor of an iteration */
@@ -54,6 +54,15 @@ static uint64_t draw(uint64_t *state) {
 
 static double uniform(uint64_t *state) {
     return (double)(draw(state) >> 11) * 0x1p-53;
+}
+
+/* Images are compared up to two thirds of Nyquist's frequency. */
+static int last_shell(int box) {
+    return box / 3;
+}
+
+double starts_finest(const struct initial_images *images) {
+    return images->box * images->pixel_size / last_shell(images->box);
 }
 
 static size_t voxels(const struct starts *s) {
@@ -136,7 +145,7 @@ static enum status open(struct starts *s, struct err *err) {
                                               .mask_radius = s->mask_radius,
                                               .max_significant = SIGNIFICANT};
     TRY(alignment_create(&options, &s->alignment, err));
-    TRY(fourier_pixels_create(images->box, images->box / 3 * 2, &s->pixels, err));
+    TRY(fourier_pixels_create(images->box, 2 * last_shell(images->box), &s->pixels, err));
     TRY(projector_create(3, images->box, s->options.threads, &s->projector, err));
     TRY(mem_new((size_t)s->shells, sizeof *s->noise, "a spectrum", &s->noise, err));
     TRY(mem_new((size_t)s->shells, sizeof *s->scaled, "a spectrum", &s->scaled, err));

@@ -19,6 +19,9 @@ struct starts_options {
 
 struct starts;
 
+/* Returns the finest detail (Å) of images that is compared. */
+double starts_finest(const struct initial_images *images);
+
 /* count: number of starts, taken in turn from half A and half B. The images stay the caller's. */
 enum status starts_create(const struct initial_images *images, const struct starts_options *options, int count,
                           struct starts **ret_starts, struct err *err);
