@@ -15,6 +15,11 @@ static const double LOWPASS = 20, LOWPASS_EDGE = 2;
 static const double OFF_CENTRE = 0.1;
 /* Part of the mask's radius over which it ends. */
 static const double MASK_EDGE = 0.1;
+/* A class of fewer members than this part of the average is chance. */
+static const double MEMBERS_LEAST = 0.5;
+/* Parts of the mask's radius: what is dense between the outer two is a neighbour if it reaches a part of the density
+ * inside CORE, and if there is a gap, less than a part of it, between the two. */
+static const double CORE = 0.6, GAP_FROM = 0.25, RIM_FROM = 0.75, RIM_TO = 0.92, DENSE = 0.6, GAP = 0.3;
 /* Samples of an image: circles, and angles on each. */
 enum { RINGS = 24, ANGLES = 128, SAMPLES = RINGS * ANGLES };
 
@@ -37,17 +42,29 @@ static double agreed_resolution(const struct model *m, const struct model_class 
     return last > 0 ? m->options.box * m->options.pixel_size / last : INFINITY;
 }
 
-static bool is_good(const struct model *m, const struct model_class *c) {
+/* Returns the number of members of an average class that is kept. */
+static double average_members(const struct model *m) {
+    double members = 0, kept = 0;
+    for (int k = 0; k < m->class_count; k++) {
+        if (!m->classes[k].kept) continue;
+        members += m->classes[k].members;
+        kept++;
+    }
+    return kept > 0 ? members / kept : 0;
+}
+
+static bool is_good(const struct model *m, const struct model_class *c, double average) {
     double coarse = DETAIL_LEAST * 2 * m->options.mask_radius * m->options.pixel_size;
-    return c->kept && c->members > 0 && c->quality >= QUALITY_LEAST &&
+    return c->kept && c->members > 0 && c->members >= MEMBERS_LEAST * average && c->quality >= QUALITY_LEAST &&
            agreed_resolution(m, c) <= fmax(RESOLUTION_MOST, coarse);
 }
 
 /* Lists the good classes, the best first. */
 static int list_good(const struct model *m, int *order) {
+    double average = average_members(m);
     int count = 0;
     for (int k = 0; k < m->class_count; k++) {
-        if (!is_good(m, &m->classes[k])) continue;
+        if (!is_good(m, &m->classes[k], average)) continue;
         int at = count++;
         while (at > 0 && m->classes[order[at - 1]].quality < m->classes[k].quality) {
             order[at] = order[at - 1];
@@ -127,6 +144,36 @@ static double sample(const float *image, int box, double x, double y) {
     return (1 - fy) * ((1 - fx) * at[0] + fx * at[1]) + fy * ((1 - fx) * at[box] + fx * at[box + 1]);
 }
 
+/* Returns the image at a circle (part of the radius) and an angle (number). */
+static double on_circle(const float *image, int box, double radius, double part, int number) {
+    double angle = 2 * M_PI * number / ANGLES;
+    return sample(image, box, box / 2 + part * radius * cos(angle), box / 2 + part * radius * sin(angle));
+}
+
+/* Returns whether an image shows a neighbour beside its particle. An elongated particle reaches the rim without a gap. */
+static bool has_neighbour(const float *image, int box, double radius) {
+    double core = -INFINITY, rim = -INFINITY, gap = INFINITY, sum = 0, samples = 0;
+    int at = 0;
+    for (int r = 0; r < RINGS; r++) {
+        double part = (r + 0.5) / RINGS;
+        for (int a = 0; a < ANGLES; a++) {
+            double value = on_circle(image, box, radius, part, a);
+            if (part < CORE) core = fmax(core, value);
+            if (part < RIM_FROM || part > RIM_TO) continue;
+            sum += value;
+            samples++;
+            if (value > rim) at = a;
+            rim = fmax(rim, value);
+        }
+    }
+    for (int r = 0; r < RINGS; r++) {
+        double part = (r + 0.5) / RINGS;
+        if (part > GAP_FROM && part < RIM_FROM) gap = fmin(gap, on_circle(image, box, radius, part, at));
+    }
+    double mean = sum / samples;
+    return rim - mean > DENSE * (core - mean) && gap - mean < GAP * (rim - mean);
+}
+
 /* Samples an image on circles, each sample with the root of its area, so that products of samples are those of images.
  * Their mean over the area is 0 and their length 1. */
 static void take_rings(const float *image, int box, double radius, float *rings) {
@@ -134,8 +181,7 @@ static void take_rings(const float *image, int box, double radius, float *rings)
     for (int r = 0; r < RINGS; r++) {
         double distance = radius * (r + 0.5) / RINGS;
         for (int a = 0; a < ANGLES; a++) {
-            double angle = 2 * M_PI * a / ANGLES;
-            double value = sample(image, box, box / 2 + distance * cos(angle), box / 2 + distance * sin(angle));
+            double value = on_circle(image, box, radius, (r + 0.5) / RINGS, a);
             rings[r * ANGLES + a] = (float)value;
             area += distance;
             sum += distance * value;
@@ -180,7 +226,7 @@ static void add(struct model *m, int class_index, float *image, struct class_tem
     memcpy(image, m->classes[class_index].map, pixels * sizeof *image);
     filter(m, image, 0, 0);
     centre_of(image, box, radius, &x, &y);
-    if (hypot(x, y) > OFF_CENTRE * 2 * radius) return;
+    if (hypot(x, y) > OFF_CENTRE * 2 * radius || has_neighbour(image, box, radius)) return;
     filter(m, image, -x, -y);
     if (!normalise(image, box, radius)) return;
     take_rings(image, box, radius, rings);

@@ -117,6 +117,21 @@ static void leaves_poor_ones_out(void **state) {
     assert_int_equal(t.images.nz, 4);
     assert_int_equal(t.classes[0], 3);
     class_templates_clear(&t);
+    /* Few members are chance. */
+    model->classes[6].members = 40;
+    OK(class_templates_choose(model, &t, &err));
+    assert_int_equal(t.images.nz, 0); /* three are too few */
+    assert_null(t.images.data);
+    model->classes[6].members = 100;
+    /* A neighbour makes a class of its own, which is no view. */
+    struct model_class *class = draw(7, 2, 0, false, 0, 0);
+    for (int i = 0; i < SIDE; i++)
+        class->map[i] +=
+            3 * (float)exp(-(pow(i % BOX - BOX / 2 - 20, 2) + pow(i / BOX - BOX / 2, 2)) / (2 * 2.5 * 2.5));
+    OK(class_templates_choose(model, &t, &err));
+    for (int i = 0; i < t.images.nz; i++)
+        assert_int_not_equal(t.classes[i], 7);
+    class_templates_clear(&t);
     /* 6 px are beyond a tenth of the mask's diameter. */
     draw(6, 0, 0, false, 6, 0);
     OK(class_templates_choose(model, &t, &err));

@@ -43,5 +43,7 @@ enum status graph_check_ask(struct graph_checks *c);
 void graph_check_rules(struct graph_checks *c);
 /* Warns of stages that take poses from tables in which there are none (graph_check_poses.c). */
 void graph_check_poses(struct graph_checks *c);
+/* Checks the stages whose templates a picker adopts (graph_check_templates.c). */
+void graph_check_templates(struct graph_checks *c);
 
 #endif
