@@ -38,9 +38,9 @@ enum status trial_step(struct trial *trial, struct stage *stage, struct picker_s
                        struct err *err);
 /* Returns the share of the better half of the picks now that the new templates find again, within 0.15 diameters. */
 double trial_again(const struct trial *trial);
-/* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are expected
- * to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of those that are sure now, in the same places. Templates with random phases
- * may find as many, but beside the particles' centres. */
+/* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are
+ * expected to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of the picks that
+ * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. */
 bool trial_won(const struct trial *trial);
 
 #endif

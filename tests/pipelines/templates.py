@@ -4,6 +4,7 @@ session adopts them at the same micrograph, though its classifier makes none."""
 
 import json
 import os
+import signal
 
 import mrcfile
 from session import Work, check, feed, finish, history, launch, run, simulate, star, stop, wait_until, write
@@ -36,12 +37,12 @@ with Work("templates") as work:
     )
     os.makedirs(work("incoming"))
     graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("incoming")).replace("TRUTH", work("sim", "truth")))
-    live = launch("run", graph, "--session", work("live"), "--until-idle", "15")
+    live = launch("run", graph, "--session", work("live"))
     try:
         feed([work("sim", "micrographs", n) for n in names[:FIRST]], work("incoming"), 0)
         log = work("live", "log", "lowpass-picker.0.log")
-        picked = [work("live", "lowpass-picker", f"{n[:-4]}_autopick.star") for n in names[:FIRST]]
-        wait_until(lambda: all(map(os.path.exists, picked)), 60, "the first picks", live)
+        picked = [work("live", "lowpass-picker", f"{n[:-4]}_autopick.star") for n in names]
+        wait_until(lambda: all(map(os.path.exists, picked[:FIRST])), 60, "the first picks", live)
         # As a classifier would: first the images, then the record.
         with mrcfile.open(work("sim", "truth", "templates.mrcs")) as stack:
             images = stack.data[:COUNT]
@@ -56,8 +57,10 @@ with Work("templates") as work:
         }  # fmt: skip
         write(work("live", "classifier", ".new"), json.dumps(record))
         os.rename(work("live", "classifier", ".new"), work("live", "classifier", "templates.json"))
-        wait_until(lambda: "are better" in open(log).read(), 60, "a decision on the templates", live)
+        wait_until(lambda: "are better" in open(log).read(), 120, "a decision on the templates", live)
         feed([work("sim", "micrographs", n) for n in names[FIRST:]], work("incoming"), 0)
+        wait_until(lambda: all(map(os.path.exists, picked)), 60, "the other picks", live)
+        live.send_signal(signal.SIGINT)  # it finishes what has begun
         check(live.wait(timeout=120) == 0, "live run")
     finally:
         stop(live)
