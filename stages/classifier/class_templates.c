@@ -193,20 +193,30 @@ static void take_rings(const float *image, int box, double radius, float *rings)
         rings[i] = (float)((rings[i] - mean) * sqrt(radius * (i / ANGLES + 0.5) / RINGS) / length);
 }
 
+/* Adds the products of one circle with all turns of another. twice: the other circle, twice in a row. */
+static void add_turns(const float *one, const float *twice, double *sums) {
+    for (int turn = 0; turn < ANGLES; turn++) {
+        float sum = 0;
+        for (int a = 0; a < ANGLES; a++)
+            sum += one[a] * twice[a + turn];
+        sums[turn] += (double)sum;
+    }
+}
+
 /* Returns the best correlation of two images over turns of one of them and of its mirror image. */
 static double correlate(const float *one, const float *two) {
-    double best = -1;
-    for (int turn = 0; turn < ANGLES; turn++) {
-        double plain = 0, mirrored = 0;
-        for (int r = 0; r < RINGS; r++)
-            for (int a = 0; a < ANGLES; a++) {
-                const float *other = two + r * ANGLES;
-                float value = one[r * ANGLES + a];
-                plain += value * other[(a + turn) % ANGLES];
-                mirrored += value * other[(turn - a + ANGLES) % ANGLES];
-            }
-        best = fmax(best, fmax(plain, mirrored));
+    double plain[ANGLES] = {0}, mirrored[ANGLES] = {0}, best = -1;
+    float twice[2 * ANGLES], back[2 * ANGLES];
+    for (int r = 0; r < RINGS; r++) {
+        for (int a = 0; a < 2 * ANGLES; a++) {
+            twice[a] = two[r * ANGLES + a % ANGLES];
+            back[a] = two[r * ANGLES + (2 * ANGLES - a) % ANGLES];
+        }
+        add_turns(one + (size_t)r * ANGLES, twice, plain);
+        add_turns(one + (size_t)r * ANGLES, back, mirrored);
     }
+    for (int turn = 0; turn < ANGLES; turn++)
+        best = fmax(best, fmax(plain[turn], mirrored[turn]));
     return best;
 }
 
