@@ -9,8 +9,8 @@
 #include "stages/lowpass-picker/pixels.h"
 
 /* Part of the particles that new templates must find more, or what they must raise the expected F1 by. Part of the sure
- * picks that they must find again, and how near, in diameters. Measured: templates find again 0.6 to 0.98, the same ones
- * with random phases 0.07 to 0.32. */
+ * picks that they must find again, and how near, in diameters. Measured: templates find again 0.6 to 0.98, ones with
+ * random phases 0.07 to 0.32. */
 static const double GAIN = 0.05, F1_GAIN = 0.02, AGAIN_LEAST = 0.45, NEAR = 0.15;
 
 void trial_clear(struct trial *t) {
