@@ -124,6 +124,24 @@ static enum status redirect_watchers(struct graph *graph, const char *session, s
     return STATUS_OK;
 }
 
+/* A picker that adopts templates of the session adopts those of the recorded one, at the same items. Otherwise what is
+ * adopted, and when, would depend on how fast the replay runs. */
+static enum status repeat_adoptions(struct graph *graph, const char *recorded, struct err *err) {
+    char path[PATH_SIZE], name[PATH_SIZE];
+    for (size_t i = 0; i < graph->stage_count; i++) {
+        struct graph_section *section = &graph->stages[i].section;
+        if (graph_entry(section, "templates_from") == NULL || graph_entry(section, "templates_history") != NULL)
+            continue;
+        int length = snprintf(name, sizeof name, "%s/history.jsonl", section->name);
+        if (length < 0 || (size_t)length >= sizeof name ||
+            path_join(recorded, name, path, sizeof path, NULL) != STATUS_OK)
+            continue;
+        _cleanup_(mem_free) char *absolute = realpath(path, NULL);
+        if (absolute != NULL) TRY(graph_put(section, "templates_history", absolute, false, err));
+    }
+    return STATUS_OK;
+}
+
 static int usage(const struct err *err) {
     fprintf(stderr, "icestream: %s\n", err->message);
     return err->status == STATUS_IO || err->status == STATUS_NO_MEMORY ? EXIT_ERROR : EXIT_USAGE;
@@ -151,7 +169,8 @@ int command_replay(const struct options *options) {
     if (code == EXIT_OK) {
         if (check_kills(graph, &replay, &err) != STATUS_OK || count_expected(graph, &replay, &err) != STATUS_OK ||
             check_outside(&replay, options->session, &err) != STATUS_OK ||
-            redirect_watchers(graph, options->session, &err) != STATUS_OK) {
+            redirect_watchers(graph, options->session, &err) != STATUS_OK ||
+            repeat_adoptions(graph, options->words[0], &err) != STATUS_OK) {
             code = usage(&err);
         } else {
             code = run_graph(options, graph, &plan, &replay);

@@ -15,6 +15,7 @@
 #include "stages/classifier/parameters.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/classifier/snapshot_restore.h"
+#include "stages/classifier/template_writer.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
 /* Selections are kept longer than other files: the next stage may not have read them yet. */
@@ -40,7 +41,8 @@ struct state {
     struct choices *choices; /* by hand; NULL on files */
     bool warned_of_choices;  /* that they cannot be read */
     int chosen;              /* the last change whose choices the last snapshot obeys */
-    double last_time;        /* s, of the last snapshot, with its particles and updates */
+    struct template_writer templates;
+    double last_time; /* s, of the last snapshot, with its particles and updates */
     size_t last_count;
     int last_updates;
 };
@@ -102,6 +104,7 @@ static void fini(struct stage *stage, void *state) {
     classifier_clear(&s->classifier);
     dataset_destroy(&s->dataset);
     choices_destroy(&s->choices);
+    template_writer_clear(&s->templates);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -383,6 +386,19 @@ static void warn_if_none(struct stage *stage, const struct state *s, const struc
     stage_log(stage, LOG_WARN, "none", "iteration %d keeps none of %zu particles: %s", snapshot->iteration, count, why);
 }
 
+/* Writes templates for the picker, if the classes of the snapshot give new ones. */
+static enum status write_templates(struct stage *stage, struct state *s, const struct snapshot *snapshot,
+                                   struct err *err) {
+    int count = 0;
+    enum status status;
+    STAGE_PERSIST(stage, status, err,
+                  template_writer_step(&s->templates, &s->classifier, snapshot, stage_name(stage), &count, err));
+    if (status == STATUS_OK && count > 0)
+        stage_log(stage, LOG_INFO, "templates", "iteration %d: %d classes are templates of epoch %d",
+                  snapshot->iteration, count, s->templates.epoch);
+    return status;
+}
+
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
     struct snapshot snapshot = describe(stage, s, final);
@@ -393,6 +409,7 @@ static enum status take_snapshot(struct stage *stage, struct state *s, bool fina
     TRY(status);
     STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
     TRY(status);
+    TRY(write_templates(stage, s, &snapshot, err));
     if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
     if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
     s->last_time = clock_monotonic();

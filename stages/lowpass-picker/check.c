@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/formats/image_formats.h"
+#include "stages/lowpass-picker/follow.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/parameters.h"
@@ -35,6 +36,29 @@ static void check_templates(const char *path, struct stage_checks *checks) {
                          info.ny);
 }
 
+/* Templates that come later change the scale of all scores, and are compared by whitened ones. */
+static void check_followed(const struct lowpass_picker_options *p, struct stage_checks *checks) {
+    struct err err = {0};
+    if (p->templates_from == NULL) {
+        if (p->templates_history != NULL)
+            stage_checks_add(checks, STAGE_CHECK_ERROR, "templates_history",
+                             "templates_history repeats what templates_from has done: set templates_from too");
+        return;
+    }
+    (void)stage_checks_result(checks, "templates_from", follow_check(p->templates_from, &err), &err);
+    if (p->method == METHOD_LOG)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "templates_from",
+                         "templates_from replaces LoG by templates, but method is log: leave one of them out");
+    if (p->threshold != NULL && strcmp(p->threshold, "auto") != 0)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "threshold",
+                         "threshold is %s, but with templates_from the scale of scores changes: leave it at auto",
+                         p->threshold);
+    if (p->whiten == WHITEN_OFF || p->rules.prune == PICK_PRUNE_RELION || p->size_rule == PICK_SIZES_RELION)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "templates_from",
+                         "templates_from needs whitened micrographs: leave out whiten: off, prune: relion and "
+                         "size_rule: relion");
+}
+
 void lowpass_picker_check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
     (void)session;
     const struct lowpass_picker_options *p = params;
@@ -43,6 +67,7 @@ void lowpass_picker_check(const void *params, const struct stage_session *sessio
     (void)stage_checks_result(checks, "threshold", check_number_or_auto("threshold", p->threshold, &value, &err), &err);
     (void)stage_checks_result(checks, "max_stddev_noise",
                               check_number_or_auto("max_stddev_noise", p->max_stddev_noise, &value, &err), &err);
+    check_followed(p, checks);
     if (p->from_maps != NULL) {
         (void)stage_checks_result(checks, "from_maps", from_maps_check(p, &err), &err);
         return;

@@ -62,6 +62,7 @@ struct choice {
     float automatic;
     double templates; /* factor of the templates for figures of merit */
     float noise;      /* standard deviation of the scores of noise */
+    struct separation separation;
 };
 
 /* Returns the search area: the part of the maps that may hold centres. */
@@ -167,6 +168,7 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     TRY(all_peaks(c, c->maps->score, err));
     size_t count = c->scratch->peaks.count;
     const float *scores = heights(c);
+    if (c->rules->separate) c->separation = separation_of(scores, count);
     c->automatic = threshold_over_noise(scores, count, c->noise);
     if (count < PEAKS_MIN || !(c->noise > 0)) return STATUS_OK;
     float faint = INFINITY;
@@ -308,6 +310,7 @@ static enum status report(const struct choice *c, struct pick_list *picks, struc
     bool templates = g->method == PICKER_TEMPLATE;
     picks->count = 0;
     picks->scale = c->templates;
+    picks->separation = c->separation;
     picks->threshold = !isnan(c->rules->threshold) ? c->rules->threshold
                        : isfinite(c->automatic)    ? reported(c, 0, c->automatic)
                                                    : c->automatic;

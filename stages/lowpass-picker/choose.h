@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "kernels/peaks/peaks.h"
 #include "stages/lowpass-picker/geometry.h"
+#include "stages/lowpass-picker/separation.h"
 
 enum pick_prune { PICK_PRUNE_GREEDY, PICK_PRUNE_RELION };
 
@@ -20,6 +21,7 @@ struct pick_rules {
     double max_stddev_noise; /* NaN: mask_contamination decides; ≤ 0: off */
     bool mask_contamination;
     double contamination_threshold; /* standard deviations of the ice */
+    bool separate;                  /* fill the list's `separation`; needs an automatic threshold */
 };
 
 /* A pick: centre in px of the micrograph (0-based), class from 1 (0: LoG), psi in degrees. */
@@ -31,9 +33,10 @@ struct pick {
 struct pick_list {
     struct pick *items;
     size_t count, capacity;
-    double threshold;    /* threshold used; infinite if nothing can be a particle */
-    double scale;        /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
-    double masked;       /* contaminated part of the micrograph, 0 to 1 */
+    double threshold;             /* threshold used; infinite if nothing can be a particle */
+    double scale;                 /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
+    double masked;                /* contaminated part of the micrograph, 0 to 1 */
+    struct separation separation; /* of all peaks where picks may be, if the rules ask for it; else {0} */
     const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; owned by the scratch; NULL: not computed */
 };
 void pick_list_destroy(struct pick_list *list);

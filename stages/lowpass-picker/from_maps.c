@@ -12,6 +12,8 @@
 enum status from_maps_check(const struct lowpass_picker_options *p, struct err *err) {
     FAIL_IF(!file_exists(p->from_maps), err, STATUS_NOT_FOUND,
             "from_maps is %s, which is not there: expected the folder of an earlier run with keep_maps", p->from_maps);
+    FAIL_IF(p->templates_from != NULL, err, STATUS_BAD_ARGUMENT,
+            "from_maps picks from maps as they are, so nothing can be adopted: leave out templates_from");
     FAIL_IF(p->templates || p->log_diameter.count > 0 || !isnan(p->diameter), err, STATUS_BAD_ARGUMENT,
             "from_maps picks from maps as they are: templates, diameter and log_diameter are theirs, so leave these "
             "out, or "

@@ -25,6 +25,8 @@ enum lowpass_picker_whiten { WHITEN_AUTO, WHITEN_ON, WHITEN_OFF };
 struct lowpass_picker_options {
     enum lowpass_picker_method method;
     char *templates, *symmetry;
+    char *templates_from;                  /* names of stages, with commas; NULL: none */
+    char *templates_history;               /* of another session, to be repeated; NULL: none */
     double templates_pixel_size, diameter; /* Å */
     double lowpass;                        /* Å; 0: none */
     double angle_step;                     /* ° */

@@ -33,6 +33,18 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .minimum = 0.01,
      .maximum = 1000,
      .help = "Pixel size of the templates; by default as in their file."},
+    {.name = "templates_from",
+     .type = PARAM_STRING,
+     .changes = PARAM_RESTART,
+     .offset = AT(templates_from),
+     .help = "Stages of the session that make templates, such as [classifier]: theirs are adopted as soon as they find "
+             "more particles than LoG, or than the templates before."},
+    {.name = "templates_history",
+     .type = PARAM_PATH,
+     .changes = PARAM_RESTART,
+     .offset = AT(templates_history),
+     .help = "history.jsonl of another session's picker: the templates that it adopted are adopted at the same "
+             "micrographs, and no others; icestream replay sets it."},
     {.name = "diameter",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

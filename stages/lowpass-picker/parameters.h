@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { LOWPASS_PICKER_PARAMETERS = 21 };
+enum { LOWPASS_PICKER_PARAMETERS = 23 };
 
 extern const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS];
 

@@ -1,48 +1,33 @@
 /* The lowpass-picker as a stage: the callbacks that the harness runs for each micrograph, and the descriptor. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/device.h"
 #include "common/files.h"
 #include "common/formats/image_formats.h"
 #include "common/harness/display.h"
-#include "common/harness/item_optics.h"
 #include "common/harness/stage.h"
+#include "common/harness/template_set.h"
 #include "common/memory.h"
-#include "common/text.h"
 #include "stages/lowpass-picker/check.h"
 #include "stages/lowpass-picker/choose.h"
+#include "stages/lowpass-picker/follow.h"
 #include "stages/lowpass-picker/from_maps.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/parameters.h"
 #include "stages/lowpass-picker/pick_files.h"
 #include "stages/lowpass-picker/pick_picture.h"
+#include "stages/lowpass-picker/picker_set.h"
 #include "stages/lowpass-picker/pixels.h"
 #include "stages/lowpass-picker/templates.h"
 
-/* A larger pixel than any particle, Å. */
-static const double PIXEL_SIZE_MOST = 1000;
-
-/* Pickers (plans and rotated templates) are kept for a few shapes of micrographs, so that sessions of mixed shapes do
- * not make them anew for each micrograph. */
-enum { PICKERS_KEPT = 3 };
-
-struct kept_picker {
-    int shape[3];
-    uint64_t used; /* the clock when it was last used */
-    struct lowpass_picker *picker;
-};
-
 struct state {
-    enum picker_method method;
     struct pick_rules rules;
-    struct image templates;
-    double templates_pixel_size; /* Å */
-    struct kept_picker kept[PICKERS_KEPT];
-    struct lowpass_picker *picker; /* of the kept ones, that of the shape being searched */
-    uint64_t clock;                /* counts uses */
+    int given;                     /* number of templates that the parameters name; 0: none */
+    struct picker_set set;         /* compute thread, after init */
+    struct lowpass_picker *picker; /* of the set, that of the shape being searched */
+    struct follow *follow;         /* NULL: templates of other stages are not used */
     double diameter;               /* Å, measured in the templates and logged */
 };
 
@@ -56,6 +41,7 @@ struct lane {
     struct pick_list picks;
     struct pick_picture *picture;
     double diameter; /* of the particle, Å; NaN: not known */
+    int epoch;       /* of the templates that it was searched with; PICK_NO_EPOCH: they are not counted */
 };
 
 static enum status take_rules(const struct lowpass_picker_options *p, struct state *s, struct err *err) {
@@ -66,22 +52,24 @@ static enum status take_rules(const struct lowpass_picker_options *p, struct sta
     return STATUS_OK;
 }
 
+static bool by_template(const struct lowpass_picker_options *p) {
+    return p->method == METHOD_TEMPLATE || (p->method == METHOD_AUTO && p->templates != NULL);
+}
+
 static enum status init(struct stage *stage, void *state, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
     TRY(take_rules(p, s, err));
     if (p->from_maps != NULL) return STATUS_OK;
-    bool by_template = p->method == METHOD_TEMPLATE || (p->method == METHOD_AUTO && p->templates != NULL);
-    s->method = by_template ? PICKER_TEMPLATE : PICKER_LOG;
-    return by_template ? templates_read(p, stage_threads(stage), &s->templates, &s->templates_pixel_size, err)
-                       : STATUS_OK;
+    s->set.method = by_template(p) ? PICKER_TEMPLATE : PICKER_LOG;
+    if (by_template(p)) TRY(templates_read(p, stage_threads(stage), &s->set.templates, &s->set.pixel_size, err));
+    s->given = s->set.templates.nz;
+    return p->templates_from != NULL ? follow_create(stage, &s->set, &s->follow, err) : STATUS_OK;
 }
 
 static void forget_pickers(struct state *s) {
-    for (int i = 0; i < PICKERS_KEPT; i++) {
-        lowpass_picker_destroy(&s->kept[i].picker);
-        s->kept[i].used = 0;
-    }
+    picker_set_forget(&s->set);
+    if (s->follow != NULL) follow_forget(s->follow);
 }
 
 static enum status change(struct stage *stage, void *state, struct err *err) {
@@ -92,8 +80,8 @@ static enum status change(struct stage *stage, void *state, struct err *err) {
 static void fini(struct stage *stage, void *state) {
     (void)stage;
     struct state *s = state;
-    forget_pickers(s);
-    image_destroy(&s->templates);
+    follow_destroy(&s->follow);
+    picker_set_clear(&s->set);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -133,36 +121,14 @@ static enum status load_maps(struct stage *stage, struct stage_lane *stage_lane,
     return from_maps_read(folder, item_id(stage_lane->item), micrograph, p, &lane->maps, &lane->stack, err);
 }
 
-/* A user who asks for RELION's rules compares with RELION, which searches micrographs as they are. */
-static bool whiten_suits(const struct lowpass_picker_options *p, enum picker_method method) {
-    return method == PICKER_TEMPLATE && p->rules.prune != PICK_PRUNE_RELION && p->size_rule == PICK_SIZES_SMOOTH;
-}
-
-static struct lowpass_picker_task task_of(const struct stage *stage, const struct state *s, int nx, int ny,
-                                          double pixel_size) {
+/* Counts the memory of a search with `templates` templates; 0: round ones. */
+static struct stage_need need_of(struct stage *stage, const struct image_info *info, double pixel_size,
+                                 enum picker_method method, int templates) {
     const struct lowpass_picker_options *p = stage_params(stage);
-    return (struct lowpass_picker_task){
-        .options = p,
-        .method = s->method,
-        .whiten = p->whiten == WHITEN_ON || (p->whiten == WHITEN_AUTO && whiten_suits(p, s->method)),
-        .per_template = p->keep_maps || p->rules.prune == PICK_PRUNE_RELION,
-        .nx = nx,
-        .ny = ny,
-        .pixel_size = pixel_size,
-        .threads = stage_threads(stage),
-        .device = *stage_device(stage),
-    };
-}
-
-/* Finds the pixel size of an item in Å; header: that of its file, 0: none. */
-static enum status find_pixel_size(struct stage *stage, const struct item *item, const char *path, double header,
-                                   double *ret_pixel_size, struct err *err) {
-    double pixel_size = item_number(item, "optics.pixel_size", stage_session(stage)->pixel_size);
-    if (!(pixel_size > 0)) pixel_size = header;
-    FAIL_IF(!(pixel_size > 0) || pixel_size > PIXEL_SIZE_MOST, err, STATUS_BAD_ARGUMENT,
-            "%s: the pixel size is not known (%g Å/px): set session.pixel_size", path, pixel_size);
-    *ret_pixel_size = pixel_size;
-    return STATUS_OK;
+    struct lowpass_picker_task task = picker_task(stage, method, info->nx, info->ny, pixel_size);
+    struct lowpass_picker_bytes bytes = lowpass_picker_estimate(&task, templates);
+    size_t kept = p->keep_maps ? bytes.maps : 0; /* as they go to a file */
+    return (struct stage_need){.lane = mem_sum(info->bytes, mem_sum(bytes.maps, kept)), .shared = bytes.search};
 }
 
 /* Maps that an earlier run kept are small, and need no search. */
@@ -179,11 +145,13 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(image_probe(absolute, &info, err));
     TRY(lowpass_picker_check_size(path, info.nx, info.ny, info.nz, err));
-    TRY(find_pixel_size(stage, stage_lane->item, path, info.pixel_size, &pixel_size, err));
-    struct lowpass_picker_task task = task_of(stage, s, info.nx, info.ny, pixel_size);
-    struct lowpass_picker_bytes bytes = lowpass_picker_estimate(&task, s->templates.nz);
-    size_t kept = p->keep_maps ? bytes.maps : 0; /* as they go to a file */
-    *ret_need = (struct stage_need){.lane = mem_sum(info.bytes, mem_sum(bytes.maps, kept)), .shared = bytes.search};
+    TRY(picker_pixel_size(stage, stage_lane->item, path, info.pixel_size, &pixel_size, err));
+    *ret_need = need_of(stage, &info, pixel_size, by_template(p) ? PICKER_TEMPLATE : PICKER_LOG, s->given);
+    if (p->templates_from == NULL) return STATUS_OK;
+    /* Later with templates of the session; while these are tried, there are two searches, and one more micrograph. */
+    struct stage_need later = need_of(stage, &info, pixel_size, PICKER_TEMPLATE, TEMPLATE_SET_MOST);
+    if (later.lane > ret_need->lane) ret_need->lane = later.lane;
+    ret_need->shared = mem_sum(mem_sum(ret_need->shared, later.shared), ret_need->lane);
     return STATUS_OK;
 }
 
@@ -210,7 +178,7 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     lane->data = contamination_data_area(micrograph->data, micrograph->nx, micrograph->ny);
     TRY(pixels_check(path, micrograph, lane->data, err));
     double pixel_size = 0;
-    TRY(find_pixel_size(stage, stage_lane->item, path, micrograph->pixel_size, &pixel_size, err));
+    TRY(picker_pixel_size(stage, stage_lane->item, path, micrograph->pixel_size, &pixel_size, err));
     stage_lane->shape[0] = micrograph->nx;
     stage_lane->shape[1] = micrograph->ny;
     /* A change of pixel size is a change of shape too; µÅ. */
@@ -218,88 +186,61 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
 }
 
-static enum status make_picker(struct stage *stage, const struct state *s, const int shape[3],
-                               struct lowpass_picker **ret_picker, struct err *err) {
-    struct lowpass_picker_task task = task_of(stage, s, shape[0], shape[1], shape[2] * 1e-6);
-    struct picker_templates templates = {.data = s->templates.data,
-                                         .box = s->templates.nx,
-                                         .count = s->templates.nz,
-                                         .pixel_size = s->templates_pixel_size};
-    return lowpass_picker_create(&task, &templates, ret_picker, err);
-}
-
-/* Makes the picker of the lane's shape current: a kept one, or a new one in place of the one not used for longest. */
-static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+/* Makes the search of a shape current. */
+static enum status use_shape(struct stage *stage, struct state *s, const int shape[3], struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
-    struct state *s = state;
-    if (p->from_maps) return STATUS_OK;
-    struct kept_picker *kept = &s->kept[0];
-    for (int i = 0; i < PICKERS_KEPT; i++) {
-        if (s->kept[i].picker && memcmp(s->kept[i].shape, lane->shape, sizeof lane->shape) == 0) {
-            s->kept[i].used = ++s->clock;
-            s->picker = s->kept[i].picker;
-            return STATUS_OK;
-        }
-        if (s->kept[i].used < kept->used) kept = &s->kept[i];
-    }
     s->picker = NULL;
-    lowpass_picker_destroy(&kept->picker);
-    kept->used = 0;
-    enum status status = make_picker(stage, s, lane->shape, &kept->picker, err);
-    if (status == STATUS_NO_MEMORY) {
-        forget_pickers(s);
-        status = make_picker(stage, s, lane->shape, &kept->picker, err);
-    }
-    TRY(status);
-    double diameter = lowpass_picker_diameter(kept->picker);
-    if (s->method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
+    TRY(picker_set_get(stage, &s->set, shape, &s->picker, err));
+    double diameter = lowpass_picker_diameter(s->picker);
+    if (s->set.method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
         stage_log(stage, LOG_WARN, "diameter", "diameter is not set: using %.0f Å, measured in the templates",
                   diameter);
         s->diameter = diameter;
     }
-    memcpy(kept->shape, lane->shape, sizeof lane->shape);
-    kept->used = ++s->clock;
-    s->picker = kept->picker;
     return STATUS_OK;
 }
 
-/* Returns whether the item's defocus is known, and then its CTF. */
-static bool item_ctf(const struct stage *stage, const struct item *item, struct ctf *ret_ctf) {
-    double u = item_number(item, "columns.rlnDefocusU", NAN);
-    if (isnan(u)) return false;
-    const struct optics optics = item_optics(item, stage_session(stage));
-    *ret_ctf = (struct ctf){.defocus_u = u,
-                            .defocus_v = item_number(item, "columns.rlnDefocusV", u),
-                            .defocus_angle = item_number(item, "columns.rlnDefocusAngle", 0),
-                            .voltage = optics.voltage,
-                            .spherical_aberration = optics.spherical_aberration,
-                            .amplitude_contrast = optics.amplitude_contrast,
-                            .phase_shift = item_number(item, "columns.rlnPhaseShift", 0),
-                            .b_factor = item_number(item, "columns.rlnCtfBfactor", 0),
-                            .scale = item_number(item, "columns.rlnCtfScalefactor", 1)};
-    return true;
+static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    return p->from_maps ? STATUS_OK : use_shape(stage, state, lane->shape, err);
 }
 
-/* The same seed, and so the same noise, for the same micrograph, wherever and whenever it is picked. */
-static uint64_t seed_of(const char *id) {
-    return text_fnv(TEXT_FNV_BEGIN, id, strlen(id));
+/* Searches the lane's micrograph. */
+static enum status search(struct stage *stage, struct state *s, struct stage_lane *stage_lane, struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct lane *lane = stage_lane->state;
+    struct ctf ctf = {0};
+    bool known = p->ctf && picker_ctf(stage, stage_lane->item, &ctf);
+    struct search_input input = {.host = lane->micrograph.data,
+                                 .device = lane->uploaded ? device_copy_data(lane->uploaded) : NULL};
+    lane->diameter = lowpass_picker_diameter(s->picker);
+    TRY(lowpass_picker_search(s->picker, &input, known ? &ctf : NULL, picker_seed(stage_lane->item), &lane->maps, err));
+    lane->maps.geometry.data = lane->data;
+    return STATUS_OK;
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct state *s = state;
     struct lane *lane = stage_lane->state;
+    enum stage_work work;
     lane->diameter = p->diameter;
+    lane->epoch = PICK_NO_EPOCH;
     if (p->from_maps) return STATUS_OK;
-    lane->diameter = lowpass_picker_diameter(s->picker);
-    struct ctf ctf = {0};
-    bool known = p->ctf && item_ctf(stage, stage_lane->item, &ctf);
-    struct search_input input = {.host = lane->micrograph.data,
-                                 .device = lane->uploaded ? device_copy_data(lane->uploaded) : NULL};
-    uint64_t seed = seed_of(item_id(stage_lane->item));
-    TRY(lowpass_picker_search(s->picker, &input, known ? &ctf : NULL, seed, &lane->maps, err));
-    lane->maps.geometry.data = lane->data;
-    return STATUS_OK;
+    if (s->follow == NULL) return search(stage, s, stage_lane, err);
+    /* The trial takes searches of other shapes, and adoption replaces all. */
+    TRY(follow_before(s->follow, stage, &s->set, stage_lane->item, err));
+    TRY(use_shape(stage, s, stage_lane->shape, err));
+    lane->epoch = s->set.epoch;
+    TRY(search(stage, s, stage_lane, err));
+    /* A stream that never pauses must not keep the trial from its work. */
+    return follow_step(s->follow, stage, &s->set, &work, err);
+}
+
+static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
+    struct state *s = state;
+    *ret_work = STAGE_WORK_NONE;
+    return s->follow != NULL ? follow_step(s->follow, stage, &s->set, ret_work, err) : STATUS_OK;
 }
 
 static enum status keep_maps(struct stage *stage, struct stage_lane *stage_lane, struct err *err) {
@@ -341,8 +282,9 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     if (p->write_png) TRY(draw(stage, stage_lane, err));
     TRY(display_micrograph(stage, item, &lane->micrograph, err));
     TRY(stage_product(stage, item, "_autopick.star", relative, absolute, err));
-    TRY(pick_files_write(absolute, picks, err));
+    TRY(pick_files_write(absolute, picks, lane->epoch, err));
     TRY(note_picks(item, relative, picks, err));
+    if (lane->epoch != PICK_NO_EPOCH) TRY(item_set_number(item, "columns.icestreamPickEpoch", lane->epoch, err));
     if (lane->diameter > 0) TRY(item_set_number(item, "picks.diameter", lane->diameter, err));
     stage_log(stage, LOG_INFO, "picked", "%s: %zu picks at threshold %.3g; %.3g %% contaminated", item_id(item),
               picks->count, picks->threshold, 100 * picks->masked);
@@ -397,6 +339,7 @@ const struct stage_descriptor lowpass_picker_stage = {
     .release = release,
     .load = load,
     .process = process,
+    .idle = idle,
     .store = store,
     .summarise = summarise,
 };

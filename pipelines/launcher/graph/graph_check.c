@@ -351,8 +351,8 @@ static void note_defaults(struct graph_checks *c, const struct graph_stage *stag
     if (strcmp(stage->kind, "lowpass-picker") == 0 && graph_entry(section, "templates") == NULL) {
         const struct graph_entry *method = graph_entry(section, "method");
         if (method == NULL || has_value(method, "auto"))
-            problems_add(c->problems, PROBLEM_NOTE, section->line, "%s: no `templates`, so it picks in log mode",
-                         section->name);
+            problems_add(c->problems, PROBLEM_NOTE, section->line, "%s: no `templates`, so it %s in log mode",
+                         section->name, graph_entry(section, "templates_from") != NULL ? "begins" : "picks");
         else if (has_value(method, "template"))
             problems_add(c->problems, PROBLEM_ERROR, method->line,
                          "%s%s: `method: template` needs `templates`; give a stack of them, or use `method: log`",
@@ -417,6 +417,7 @@ enum status graph_check(struct graph *graph, const struct machine *machine, stru
     if (status == STATUS_OK) status = graph_check_ask(&c);
     if (status == STATUS_OK) graph_check_rules(&c);
     if (status == STATUS_OK) graph_check_poses(&c);
+    if (status == STATUS_OK) graph_check_templates(&c);
     json_decref(c.common_params);
     program_names_clear(&c.programs);
     FAIL_IF(status == STATUS_NO_MEMORY || problems->no_memory, err, STATUS_NO_MEMORY, "no memory to check the graph");

@@ -44,5 +44,7 @@ void graph_check_rules(struct graph_checks *c);
 /* Warns of refiners that take poses from tables in which there are none, and notes those that make a first map
  * (graph_check_poses.c). */
 void graph_check_poses(struct graph_checks *c);
+/* Checks the stages whose templates a picker adopts (graph_check_templates.c). */
+void graph_check_templates(struct graph_checks *c);
 
 #endif

@@ -24,12 +24,12 @@ static enum status read_decision(const char *folder, struct attempts *attempts, 
     TRY(path_join(folder, DECISION, path, sizeof path, err));
     if (!file_exists(path)) return STATUS_OK;
     TRY(file_read_whole(path, DECISION_BYTES, &text, &length, err));
-    const char *lowpass = strstr(text, "\"lowpass\": "), *particles = strstr(text, "\"particles\": "),
+    const char *lowpass = strstr(text, "\"lowpass\": "), *particles = strstr(text, "\"present\": "),
                *found = strstr(text, "\"text\": \"");
     if (lowpass != NULL) *ret_lowpass = strtod(lowpass + strlen("\"lowpass\": "), NULL);
     *ret_accepted = strstr(text, "\"accepted\": true") != NULL && lowpass != NULL && *ret_lowpass > 0;
     if (*ret_accepted || particles == NULL || found == NULL) return STATUS_OK;
-    attempts->tried = strtoul(particles + strlen("\"particles\": "), NULL, 10);
+    attempts->tried = strtoul(particles + strlen("\"present\": "), NULL, 10);
     snprintf(attempts->text, sizeof attempts->text, "%.*s", (int)strcspn(found + strlen("\"text\": \""), "\""),
              found + strlen("\"text\": \""));
     return STATUS_OK;
@@ -64,11 +64,14 @@ static enum status conclude(struct stage *stage, struct refiner *refiner, struct
     const struct initial_decision d = *initial_decision(attempts->running);
     TRY(initial_write(attempts->running, stage_folder(stage), err));
     initial_destroy(&attempts->running);
-    attempts->tried = d.particles;
+    attempts->tried = d.present;
     memcpy(attempts->text, d.text, sizeof attempts->text);
     if (d.failed != INITIAL_ACCEPTED) {
-        stage_note(stage, "no first map yet: %s", initial_test_name(d.failed));
-        stage_log(stage, LOG_WARN, "refine-no-model", "no first map yet (%s): %s", initial_test_name(d.failed), d.text);
+        stage_note(stage, "no first map yet (%s)", initial_test_name(d.failed));
+        if (!attempts->last)
+            stage_log(stage, LOG_WARN, "refine-no-model",
+                      "no first map yet (%s): %s. The next attempt is made when there are twice as many, or at the end",
+                      initial_test_name(d.failed), d.text);
         return STATUS_OK;
     }
     stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
@@ -77,9 +80,7 @@ static enum status conclude(struct stage *stage, struct refiner *refiner, struct
     return STATUS_OK;
 }
 
-static enum status begin(struct stage *stage, struct refiner *refiner, int threads, struct attempts *attempts,
-                         struct err *err) {
-    (void)stage;
+static enum status begin(struct refiner *refiner, int threads, struct attempts *attempts, struct err *err) {
     TRY(refiner_look(refiner, err));
     return initial_create(refiner, threads, &attempts->running, err);
 }
@@ -96,7 +97,7 @@ enum status attempts_work(struct stage *stage, struct refiner *refiner, struct a
     *ret_worked = true;
     if (attempts->running != NULL) return work(stage, refiner, attempts, err);
     *ret_worked = initial_is_due(refiner_particles(refiner), attempts->tried, refiner_operators(refiner));
-    return *ret_worked ? begin(stage, refiner, stage_threads(stage), attempts, err) : STATUS_OK;
+    return *ret_worked ? begin(refiner, stage_threads(stage), attempts, err) : STATUS_OK;
 }
 
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
@@ -110,8 +111,9 @@ enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct
 enum status attempts_last(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
     static const char *const files[] = {DECISION, NULL};
     const size_t particles = refiner_particles(refiner);
+    attempts->last = true;
     if (attempts->wanted && particles != attempts->tried) {
-        TRY(begin(stage, refiner, stage_flush_threads(stage), attempts, err));
+        TRY(begin(refiner, stage_flush_threads(stage), attempts, err));
         TRY(attempts_finish(stage, refiner, attempts, err));
     }
     if (!attempts->wanted) return STATUS_OK;

@@ -12,7 +12,8 @@
 struct attempts {
     bool wanted;             /* there is no map yet */
     struct initial *running; /* NULL: none is */
-    size_t tried;            /* particles of the last attempt, which failed; 0: none */
+    size_t tried;            /* particles that were present at the last attempt, which failed; 0: none */
+    bool last;               /* no attempt follows the one that runs */
     char text[256];          /* what it found */
 };
 

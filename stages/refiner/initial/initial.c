@@ -71,6 +71,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     a->coarse = clamp(diameter / 6, 15, 35);
     a->fine = clamp(diameter / 12, 9, 15);
     struct initial_decision *d = &a->decision;
+    d->present = refiner_particles(r);
     d->start_count = r->symmetry.count >= SYMMETRIC ? STARTS_SYMMETRIC : STARTS_FEW;
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
@@ -144,7 +145,7 @@ static enum status gather(struct initial *a, struct err *err) {
     for (int part = 0; part < INITIAL_PARTS; part++)
         d->parts[part] = a->images.begin[part + 1] - a->images.begin[part];
     const int least = INITIAL_LEAST / 5;
-    if (d->parts[INITIAL_HALF_A] < least || d->parts[INITIAL_HALF_B] < least || d->parts[INITIAL_HELD_OUT] < least / 2) {
+    if (a->images.count < INITIAL_LEAST || d->parts[INITIAL_HALF_A] < least || d->parts[INITIAL_HALF_B] < least || d->parts[INITIAL_HELD_OUT] < least / 2) {
         refuse(a, INITIAL_FEW);
         snprintf(d->text, sizeof d->text, "%zu particles are too few: at least %d, of several micrographs, are needed",
                  d->particles, INITIAL_LEAST);

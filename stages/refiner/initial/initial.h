@@ -47,7 +47,7 @@ struct initial_start {
 struct initial_decision {
     enum initial_test failed;
     char text[256]; /* what was found, in a sentence */
-    size_t particles;
+    size_t present, particles; /* that the refinement has; that were looked at */
     int box;            /* px, of the small images */
     double pixel_size;  /* Å */
     int parts[3];       /* particles of A, B and held out */

@@ -14,7 +14,7 @@
 #include "kernels/sampling/sampling.h"
 
 /* Poses of a particle that are compared closely, and particles of a first map. */
-enum { SIGNIFICANT = 200, RANDOM_PARTICLES = 500, GRIDS = 4 };
+enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500, GRIDS = 4 };
 
 struct start {
     int half;

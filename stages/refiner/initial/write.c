@@ -35,8 +35,8 @@ static void put_decision(FILE *f, const struct initial *initial) {
     else
         fprintf(f, "\"%s\",\n", initial_test_name(d->failed));
     fprintf(f, "  \"text\": \"%s\",\n  \"hand\": \"not known\",\n  \"symmetry\": \"%s\",\n", d->text, r->symmetry.name);
-    fprintf(f, "  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  \"box\": %d,\n",
-            d->particles, d->parts[0], d->parts[1], d->parts[2], d->box);
+    fprintf(f, "  \"present\": %zu,\n  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  \"box\": %d,\n",
+            d->present, d->particles, d->parts[0], d->parts[1], d->parts[2], d->box);
     put_number(f, "pixel_size", d->pixel_size);
     put_number(f, "agreement", d->agreement);
     put_number(f, "agreement_0143", d->finest);

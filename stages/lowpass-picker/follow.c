@@ -1,0 +1,271 @@
+#include "stages/lowpass-picker/follow.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/memory.h"
+#include "stages/lowpass-picker/template_history.h"
+#include "stages/lowpass-picker/trial.h"
+
+enum { NAME_SIZE = 80 };
+
+struct maker {
+    char name[NAME_SIZE];
+    char folder[PATH_SIZE];
+    struct stat seen; /* its record, when it was read */
+};
+
+struct follow {
+    struct maker makers[FOLLOW_STAGES_MOST];
+    int maker_count;
+    char folder[PATH_SIZE], history_path[PATH_SIZE];
+    struct template_history history;
+    bool repeats; /* what another session adopted; nothing is tried then */
+    struct template_history recorded;
+    char recorded_folder[PATH_SIZE];
+    struct trial trial;
+    bool won;   /* the templates of the trial are to be adopted at the next item */
+    int joined; /* the last epoch of the history that was looked at */
+};
+
+/* Cuts the next name off a list with commas. Returns false at its end. */
+static bool next_name(const char **list, char name[NAME_SIZE]) {
+    const char *at = *list + strspn(*list, " ,");
+    size_t length = strcspn(at, " ,");
+    if (length == 0) return false;
+    snprintf(name, NAME_SIZE, "%.*s", (int)(length < NAME_SIZE ? length : NAME_SIZE - 1), at);
+    *list = at + length;
+    return true;
+}
+
+enum status follow_check(const char *names, struct err *err) {
+    char name[NAME_SIZE];
+    int count = 0;
+    const char *at = names;
+    for (; next_name(&at, name); count++)
+        FAIL_IF(strchr(name, '/') != NULL || name[0] == '.', err, STATUS_BAD_ARGUMENT,
+                "templates_from: \"%s\" is not the name of a stage", name);
+    FAIL_IF(count < 1 || count > FOLLOW_STAGES_MOST, err, STATUS_BAD_ARGUMENT,
+            "templates_from is \"%s\": expected the names of 1 to %d stages, such as [classifier]", names,
+            FOLLOW_STAGES_MOST);
+    return STATUS_OK;
+}
+
+static enum status find_makers(struct follow *f, const struct stage *stage, const char *names, struct err *err) {
+    char name[NAME_SIZE];
+    while (f->maker_count < FOLLOW_STAGES_MOST && next_name(&names, name)) {
+        struct maker *maker = &f->makers[f->maker_count++];
+        memcpy(maker->name, name, sizeof name);
+        TRY(path_join(stage_root(stage), name, maker->folder, sizeof maker->folder, err));
+    }
+    return STATUS_OK;
+}
+
+/* Puts adopted templates into the set. folder: of the history that names them. */
+static enum status take(struct picker_set *set, const char *folder, const struct adoption *a, int epoch,
+                        struct err *err) {
+    char path[PATH_SIZE];
+    struct image images = {0};
+    TRY(path_join(folder, a->file, path, sizeof path, err));
+    enum status status = mrc_read(path, &images, err);
+    const struct picker_templates templates = {
+        .data = images.data, .box = images.nx, .count = images.nz, .pixel_size = (double)images.pixel_size};
+    if (status == STATUS_OK && images.nx != images.ny)
+        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "%s: expected square images", path);
+    if (status == STATUS_OK) status = templates_check(&templates, err);
+    if (status != STATUS_OK) {
+        image_destroy(&images);
+        return status;
+    }
+    picker_set_clear(set);
+    set->method = PICKER_TEMPLATE;
+    set->templates = images;
+    set->pixel_size = (double)images.pixel_size;
+    set->epoch = epoch;
+    return STATUS_OK;
+}
+
+/* Takes over what this instance has not adopted itself: an earlier run did, or another instance. Without the copy of the
+ * templates the picks go on as they are. */
+static enum status join(struct follow *f, const struct stage *stage, struct picker_set *set, struct err *err) {
+    struct err own = {0};
+    TRY(template_history_read(f->history_path, &f->history, err));
+    const struct adoption *last = template_history_last(&f->history);
+    if (last == NULL || last->epoch <= f->joined) return STATUS_OK;
+    enum status status = take(set, f->folder, last, last->epoch, &own);
+    FAIL_IF(status != STATUS_OK && !status_is_of_file(status), err, status, "%s", own.message);
+    f->joined = last->epoch;
+    if (status == STATUS_OK)
+        stage_log(stage, LOG_INFO, "adopted", "goes on with %d templates of %s, epoch %d of the picks",
+                  set->templates.nz, last->stage, last->epoch);
+    else
+        stage_log(stage, LOG_WARN, "templates", "the templates of epoch %d of the picks are lost: %s", last->epoch,
+                  own.message);
+    return STATUS_OK;
+}
+
+static enum status open_histories(struct follow *f, const struct stage *stage, struct picker_set *set,
+                                  struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    snprintf(f->folder, sizeof f->folder, "%s", stage_folder(stage));
+    TRY(path_join(f->folder, TEMPLATE_HISTORY, f->history_path, sizeof f->history_path, err));
+    f->repeats = p->templates_history != NULL;
+    if (f->repeats) {
+        TRY(template_history_read(p->templates_history, &f->recorded, err));
+        TRY(path_folder(p->templates_history, f->recorded_folder, sizeof f->recorded_folder, err));
+    }
+    return join(f, stage, set, err);
+}
+
+enum status follow_create(const struct stage *stage, struct picker_set *set, struct follow **ret_follow,
+                          struct err *err) {
+    const struct lowpass_picker_options *p = stage_params(stage);
+    struct follow *f = NULL;
+    TRY(mem_new(1, sizeof *f, "templates of the session", &f, err));
+    enum status status = find_makers(f, stage, p->templates_from, err);
+    if (status == STATUS_OK) status = open_histories(f, stage, set, err);
+    if (status != STATUS_OK) {
+        follow_destroy(&f);
+        return status;
+    }
+    *ret_follow = f;
+    return STATUS_OK;
+}
+
+void follow_destroy(struct follow **follow) {
+    if (*follow == NULL) return;
+    template_history_clear(&(*follow)->history);
+    template_history_clear(&(*follow)->recorded);
+    trial_clear(&(*follow)->trial);
+    mem_free(follow);
+}
+
+void follow_forget(struct follow *f) {
+    picker_set_forget(&f->trial.set);
+}
+
+static struct adoption describe(const struct trial *t, const struct item *item) {
+    struct adoption a = {.adopted = item != NULL,
+                         .stage_epoch = t->from.epoch,
+                         .iteration = t->from.iteration,
+                         .micrographs = t->tried,
+                         .before = t->before,
+                         .after = t->after,
+                         .again = trial_again(t)};
+    snprintf(a.stage, sizeof a.stage, "%s", t->from.stage);
+    if (item == NULL) return a;
+    snprintf(a.source, sizeof a.source, "%s", item_source(item));
+    snprintf(a.item, sizeof a.item, "%s", item_id(item));
+    return a;
+}
+
+static void tell(struct stage *stage, const struct adoption *a, const char *how) {
+    stage_log(stage, LOG_INFO, "adopted", "%s: from here on picked with %d templates of %s, epoch %d of the picks%s",
+              a->item, a->count, a->stage, a->epoch, how);
+}
+
+/* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. */
+static enum status adopt(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
+                         struct err *err) {
+    struct adoption a = describe(&f->trial, item);
+    char how[160];
+    TRY(template_history_add(f->folder, &a, &f->trial.set.templates, &f->history, err));
+    f->won = false;
+    if (a.epoch > 0) {
+        snprintf(how, sizeof how, "; on %d micrographs %.0f particles stand out, %.0f before (expected F1 %.3f, %.3f)",
+                 a.micrographs, a.after.sure, a.before.sure, a.after.f1 / a.micrographs, a.before.f1 / a.micrographs);
+        picker_set_clear(set);
+        *set = f->trial.set;
+        set->epoch = f->joined = a.epoch;
+        f->trial.set = (struct picker_set){0};
+        tell(stage, &a, how);
+    }
+    trial_clear(&f->trial);
+    return STATUS_OK;
+}
+
+static enum status refuse(struct follow *f, struct stage *stage, const char *reason, struct err *err) {
+    struct adoption a = describe(&f->trial, NULL);
+    snprintf(a.reason, sizeof a.reason, "%s", reason);
+    TRY(template_history_add(f->folder, &a, NULL, &f->history, err));
+    stage_log(
+        stage, LOG_INFO, "refused",
+        "templates of %s (its epoch %d) are not adopted: on %d micrographs %.0f particles stand out, %.0f before%s%s",
+        a.stage, a.stage_epoch, a.micrographs, a.after.sure, a.before.sure, *reason != '\0' ? ": " : "", reason);
+    trial_clear(&f->trial);
+    return STATUS_OK;
+}
+
+/* Repeats what the recorded session did at this item. */
+static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
+                          struct err *err) {
+    for (size_t i = 0; i < f->recorded.count; i++) {
+        struct adoption a = f->recorded.lines[i];
+        if (!a.adopted || strcmp(a.item, item_id(item)) != 0 || strcmp(a.source, item_source(item)) != 0 ||
+            template_history_knows(&f->history, a.stage, a.stage_epoch))
+            continue;
+        TRY(take(set, f->recorded_folder, &a, set->epoch, err));
+        TRY(template_history_add(f->folder, &a, &set->templates, &f->history, err));
+        set->epoch = f->joined = a.epoch;
+        tell(stage, &a, ", as in the recorded session");
+    }
+    return STATUS_OK;
+}
+
+enum status follow_before(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
+                          struct err *err) {
+    TRY(join(f, stage, set, err));
+    if (f->repeats) return repeat(f, stage, set, item, err);
+    return f->won ? adopt(f, stage, set, item, err) : STATUS_OK;
+}
+
+/* Reads the record of a stage if it is new, and begins to try its templates. A record that is damaged, or half gone, is
+ * looked at again once it has changed. */
+static void look_at(struct follow *f, struct stage *stage, struct maker *maker) {
+    char path[PATH_SIZE];
+    struct stat info;
+    struct template_set templates = {0};
+    struct err err = {0};
+    if (path_join(maker->folder, TEMPLATE_SET_RECORD, path, sizeof path, NULL) != STATUS_OK || stat(path, &info) != 0)
+        return;
+    if (info.st_ino == maker->seen.st_ino && file_mtime_ns(&info) == file_mtime_ns(&maker->seen)) return;
+    maker->seen = info;
+    if (template_set_read(maker->folder, &templates, &err) != STATUS_OK) {
+        stage_log(stage, LOG_WARN, "templates", "the templates of %s cannot be read: %s", maker->name, err.message);
+        return;
+    }
+    snprintf(templates.stage, sizeof templates.stage, "%s", maker->name);
+    if (template_history_knows(&f->history, maker->name, templates.epoch))
+        template_set_clear(&templates);
+    else
+        trial_begin(&f->trial, &templates);
+}
+
+/* Looks for new templates, if none are being tried. A trial that waits for micrographs gives way to newer templates. */
+static void look(struct follow *f, struct stage *stage) {
+    for (int i = 0; i < f->maker_count && (!trial_runs(&f->trial) || f->trial.item_count == 0); i++)
+        look_at(f, stage, &f->makers[i]);
+}
+
+enum status follow_step(struct follow *f, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
+                        struct err *err) {
+    bool more = false;
+    struct err own = {0};
+    *ret_work = STAGE_WORK_NONE;
+    if (f->repeats || f->won) return STATUS_OK;
+    look(f, stage);
+    if (!trial_runs(&f->trial)) return STATUS_OK;
+    enum status status = trial_step(&f->trial, stage, set, &more, &own);
+    FAIL_IF(status == STATUS_DEVICE, err, status, "%s", own.message);
+    if (status != STATUS_OK) return refuse(f, stage, own.message, err);
+    *ret_work = more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
+    if (more || f->trial.item_count == 0) return STATUS_OK;
+    f->won = trial_won(&f->trial);
+    if (f->won)
+        stage_log(stage, LOG_INFO, "tried", "templates of %s (its epoch %d) are better: adopted at the next micrograph",
+                  f->trial.from.stage, f->trial.from.epoch);
+    return f->won ? STATUS_OK : refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "", err);
+}

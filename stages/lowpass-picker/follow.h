@@ -1,0 +1,31 @@
+/* Follows the templates that other stages of the session make (`templates_from`): looks for new ones between two items,
+ * tries them on micrographs that are done, and adopts those that find more. The history (template_history.h) makes a
+ * restart go on with what was adopted, and a replay (`templates_history`) adopt the same at the same items. All
+ * functions belong to the compute thread; create and destroy to the main thread. */
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_FOLLOW_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_FOLLOW_H
+
+#include "common/harness/stage.h"
+#include "stages/lowpass-picker/picker_set.h"
+
+enum { FOLLOW_STAGES_MOST = 4 };
+
+struct follow;
+
+/* Checks the text of `templates_from`. STATUS_BAD_ARGUMENT: no names of stages, or too many. */
+enum status follow_check(const char *names, struct err *err);
+
+/* Creates it, and brings the templates that an earlier run adopted last into the set. */
+enum status follow_create(const struct stage *stage, struct picker_set *set, struct follow **ret_follow,
+                          struct err *err);
+void follow_destroy(struct follow **follow);
+/* Call before an item is searched: puts other templates into the set if they are to be used from this item on. */
+enum status follow_before(struct follow *follow, struct stage *stage, struct picker_set *set, const struct item *item,
+                          struct err *err);
+/* Call after an item, and when idle: tries new templates on one micrograph. */
+enum status follow_step(struct follow *follow, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
+                        struct err *err);
+/* Gives back the memory of searches that can be made anew. */
+void follow_forget(struct follow *follow);
+
+#endif

@@ -1,0 +1,46 @@
+/* Tries new templates on micrographs that are done: each is searched once more as it is now, and with the new
+ * templates, and what the two searches find is compared (separation.h). One call does one micrograph. */
+#ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TRIAL_H
+#define ICESTREAM_STAGES_LOWPASS_PICKER_TRIAL_H
+
+#include "common/harness/template_set.h"
+#include "stages/lowpass-picker/picker_set.h"
+
+enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3 };
+
+/* Starts as {0}: nothing is tried. */
+struct trial {
+    struct template_set from; /* where the templates are from; its images are those of `set` */
+    struct picker_set set;    /* searches with them */
+    struct item *items[TRIAL_MICROGRAPHS];
+    int item_count, next; /* next: of the items */
+    int tried;
+    struct separation before, after; /* sums over the micrographs tried */
+    size_t strong, again;            /* the better half of the picks now; those of them that are found again */
+    struct pick_list now;            /* picks of the micrograph as it is now */
+    struct image micrograph;
+    struct device_copy *uploaded;
+    struct pick_maps maps;
+    struct pick_scratch scratch;
+    struct pick_list picks;
+};
+void trial_clear(struct trial *trial);
+
+/* Begins with a set of templates, which it takes over. */
+void trial_begin(struct trial *trial, struct template_set *templates);
+static inline bool trial_runs(const struct trial *trial) {
+    return trial->set.templates.nz > 0;
+}
+/* Searches the next micrograph; first chooses TRIAL_MICROGRAPHS of those that are done, spread over the session. Skips
+ * micrographs that cannot be read now. *ret_more: micrographs are left. Fewer than TRIAL_LEAST are done: *ret_more is
+ * false, and item_count stays 0. An error is one of the new templates, or of the device. Compute thread. */
+enum status trial_step(struct trial *trial, struct stage *stage, struct picker_set *now, bool *ret_more,
+                       struct err *err);
+/* Returns the share of the better half of the picks now that the new templates find again, within 0.15 diameters. */
+double trial_again(const struct trial *trial);
+/* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are
+ * expected to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of the picks that
+ * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. */
+bool trial_won(const struct trial *trial);
+
+#endif

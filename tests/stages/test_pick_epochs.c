@@ -1,0 +1,303 @@
+/* The picker adopts templates that another stage of the session makes: only if they find more than the picks so far, at
+ * an item that its history names; a restart goes on with them, and a replay adopts them at the same item. Templates of
+ * random phases are refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/fft.h"
+#include "common/files.h"
+#include "common/formats/mrc.h"
+#include "common/formats/star.h"
+#include "common/harness/stage.h"
+#include "common/harness/template_set.h"
+#include "common/memory.h"
+#include "stages/lowpass-picker/lowpass_picker.h"
+#include "stages/lowpass-picker/template_history.h"
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        struct err err = {0};                                                                                          \
+        if ((call) != STATUS_OK) fail_msg("%s:%d: %s", err.file, err.line, err.message);                               \
+    } while (0)
+
+enum { BOX = 64, SIDE = 420, MICROGRAPHS = 12 };
+
+static uint64_t seed = 2718;
+static char folder[128];
+
+static double uniform(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(seed >> 40) + 0.5) * 0x1p-24;
+}
+
+static double gauss(void) {
+    double u = uniform(), v = uniform();
+    return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+}
+
+/* Returns a shape that no disc resembles: four blobs, 84 Å apart at 2 Å/px. */
+static double shape(double x, double y) {
+    static const double BLOBS[4][2] = {{-15, -8}, {-4, 13}, {15, 6}, {6, -14}};
+    double value = 0;
+    for (int i = 0; i < 4; i++)
+        value += exp(-(pow(x - BLOBS[i][0], 2) + pow(y - BLOBS[i][1], 2)) / (2 * 2.5 * 2.5));
+    return 3 * value;
+}
+
+static void path_of(char path[256], int index) {
+    snprintf(path, 256, "%s/mic%d.mrc", folder, index);
+}
+
+static void write_micrograph(int index) {
+    struct image image = {0};
+    char path[256];
+    OK(image_resize(&image, SIDE, SIDE, 1, &err));
+    image.pixel_size = 2;
+    for (int i = 0; i < SIDE * SIDE; i++)
+        image.data[i] = (float)(1.1 * gauss());
+    for (int gy = 45; gy < SIDE - 40; gy += 50)
+        for (int gx = 45; gx < SIDE - 40; gx += 50) {
+            double psi = 2 * M_PI * uniform(), c = cos(psi), s = sin(psi);
+            double x0 = gx + 10 * uniform(), y0 = gy + 10 * uniform();
+            for (int y = gy - 30; y < gy + 42 && y < SIDE; y++)
+                for (int x = gx - 30; x < gx + 42 && x < SIDE; x++) {
+                    double dx = x - x0, dy = y - y0;
+                    image.data[y * SIDE + x] -= (float)shape(c * dx + s * dy, c * dy - s * dx);
+                }
+        }
+    path_of(path, index);
+    OK(mrc_write(path, &image, MRC_IMAGE, MRC_FLOAT32, &err));
+    image_destroy(&image);
+}
+
+/* Gives an image the phases of noise, and keeps its amplitudes. */
+static void scatter(float *image) {
+    struct fft_plan *forward = NULL, *inverse = NULL;
+    struct fft_options options = {.rank = 2, .shape = {BOX, BOX}, .direction = FFT_FORWARD};
+    float *noise = mem_aligned(BOX * BOX, sizeof *noise), *one = mem_aligned(BOX * (BOX + 2), sizeof *one);
+    float *two = mem_aligned(BOX * (BOX + 2), sizeof *two);
+    assert_true(noise != NULL && one != NULL && two != NULL);
+    OK(fft_create(&options, &forward, &err));
+    options.direction = FFT_INVERSE;
+    OK(fft_create(&options, &inverse, &err));
+    for (int i = 0; i < BOX * BOX; i++)
+        noise[i] = (float)gauss();
+    fft_run(forward, image, one);
+    fft_run(forward, noise, two);
+    for (int i = 0; i < BOX * (BOX + 2); i += 2) {
+        float amplitude = hypotf(one[i], one[i + 1]), length = hypotf(two[i], two[i + 1]);
+        one[i] = two[i] / length * amplitude;
+        one[i + 1] = two[i + 1] / length * amplitude;
+    }
+    fft_run(inverse, one, image);
+    fft_destroy(&forward);
+    fft_destroy(&inverse);
+    free(noise);
+    free(one);
+    free(two);
+}
+
+/* Writes what a classifier would write. */
+static void write_templates(int epoch, bool random) {
+    char place[160];
+    struct template_set set = {.epoch = epoch, .stage = "classifier", .iteration = 7, .classes = {3}, .particles = 400};
+    snprintf(place, sizeof place, "%s/classifier", folder);
+    OK(file_make_folders(place, 0777, &err));
+    OK(image_resize(&set.images, BOX, BOX, 1, &err));
+    set.images.pixel_size = 2;
+    for (int i = 0; i < BOX * BOX; i++)
+        set.images.data[i] = (float)shape(i % BOX - BOX / 2, i / BOX - BOX / 2);
+    if (random) scatter(set.images.data);
+    double sum = 0, pixels = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < BOX * BOX; i++) {
+            bool inside = hypot(i % BOX - BOX / 2, i / BOX - BOX / 2) < 25;
+            if (pass == 1) set.images.data[i] = inside ? set.images.data[i] - (float)(sum / pixels) : 0;
+            sum += pass == 0 && inside ? set.images.data[i] : 0;
+            pixels += pass == 0 && inside;
+        }
+    OK(template_set_write(place, &set, &err));
+    template_set_clear(&set);
+}
+
+/* Picks all micrographs. ret_epochs[i]: that of micrograph i, in its table. */
+static void pick(const char *place, const char *history, int ret_epochs[MICROGRAPHS]) {
+    const char *keys[] = {"diameter",       "80",         "lowpass",           "12",    "write_png", "false",
+                          "templates_from", "classifier", "templates_history", history, NULL};
+    struct item *items[MICROGRAPHS] = {0}, **out = NULL;
+    size_t count = 0;
+    if (history == NULL) keys[8] = NULL;
+    for (int i = 0; i < MICROGRAPHS; i++) {
+        char id[16], path[256];
+        snprintf(id, sizeof id, "mic%d", i);
+        path_of(path, i);
+        OK(item_create(id, "micrograph", &items[i], &err));
+        OK(item_set_string(items[i], "micrograph.path", path, &err));
+        OK(item_set_number(items[i], "optics.pixel_size", 2, &err));
+    }
+    OK(stage_run_in_process(&lowpass_picker_stage, place, keys, items, MICROGRAPHS, &out, &count, &err));
+    assert_int_equal(count, MICROGRAPHS);
+    for (int i = 0; i < MICROGRAPHS; i++) {
+        char path[512];
+        struct star_file *file = NULL;
+        double epoch = -1;
+        snprintf(path, sizeof path, "%s/%s", place, item_string(out[i], "picks.star"));
+        OK(star_read(path, &file, &err));
+        const struct star_table *table = star_table_find(file, "");
+        int column = star_column_find(table, "icestreamPickEpoch");
+        epoch = item_number(out[i], "columns.icestreamPickEpoch", -1);
+        assert_true(column >= 0 && epoch >= 0);
+        for (size_t row = 0; row < star_row_count(table); row++) {
+            double own = -1;
+            OK(star_get_number(table, row, column, &own, &err));
+            assert_true(own == epoch);
+        }
+        ret_epochs[i] = (int)epoch;
+        star_destroy(&file);
+        item_destroy(&out[i]);
+        item_destroy(&items[i]);
+    }
+    free(out);
+}
+
+static void history_of(const char *place, struct template_history *history, char path[256]) {
+    snprintf(path, 256, "%s/lowpass-picker/" TEMPLATE_HISTORY, place);
+    *history = (struct template_history){0};
+    OK(template_history_read(path, history, &err));
+}
+
+static void without_templates_nothing_changes(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    pick(folder, NULL, epochs);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        assert_int_equal(epochs[i], 0);
+}
+
+static void random_phases_are_refused(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    struct template_history history;
+    char path[256];
+    write_templates(1, true);
+    pick(folder, NULL, epochs);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        assert_int_equal(epochs[i], 0);
+    history_of(folder, &history, path);
+    assert_int_equal(history.count, 1);
+    assert_false(history.lines[0].adopted);
+    assert_true(template_history_knows(&history, "classifier", 1));
+    template_history_clear(&history);
+}
+
+static void adopts_what_finds_more(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS], first = 0;
+    struct template_history history;
+    char path[256], place[160], id[16];
+    write_templates(2, false);
+    pick(folder, NULL, epochs);
+    while (first < MICROGRAPHS && epochs[first] == 0)
+        first++;
+    print_message("adopted at micrograph %d\n", first);
+    assert_in_range(first, 3, MICROGRAPHS - 1);
+    for (int i = first; i < MICROGRAPHS; i++)
+        assert_int_equal(epochs[i], 1);
+    history_of(folder, &history, path);
+    assert_int_equal(history.count, 2);
+    const struct adoption *last = template_history_last(&history);
+    snprintf(id, sizeof id, "mic%d", first);
+    assert_string_equal(last->item, id);
+    assert_string_equal(last->file, "templates_e001.mrcs");
+    assert_int_equal(last->stage_epoch, 2);
+    template_history_clear(&history);
+
+    /* A replay: in another folder, where nothing makes templates. */
+    snprintf(place, sizeof place, "%s/again", folder);
+    OK(file_make_folders(place, 0777, &err));
+    int again[MICROGRAPHS];
+    pick(place, path, again);
+    assert_memory_equal(again, epochs, sizeof epochs);
+    char a[400], b[400], command[900];
+    for (int i = 0; i < MICROGRAPHS; i++) {
+        snprintf(a, sizeof a, "%s/lowpass-picker/mic%d_autopick.star", folder, i);
+        snprintf(b, sizeof b, "%s/lowpass-picker/mic%d_autopick.star", place, i);
+        snprintf(command, sizeof command, "cmp '%s' '%s'", a, b);
+        assert_int_equal(system(command), 0);
+    }
+
+    /* A restart goes on with what was adopted, although its maker is gone; what was tried is not tried again. */
+    snprintf(command, sizeof command, "rm '%s/classifier/templates_e002.mrcs'", folder);
+    assert_int_equal(system(command), 0);
+    pick(folder, NULL, again);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        assert_int_equal(again[i], 1);
+    history_of(folder, &history, path);
+    assert_int_equal(history.count, 2);
+    template_history_clear(&history);
+
+    /* Without its copy it begins anew. */
+    snprintf(command, sizeof command, "rm '%s/lowpass-picker/templates_e001.mrcs'", folder);
+    assert_int_equal(system(command), 0);
+    pick(folder, NULL, again);
+    assert_int_equal(again[MICROGRAPHS - 1], 0);
+}
+
+static void separation_sees_what_overlaps(void **state) {
+    (void)state;
+    float heights[3][600];
+    struct separation found[3];
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < 600; i++) /* by quantiles of two bells, 2, 4 and 8 deviations apart */
+            heights[k][i] = (float)(gauss() + (i < 200 ? 2 << k : 0));
+        for (int i = 1; i < 600; i++)
+            for (int j = i; j > 0 && heights[k][j - 1] < heights[k][j]; j--) {
+                float other = heights[k][j];
+                heights[k][j] = heights[k][j - 1];
+                heights[k][j - 1] = other;
+            }
+        found[k] = separation_of(heights[k], 600);
+        print_message("%d apart: %.0f sure, F1 %.3f\n", 2 << k, found[k].sure, found[k].f1);
+    }
+    assert_true(found[2].f1 > 0.99 && fabs(found[2].sure - 200) < 10);
+    assert_true(found[1].f1 > 0.9 && found[1].f1 < found[2].f1 && found[1].sure > 150);
+    assert_true(found[0].f1 < found[1].f1 - 0.03 && found[0].sure < found[1].sure - 20);
+    assert_true(separation_of(heights[0], 20).sure == 0);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    strcpy(folder, "/tmp/pick_epochs_XXXXXX");
+    if (mkdtemp(folder) == NULL) return -1;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        write_micrograph(i);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (getenv("KEEPIT")) return 0;
+    return system(command) == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(separation_sees_what_overlaps),
+        cmocka_unit_test(without_templates_nothing_changes),
+        cmocka_unit_test(random_phases_are_refused),
+        cmocka_unit_test(adopts_what_finds_more),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
