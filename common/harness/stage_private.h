@@ -152,7 +152,7 @@ struct stage {
     char *current; /* memory-mapped, or NULL: the mark of the item in process; from PATH_SIZE on, the mark of the item
                       of a thread that crashed */
     void *state;
-    bool ready; /* init has succeeded */
+    bool ready;      /* init has succeeded */
     bool incomplete; /* stage_incomplete was called */
 
     atomic_int stopping;

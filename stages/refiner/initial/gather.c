@@ -46,8 +46,8 @@ static size_t scratch_size(const struct regrid *regrid) {
 
 /* Reads the images of particles which[], from `first` on, and brings them to the small grid. scratch: [threads] times what
  * the regridding needs. */
-static enum status read_some(struct refiner *r, const struct regrid *regrid, float *scratch, const int *which, int first,
-                             int count, struct initial_images *images, struct err *err) {
+static enum status read_some(struct refiner *r, const struct regrid *regrid, float *scratch, const int *which,
+                             int first, int count, struct initial_images *images, struct err *err) {
     const size_t pixels = (size_t)images->box * (size_t)images->box, own = scratch_size(regrid);
     const float *const *read;
     TRY(loader_take(r->loader, NULL, which + first, count, &read, err));
@@ -71,8 +71,8 @@ static enum status read_all(struct refiner *r, const int *which, struct initial_
     struct regrid *regrid = NULL;
     _cleanup_(mem_free) float *scratch = NULL;
     if (!regrid_changes_nothing(&options)) TRY(regrid_create(&options, &regrid, err));
-    enum status status = mem_new((size_t)r->context.threads * scratch_size(regrid) + 1, sizeof *scratch, "images",
-                                 &scratch, err);
+    enum status status =
+        mem_new((size_t)r->context.threads * scratch_size(regrid) + 1, sizeof *scratch, "images", &scratch, err);
     for (int first = 0, count; status == STATUS_OK && first < images->count; first += count) {
         count = images->count - first < READ_AT_ONCE ? images->count - first : READ_AT_ONCE;
         status = read_some(r, regrid, scratch, which, first, count, images, err);

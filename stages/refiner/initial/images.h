@@ -15,11 +15,11 @@ enum initial_part { INITIAL_HALF_A, INITIAL_HALF_B, INITIAL_HELD_OUT, INITIAL_PA
 
 struct initial_images {
     int count, box;
-    double pixel_size; /* Å */
-    float *values;     /* [count][box²] */
-    struct ctf *ctfs;  /* [count] */
-    bool *with_ctf;    /* [count]; false: the CTF is 1 */
-    int *members;      /* [count]: indices of all particles, by part */
+    double pixel_size;            /* Å */
+    float *values;                /* [count][box²] */
+    struct ctf *ctfs;             /* [count] */
+    bool *with_ctf;               /* [count]; false: the CTF is 1 */
+    int *members;                 /* [count]: indices of all particles, by part */
     int begin[INITIAL_PARTS + 1]; /* of each part, into members */
 };
 

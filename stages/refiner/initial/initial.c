@@ -18,9 +18,9 @@ enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED =
 /* Starts; of a point group with so many operators more, which cost less. */
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, EDGE = 5, SIDES = 2 };
-static const double SURE = 3;  /* standard errors */
+static const double SURE = 3;     /* standard errors */
 static const double WANTED = 1.3; /* times the finest detail that is compared */
-static const double RIVAL = 2; /* times as coarse: a start that agrees up to there is no rival */
+static const double RIVAL = 2;    /* times as coarse: a start that agrees up to there is no rival */
 
 /* What comes next. */
 enum phase { GATHER, EXPLORE, RANK, SETTLE, RIVALS, DECIDE, COMPLETE };
@@ -35,10 +35,10 @@ struct initial {
     int start, iteration, done, steps;
     double coarse, fine; /* Å: limits of the first and of the last iteration */
     size_t voxels;
-    float *maps[2];       /* of the best of A and of B, at the end */
+    float *maps[2];        /* of the best of A and of B, at the end */
     float *turned, *other; /* box³: scratch */
     float *fsc;
-    double *gains[INITIAL_STARTS_MOST]; /* [held out]: of each start, over its rotational average */
+    double *gains[INITIAL_STARTS_MOST]; /* [held out]: of each start, over its opposite (judge) */
     double *scratch;                    /* [held out] */
     struct initial_decision decision;
 };
@@ -106,15 +106,15 @@ static enum status open(struct initial *a, struct err *err) {
                                            .diameter = r->options.diameter,
                                            .symmetry = &r->symmetry,
                                            .seed = r->options.seed};
-    const struct map_align_options align = {.box = a->images.box,
-                                            .pixel_size = a->images.pixel_size,
-                                            .diameter = fmin(r->options.diameter, ((double)a->images.box - 2 * EDGE) *
-                                                                                      a->images.pixel_size),
-                                            .coarsest = r->options.diameter / 2,
-                                            .finest = a->decision.wanted,
-                                            .hands = true,
-                                            .symmetry = &r->symmetry,
-                                            .threads = a->threads};
+    const struct map_align_options align = {
+        .box = a->images.box,
+        .pixel_size = a->images.pixel_size,
+        .diameter = fmin(r->options.diameter, ((double)a->images.box - 2 * EDGE) * a->images.pixel_size),
+        .coarsest = r->options.diameter / 2,
+        .finest = a->decision.wanted,
+        .hands = true,
+        .symmetry = &r->symmetry,
+        .threads = a->threads};
     a->voxels = box * box * box;
     for (int half = 0; half < SIDES; half++)
         TRY(mem_new(a->voxels, sizeof *a->maps[half], "a map", &a->maps[half], err));
@@ -145,7 +145,8 @@ static enum status gather(struct initial *a, struct err *err) {
     for (int part = 0; part < INITIAL_PARTS; part++)
         d->parts[part] = a->images.begin[part + 1] - a->images.begin[part];
     const int least = INITIAL_LEAST / 5;
-    if (a->images.count < INITIAL_LEAST || d->parts[INITIAL_HALF_A] < least || d->parts[INITIAL_HALF_B] < least || d->parts[INITIAL_HELD_OUT] < least / 2) {
+    if (a->images.count < INITIAL_LEAST || d->parts[INITIAL_HALF_A] < least || d->parts[INITIAL_HALF_B] < least ||
+        d->parts[INITIAL_HELD_OUT] < least / 2) {
         refuse(a, INITIAL_FEW);
         snprintf(d->text, sizeof d->text, "%zu particles are too few: at least %d, of several micrographs, are needed",
                  d->particles, INITIAL_LEAST);
@@ -190,12 +191,13 @@ static void mean_of(const double *values, int count, double *ret_mean, double *r
     *ret_deviation = sqrt(squares / fmax(count - 1, 1) / count);
 }
 
-/* Finds how much more probable each held-out particle is with a map than with the map's rotational average. */
+/* Finds how much more probable each held-out particle is with a map than with its opposite, which has the same rotational
+ * average and the negative of the rest: noise has no reason to prefer either. */
 static enum status judge(struct initial *a, const float *map, double *ret_gains, struct err *err) {
     memcpy(a->turned, map, a->voxels * sizeof *map);
     TRY(map_align_without_radial(a->images.box, a->turned, err));
     for (size_t i = 0; i < a->voxels; i++)
-        a->turned[i] = map[i] - a->turned[i];
+        a->turned[i] = map[i] - 2 * a->turned[i];
     TRY(starts_judge(a->starts, map, INITIAL_HELD_OUT, 2, a->fine, ret_gains, err));
     TRY(starts_judge(a->starts, a->turned, INITIAL_HELD_OUT, 2, a->fine, a->scratch, err));
     for (int i = 0; i < held_out(a); i++)
@@ -228,8 +230,7 @@ static enum status settle(struct initial *a, struct err *err) {
     const struct starts_step step = {
         .particles = SETTLED_PARTICLES, .order = 2, .limit = a->fine, .gain = 0.4, .noise = 1, .fudge = 4};
     /* Its map after the exploration is the one to compare with those of the others. */
-    if (a->iteration == 0)
-        memcpy(a->maps[a->start], starts_state(a->starts, best).map, a->voxels * sizeof *a->maps[0]);
+    if (a->iteration == 0) memcpy(a->maps[a->start], starts_state(a->starts, best).map, a->voxels * sizeof *a->maps[0]);
     TRY(starts_iterate(a->starts, best, &step, err));
     if (++a->iteration < SETTLED) return STATUS_OK;
     a->iteration = 0;
@@ -241,8 +242,8 @@ static enum status settle(struct initial *a, struct err *err) {
 
 /* Brings `moved` onto `fixed`, and finds to where (Å) their non-spherical parts agree at this FSC. The turned map stays in
  * a->turned. */
-static enum status agree(struct initial *a, const float *fixed, const float *moved, double threshold, double *ret_agreement,
-                         struct err *err) {
+static enum status agree(struct initial *a, const float *fixed, const float *moved, double threshold,
+                         double *ret_agreement, struct err *err) {
     const int box = a->images.box;
     const double radius = fmin(a->refiner->options.diameter / 2 / a->images.pixel_size, box / 2 - EDGE);
     struct map_alignment found;
@@ -285,27 +286,31 @@ static void describe(struct initial_decision *d) {
     const size_t size = sizeof d->text;
     switch (d->failed) {
     case INITIAL_ACCEPTED:
-        snprintf(text, size, "maps of independent halves of %zu particles agree to %.1f Å (FSC 0.5); the hand is not known",
+        snprintf(text, size,
+                 "maps of independent halves of %zu particles agree to %.1f Å (FSC 0.5); the hand is not known",
                  d->particles, d->agreement);
         break;
     case INITIAL_AGREEMENT:
-        snprintf(text, size,
-                 "the best maps of independent halves of %zu particles agree to %.1f Å only (FSC 0.5), %.1f Å is wanted",
-                 d->particles, d->agreement, d->wanted);
+        snprintf(
+            text, size,
+            "the best maps of independent halves of %zu particles agree to %.1f Å only (FSC 0.5), %.1f Å is wanted",
+            d->particles, d->agreement, d->wanted);
         break;
     case INITIAL_LIKELIHOOD:
         snprintf(text, size,
-                 "particles that were held out fit the map no better than its average over all directions: %.2f ± %.2f and "
+                 "particles that were held out fit the map no better than its opposite: %.2f ± %.2f and "
                  "%.2f ± %.2f",
                  d->gains[0], d->gain_deviations[0], d->gains[1], d->gain_deviations[1]);
         break;
     case INITIAL_RIVALS:
-        snprintf(text, size,
-                 "two different maps explain the particles alike: the other one is worse by %.1f standard errors, %.0f are "
-                 "wanted",
-                 d->rival, SURE);
+        snprintf(
+            text, size,
+            "two different maps explain the particles alike: the other one is worse by %.1f standard errors, %.0f are "
+            "wanted",
+            d->rival, SURE);
         break;
-    case INITIAL_FEW: break; /* said already */
+    case INITIAL_FEW:
+        break; /* said already */
     }
 }
 

@@ -6,7 +6,8 @@
  * map is accepted only if
  *   agreement   the two best maps are the same, up to rotation, shift and hand: the FSC of their non-spherical parts is
  *               at least 0.5 up to `wanted` (a ball that both share agrees by itself);
- *   likelihood  held-out particles are more probable with either map than with its rotational average;
+ *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
+ *               average, and the negative of the rest;
  *   rivals      no other start made a different map that explains the held-out particles as well.
  * Otherwise there is no model: more particles, or better ones, may give it later.
  *
@@ -27,7 +28,7 @@ struct initial;
 
 enum initial_test {
     INITIAL_ACCEPTED,
-    INITIAL_FEW,        /* too few particles */
+    INITIAL_FEW, /* too few particles */
     INITIAL_AGREEMENT,
     INITIAL_LIKELIHOOD,
     INITIAL_RIVALS,
@@ -38,27 +39,27 @@ const char *initial_test_name(enum initial_test test);
 /* Fewest particles of an attempt. */
 enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 12 };
 struct initial_start {
-    int half;        /* 0: A, 1: B */
-    double gain;     /* mean over held-out particles: ln of how much more probable they are than with the average */
+    int half;         /* 0: A, 1: B */
+    double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
     double deviation; /* standard error of the mean */
-    double pmax;     /* mean probability of the best pose */
-    bool alike;      /* the same map as the best one */
+    double pmax;      /* mean probability of the best pose */
+    bool alike;       /* the same map as the best one */
 };
 struct initial_decision {
     enum initial_test failed;
-    char text[256]; /* what was found, in a sentence */
+    char text[256];            /* what was found, in a sentence */
     size_t present, particles; /* that the refinement has; that were looked at */
-    int box;            /* px, of the small images */
-    double pixel_size;  /* Å */
-    int parts[3];       /* particles of A, B and held out */
+    int box;                   /* px, of the small images */
+    double pixel_size;         /* Å */
+    int parts[3];              /* particles of A, B and held out */
     int start_count;
     struct initial_start starts[INITIAL_STARTS_MOST];
-    int best[2];              /* start of A, of B */
+    int best[2];                         /* start of A, of B */
     double gains[2], gain_deviations[2]; /* of the best, at the end */
-    double wanted;            /* Å */
-    double agreement, finest; /* Å: to which A and B agree, FSC 0.5 and 0.143 */
-    double rival;             /* deviations by which the best different map is worse; NaN: there is none */
-    double lowpass;           /* Å: to which the refinement should filter the map at first */
+    double wanted;                       /* Å */
+    double agreement, finest;            /* Å: to which A and B agree, FSC 0.5 and 0.143 */
+    double rival;                        /* deviations by which the best different map is worse; NaN: there is none */
+    double lowpass;                      /* Å: to which the refinement should filter the map at first */
     double seconds;
 };
 

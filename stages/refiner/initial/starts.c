@@ -18,9 +18,9 @@ enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500, GRIDS = 4 };
 
 struct start {
     int half;
-    float *map;                           /* box³ */
-    struct accumulator *sums, *new_sums;  /* of all iterations; of the last one */
-    double sigma_offset;                  /* px */
+    float *map;                          /* box³ */
+    struct accumulator *sums, *new_sums; /* of all iterations; of the last one */
+    double sigma_offset;                 /* px */
     double perturbation;
     int iterations, cursor;
     double pmax, significant, evidence;
@@ -106,8 +106,8 @@ static enum status find_noise(struct starts *s, struct err *err) {
         s->noise[k] = (float)(fmax(sum[k] - (double)s->tau2[k], 0) / share);
         most = fmax(most, (double)s->noise[k]);
     }
-    FAIL_IF(!(most > 0), err, STATUS_BAD_FORMAT,
-            "the particles have no noise: all %d images are the same, or empty", s->images->count);
+    FAIL_IF(!(most > 0), err, STATUS_BAD_FORMAT, "the particles have no noise: all %d images are the same, or empty",
+            s->images->count);
     for (int k = 0; k < s->shells; k++)
         s->noise[k] = fmaxf(s->noise[k], (float)(0.03 * most));
     return STATUS_OK;
@@ -206,11 +206,12 @@ static enum status reserve(struct starts *s, int count, struct err *err) {
 /* Prepares the comparison of one image, by its place in members. */
 static void take(struct starts *s, int member, int place) {
     const int index = s->images->members[member];
-    s->particles[place] = (struct alignment_particle){.image = image_of(s, member),
-                                                      .ctf = s->images->with_ctf[index] ? &s->images->ctfs[index] : NULL,
-                                                      .scale = 1,
-                                                      .residual = -1,
-                                                      .number = index + 1};
+    s->particles[place] =
+        (struct alignment_particle){.image = image_of(s, member),
+                                    .ctf = s->images->with_ctf[index] ? &s->images->ctfs[index] : NULL,
+                                    .scale = 1,
+                                    .residual = -1,
+                                    .number = index + 1};
     s->results[place].power = s->powers + (size_t)place * (size_t)s->shells;
 }
 
@@ -291,7 +292,7 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
     uint64_t chance = (uint64_t)s->options.seed * 0x2545f4914f6cdd1du + (uint64_t)index;
     struct sampling list = {0};
     _cleanup_(mem_free) int *at = NULL;
-    _cleanup_(mem_free) double (*poses)[9] = NULL;
+    _cleanup_(mem_free) double(*poses)[9] = NULL;
     int count;
     draw(&chance);
     start->iterations = 0;
@@ -305,7 +306,7 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
     memcpy(s->scaled, s->noise, (size_t)s->shells * sizeof *s->scaled);
     TRY(projector_set_map(s->projector, start->map, s->pixels.size, err));
     TRY(accumulator_clear(start->sums, s->pixels.size, err));
-    TRY(sampling_create_list((const double (*)[9])poses, count, &list, err));
+    TRY(sampling_create_list((const double(*)[9])poses, count, &list, err));
     struct alignment_iteration iteration = iteration_of(s, start, count);
     iteration.sampling = &list;
     iteration.local = iteration.given_poses = true;

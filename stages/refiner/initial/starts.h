@@ -34,12 +34,12 @@ enum status starts_random(struct starts *starts, int start, struct err *err);
 void starts_give(struct starts *starts, int start, const float *map);
 
 struct starts_step {
-    int particles;   /* of the half, compared in this iteration */
-    int order;       /* of the coarse grid (kernels/sampling); compared poses are twice as fine */
-    double limit;    /* Å: finer detail of the map is not compared */
-    double gain;     /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
-    double noise;    /* factor on the power of the noise: above 1, more poses fit alike */
-    double fudge;    /* on the signal's power in the Wiener filter */
+    int particles; /* of the half, compared in this iteration */
+    int order;     /* of the coarse grid (kernels/sampling); compared poses are twice as fine */
+    double limit;  /* Å: finer detail of the map is not compared */
+    double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
+    double noise;  /* factor on the power of the noise: above 1, more poses fit alike */
+    double fudge;  /* on the signal's power in the Wiener filter */
 };
 /* Does an iteration of a start. */
 enum status starts_iterate(struct starts *starts, int start, const struct starts_step *step, struct err *err);
@@ -50,11 +50,11 @@ enum status starts_judge(struct starts *starts, const float *map, enum initial_p
                          double *ret_gains, struct err *err);
 
 struct starts_state {
-    int half;           /* enum initial_part */
-    const float *map;   /* box³, the starts' own */
-    double pmax;        /* mean, of the last iteration */
+    int half;         /* enum initial_part */
+    const float *map; /* box³, the starts' own */
+    double pmax;      /* mean, of the last iteration */
     double significant;
-    double evidence;    /* mean of what starts_judge returns, over the particles of the last iteration */
+    double evidence;     /* mean of what starts_judge returns, over the particles of the last iteration */
     double sigma_offset; /* px */
 };
 struct starts_state starts_state(const struct starts *starts, int start);

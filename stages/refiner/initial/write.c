@@ -20,10 +20,11 @@ static void put_number(FILE *f, const char *key, double value) {
 
 static void put_start(FILE *f, const struct initial_decision *d, int i) {
     const struct initial_start *s = &d->starts[i];
-    fprintf(f,
-            "    {\"half\": \"%c\", \"gain\": %.4f, \"deviation\": %.4f, \"pmax\": %.4f, \"alike\": %s, \"best\": %s}%s\n",
-            s->half == 0 ? 'A' : 'B', s->gain, s->deviation, s->pmax, s->alike ? "true" : "false",
-            i == d->best[s->half] ? "true" : "false", i + 1 < d->start_count ? "," : "");
+    fprintf(
+        f,
+        "    {\"half\": \"%c\", \"gain\": %.4f, \"deviation\": %.4f, \"pmax\": %.4f, \"alike\": %s, \"best\": %s}%s\n",
+        s->half == 0 ? 'A' : 'B', s->gain, s->deviation, s->pmax, s->alike ? "true" : "false",
+        i == d->best[s->half] ? "true" : "false", i + 1 < d->start_count ? "," : "");
 }
 
 static void put_decision(FILE *f, const struct initial *initial) {
@@ -35,7 +36,9 @@ static void put_decision(FILE *f, const struct initial *initial) {
     else
         fprintf(f, "\"%s\",\n", initial_test_name(d->failed));
     fprintf(f, "  \"text\": \"%s\",\n  \"hand\": \"not known\",\n  \"symmetry\": \"%s\",\n", d->text, r->symmetry.name);
-    fprintf(f, "  \"present\": %zu,\n  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  \"box\": %d,\n",
+    fprintf(f,
+            "  \"present\": %zu,\n  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  "
+            "\"box\": %d,\n",
             d->present, d->particles, d->parts[0], d->parts[1], d->parts[2], d->box);
     put_number(f, "pixel_size", d->pixel_size);
     put_number(f, "agreement", d->agreement);
