@@ -85,8 +85,9 @@ static enum status take_memory(struct map_aligner *a, struct err *err) {
     TRY(mem_new(MAP_ALIGN_HANDS * MAP_ALIGN_SHIFTS * terms, sizeof(float), WHAT, &a->columns, err));
     TRY(mem_new((size_t)a->threads * a->scratch_floats, sizeof(float), WHAT, &a->scratch, err));
     TRY(mem_new(MAP_ALIGN_HANDS * orientations, sizeof(float), WHAT, &a->best, err));
-    TRY(mem_new(map_align_lengths(a->options.box), sizeof(double), WHAT, &a->lengths.means, err));
-    TRY(mem_new(map_align_lengths(a->options.box), sizeof(int), WHAT, &a->lengths.counts, err));
+    const size_t splines = (size_t)map_align_splines(a->options.box);
+    TRY(mem_new(splines, sizeof *a->profile.bands, WHAT, &a->profile.bands, err));
+    TRY(mem_new(splines, sizeof *a->profile.values, WHAT, &a->profile.values, err));
     return mem_new(MAP_ALIGN_HANDS * orientations, sizeof(int), WHAT, &a->best_shift, err);
 }
 
@@ -129,7 +130,7 @@ void map_align_destroy(struct map_aligner **aligner) {
     fft_destroy(&a->inverse);
     void *const buffers[] = {&a->spectrum,     &a->fixed_map,    &a->moved_map,     &a->work,          &a->power,
                              &a->weight_fixed, &a->weight_moved, &a->samples,       &a->columns,       &a->scratch,
-                             &a->best,         &a->best_shift,   &a->lengths.means, &a->lengths.counts};
+                             &a->best,         &a->best_shift,   &a->profile.bands, &a->profile.values};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         mem_free(buffers[i]);
     mem_free(aligner);
@@ -146,7 +147,7 @@ static enum status check_map(const struct map_aligner *a, const float *map, cons
 }
 
 static void subtract_radial(struct map_aligner *a, float *map) {
-    const struct map_radial radial = {a->options.box, a->forward, a->inverse, a->spectrum, a->lengths};
+    const struct map_radial radial = {a->options.box, a->forward, a->inverse, a->spectrum, a->profile};
     map_align_subtract_radial(&radial, map);
 }
 

@@ -13,40 +13,87 @@ static size_t voxel(int box, int x, int y, int z) {
     return ((size_t)z * (size_t)box + (size_t)y) * (size_t)box + (size_t)x;
 }
 
-/* Adds up a half transform over all frequencies of one squared length, or takes their means off. The transform of a map
- * that is round about box/2 is real, and depends on the length alone, but for the sign of the phase origin. */
-static void over_lengths(int box, bool sum, float *spectrum, struct map_lengths *lengths) {
+/* Splines for each shell. Finer ones would follow a symmetric map: the few frequencies of one length may all be copies of
+ * each other. */
+enum { SPLINES = 2, NEIGHBOURS = 4 };
+
+int map_align_splines(int box) {
+    return (int)ceil(SPLINES * sqrt(3) * (box / 2)) + NEIGHBOURS;
+}
+
+/* Finds the splines that are not 0 at a length: `first` and the next three, and their values. */
+static int splines_at(double length, double ret_values[NEIGHBOURS]) {
+    const double x = SPLINES * length;
+    const int first = (int)x;
+    const double t = x - first, u = 1 - t;
+    ret_values[0] = u * u * u / 6;
+    ret_values[1] = (3 * t * t * t - 6 * t * t + 4) / 6;
+    ret_values[2] = (3 * u * u * u - 6 * u * u + 4) / 6;
+    ret_values[3] = t * t * t / 6;
+    return first;
+}
+
+/* Goes through a half transform: adds each frequency to the normal equations of the profile, or takes the profile off. The
+ * transform of a map that is round about box/2 is real, and depends on the length alone, but for the sign of the phase
+ * origin. */
+static void over_frequencies(int box, bool add, float *spectrum, const struct map_profile *profile) {
     const int columns = box / 2 + 1;
+    double at[NEIGHBOURS];
     for (int z = 0; z < box; z++)
         for (int y = 0; y < box; y++) {
             const int kz = z <= box / 2 ? z : z - box, ky = y <= box / 2 ? y : y - box;
             float *line = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
             for (int kx = 0; kx < columns; kx++) {
-                const size_t k2 = (size_t)(kx * kx + ky * ky + kz * kz);
+                const int first = splines_at(sqrt(kx * kx + ky * ky + kz * kz), at);
                 const double sign = (kx + ky + kz) % 2 == 0 ? 1 : -1;
                 const int copies = kx == 0 || 2 * kx == box ? 1 : 2;
-                if (sum)
-                    lengths->means[k2] += copies * sign * (double)line[2 * kx], lengths->counts[k2] += copies;
-                else
-                    line[2 * kx] = (float)((double)line[2 * kx] - sign * lengths->means[k2]);
+                double sum = 0;
+                for (int i = 0; i < NEIGHBOURS; i++) {
+                    sum += at[i] * profile->values[first + i];
+                    for (int d = 0; add && i + d < NEIGHBOURS; d++)
+                        profile->bands[first + i][d] += copies * at[i] * at[i + d];
+                }
+                for (int i = 0; add && i < NEIGHBOURS; i++)
+                    profile->values[first + i] += copies * at[i] * sign * (double)line[2 * kx];
+                if (!add) line[2 * kx] = (float)((double)line[2 * kx] - sign * sum);
             }
         }
 }
 
-size_t map_align_lengths(int box) {
-    return 3 * (size_t)(box / 2) * (size_t)(box / 2) + 1;
+/* Solves the normal equations by Cholesky's factors. */
+static void solve(int count, const struct map_profile *profile) {
+    double(*m)[4] = profile->bands, *x = profile->values, trace = 0;
+    for (int i = 0; i < count; i++)
+        trace += m[i][0];
+    for (int i = 0; i < count; i++) { /* the shortest lengths are fewer than their splines */
+        m[i][0] = sqrt(m[i][0] + 1e-9 * trace / count);
+        for (int d = 1; d < NEIGHBOURS; d++)
+            m[i][d] /= m[i][0];
+        for (int d = 1; d < NEIGHBOURS && i + d < count; d++)
+            for (int e = d; e < NEIGHBOURS; e++)
+                m[i + d][e - d] -= m[i][d] * m[i][e];
+    }
+    for (int i = 0; i < count; i++) {
+        x[i] /= m[i][0];
+        for (int d = 1; d < NEIGHBOURS && i + d < count; d++)
+            x[i + d] -= m[i][d] * x[i];
+    }
+    for (int i = count - 1; i >= 0; i--) {
+        for (int d = 1; d < NEIGHBOURS && i + d < count; d++)
+            x[i] -= m[i][d] * x[i + d];
+        x[i] /= m[i][0];
+    }
 }
 
 void map_align_subtract_radial(const struct map_radial *r, float *map) {
-    const size_t count = map_align_lengths(r->box), voxels = fft_real_count(r->forward);
-    memset(r->lengths.means, 0, count * sizeof *r->lengths.means);
-    memset(r->lengths.counts, 0, count * sizeof *r->lengths.counts);
-    struct map_lengths lengths = r->lengths;
+    const int count = map_align_splines(r->box);
+    const size_t voxels = fft_real_count(r->forward);
+    memset(r->profile.bands, 0, (size_t)count * sizeof *r->profile.bands);
+    memset(r->profile.values, 0, (size_t)count * sizeof *r->profile.values);
     fft_run(r->forward, map, r->spectrum);
-    over_lengths(r->box, true, r->spectrum, &lengths);
-    for (size_t i = 0; i < count; i++)
-        if (lengths.counts[i] > 0) lengths.means[i] /= lengths.counts[i];
-    over_lengths(r->box, false, r->spectrum, &lengths);
+    over_frequencies(r->box, true, r->spectrum, &r->profile);
+    solve(count, &r->profile);
+    over_frequencies(r->box, false, r->spectrum, &r->profile);
     fft_run(r->inverse, r->spectrum, map);
     for (size_t i = 0; i < voxels; i++)
         map[i] /= (float)voxels;
@@ -61,8 +108,9 @@ static enum status make_radial(int box, struct map_radial *r, struct err *err) {
     TRY(fft_create(&forward, &r->forward, err));
     TRY(fft_create(&inverse, &r->inverse, err));
     TRY(mem_new(fft_complex_floats(r->forward), sizeof(float), WHAT, &r->spectrum, err));
-    TRY(mem_new(map_align_lengths(box), sizeof(double), WHAT, &r->lengths.means, err));
-    return mem_new(map_align_lengths(box), sizeof(int), WHAT, &r->lengths.counts, err);
+    const size_t splines = (size_t)map_align_splines(box);
+    TRY(mem_new(splines, sizeof *r->profile.bands, WHAT, &r->profile.bands, err));
+    return mem_new(splines, sizeof *r->profile.values, WHAT, &r->profile.values, err);
 }
 
 enum status map_align_without_radial(int box, float *map, struct err *err) {
@@ -74,8 +122,8 @@ enum status map_align_without_radial(int box, float *map, struct err *err) {
     fft_destroy(&radial.forward);
     fft_destroy(&radial.inverse);
     mem_free(&radial.spectrum);
-    mem_free(&radial.lengths.means);
-    mem_free(&radial.lengths.counts);
+    mem_free(&radial.profile.bands);
+    mem_free(&radial.profile.values);
     return status;
 }
 

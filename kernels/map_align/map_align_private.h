@@ -17,19 +17,19 @@ struct map_pose {
     double score; /* correlation of the samples */
 };
 
-/* Means over the frequencies of one squared length: [map_align_lengths]. */
-struct map_lengths {
-    double *means;
-    int *counts;
+/* A curve over the length of frequencies, as a sum of cubic B-splines: [map_align_splines] of each. */
+struct map_profile {
+    double (*bands)[4]; /* the normal equations: [i][d] is row i + d, column i; then their Cholesky factor */
+    double *values;     /* their right side, then the weights of the splines */
 };
-size_t map_align_lengths(int box);
+int map_align_splines(int box);
 
 /* What subtracting a rotational average takes. */
 struct map_radial {
     int box;
     struct fft_plan *forward, *inverse;
     float *spectrum; /* [box][box][box/2+1] complex */
-    struct map_lengths lengths;
+    struct map_profile profile;
 };
 
 struct map_aligner {
@@ -44,7 +44,7 @@ struct map_aligner {
     struct projector *fixed, *moved, *whole;
     struct fft_plan *forward, *inverse;
     float *spectrum; /* [box][box][box/2+1] complex */
-    struct map_lengths lengths;
+    struct map_profile profile;
     float *fixed_map, *moved_map; /* [box³] centred and cut */
     float *work;                  /* [box³] */
     float *power;                 /* [box/2+1] */

@@ -19,6 +19,7 @@ enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED =
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, EDGE = 5, SIDES = 2 };
 static const double SURE = 3;     /* standard errors */
+static const double AGREED = 0.7; /* mean FSC of two maps that are the same */
 static const double WANTED = 1.3; /* times the finest detail that is compared */
 static const double RIVAL = 2;    /* times as coarse: a start that agrees up to there is no rival */
 
@@ -240,10 +241,18 @@ static enum status settle(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Brings `moved` onto `fixed`, and finds to where (Å) their non-spherical parts agree at this FSC. The turned map stays in
- * a->turned. */
-static enum status agree(struct initial *a, const float *fixed, const float *moved, double threshold,
-                         double *ret_agreement, struct err *err) {
+/* Returns the mean of the last curve over shells up to `finest` Å. */
+static double mean_agreement(const struct initial *a, double finest) {
+    const double extent = a->images.box * a->images.pixel_size;
+    const int first = (int)ceil(extent / a->refiner->options.diameter), last = (int)(extent / finest);
+    double sum = 0;
+    for (int shell = first; shell <= last; shell++)
+        sum += a->fsc[shell] / (double)(last - first + 1);
+    return last >= first ? sum : 0;
+}
+
+/* Brings `moved` onto `fixed`, and correlates their non-spherical parts: a->fsc. */
+static enum status agree(struct initial *a, const float *fixed, const float *moved, struct err *err) {
     const int box = a->images.box;
     const double radius = fmin(a->refiner->options.diameter / 2 / a->images.pixel_size, box / 2 - EDGE);
     struct map_alignment found;
@@ -254,9 +263,7 @@ static enum status agree(struct initial *a, const float *fixed, const float *mov
     mask_sphere(3, box, a->other, radius, EDGE, 0);
     TRY(map_align_without_radial(box, a->turned, err));
     TRY(map_align_without_radial(box, a->other, err));
-    TRY(fsc_maps(NULL, box, a->other, a->turned, a->fsc, err));
-    *ret_agreement = fsc_resolution(a->fsc, box, a->images.pixel_size, threshold);
-    return STATUS_OK;
+    return fsc_maps(NULL, box, a->other, a->turned, a->fsc, err);
 }
 
 static int better_half(const struct initial_decision *d) {
@@ -268,10 +275,10 @@ static enum status look_for_rivals(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const int half = better_half(d), best = d->best[half], i = a->start;
     const float *own = i == d->best[1 - half] ? a->maps[1 - half] : starts_state(a->starts, i).map;
-    double agreement = 0, mean, deviation;
-    if (i != best) TRY(agree(a, a->maps[half], own, 0.5, &agreement, err));
+    double mean, deviation;
+    if (i != best) TRY(agree(a, a->maps[half], own, err));
     /* A start that has not come as far is the same map if it agrees as far as it goes. */
-    d->starts[i].alike = agreement <= RIVAL * d->wanted;
+    d->starts[i].alike = i == best || mean_agreement(a, RIVAL * d->wanted) >= AGREED;
     for (int j = 0; j < held_out(a); j++)
         a->scratch[j] = a->gains[best][j] - a->gains[i][j];
     mean_of(a->scratch, held_out(a), &mean, &deviation);
@@ -287,8 +294,8 @@ static void describe(struct initial_decision *d) {
     switch (d->failed) {
     case INITIAL_ACCEPTED:
         snprintf(text, size,
-                 "maps of independent halves of %zu particles agree to %.1f Å (FSC 0.5); the hand is not known",
-                 d->particles, d->agreement);
+                 "maps of independent halves of %zu particles agree: mean FSC %.2f up to %.1f Å; the hand is not known",
+                 d->particles, d->mean, d->wanted);
         break;
     case INITIAL_AGREEMENT:
         snprintf(
@@ -317,8 +324,10 @@ static void describe(struct initial_decision *d) {
 static enum status decide(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const float *first = starts_state(a->starts, d->best[0]).map, *second = starts_state(a->starts, d->best[1]).map;
-    TRY(agree(a, first, second, 0.143, &d->finest, err));
+    TRY(agree(a, first, second, err));
+    d->mean = mean_agreement(a, d->wanted);
     d->agreement = fsc_resolution(a->fsc, a->images.box, a->images.pixel_size, 0.5);
+    d->finest = fsc_resolution(a->fsc, a->images.box, a->images.pixel_size, 0.143);
     for (int half = 0; half < SIDES; half++) {
         double *gains = a->gains[d->best[half]];
         memcpy(a->maps[half], half == 0 ? first : second, a->voxels * sizeof *first);
@@ -326,7 +335,7 @@ static enum status decide(struct initial *a, struct err *err) {
         mean_of(gains, held_out(a), &d->gains[half], &d->gain_deviations[half]);
         if (!(d->gains[half] > SURE * d->gain_deviations[half])) refuse(a, INITIAL_LIKELIHOOD);
     }
-    if (!(d->agreement <= d->wanted)) {
+    if (!(d->mean >= AGREED && d->finest <= d->wanted)) {
         d->failed = INITIAL_AGREEMENT;
     } else if (d->rival < SURE) {
         refuse(a, INITIAL_RIVALS);

@@ -5,7 +5,7 @@
  * half goes on with all its particles. Nothing that A and B have in common comes from anywhere but the particles, so a
  * map is accepted only if
  *   agreement   the two best maps are the same, up to rotation, shift and hand: the FSC of their non-spherical parts is
- *               at least 0.5 up to `wanted` (a ball that both share agrees by itself);
+ *               at least 0.7 on average up to `wanted`, and 0.143 in each shell (a ball that both share agrees by itself);
  *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
  *               average, and the negative of the rest;
  *   rivals      no other start made a different map that explains the held-out particles as well.

@@ -43,6 +43,7 @@ static void put_decision(FILE *f, const struct initial *initial) {
     put_number(f, "pixel_size", d->pixel_size);
     put_number(f, "agreement", d->agreement);
     put_number(f, "agreement_0143", d->finest);
+    put_number(f, "agreement_mean", d->mean);
     put_number(f, "wanted", d->wanted);
     put_number(f, "gain_a", d->gains[0]);
     put_number(f, "gain_a_deviation", d->gain_deviations[0]);
