@@ -300,8 +300,9 @@ static void describe(struct initial_decision *d) {
     case INITIAL_AGREEMENT:
         snprintf(
             text, size,
-            "the best maps of independent halves of %zu particles agree to %.1f Å only (FSC 0.5), %.1f Å is wanted",
-            d->particles, d->agreement, d->wanted);
+            "the best maps of independent halves of %zu particles do not agree: mean FSC %.2f up to %.1f Å (%.2f is "
+            "wanted), below 0.143 at %.1f Å",
+            d->particles, d->mean, d->wanted, AGREED, d->finest);
         break;
     case INITIAL_LIKELIHOOD:
         snprintf(text, size,

@@ -57,7 +57,8 @@ struct initial_decision {
     int best[2];                         /* start of A, of B */
     double gains[2], gain_deviations[2]; /* of the best, at the end */
     double wanted;                       /* Å */
-    double agreement, finest;            /* Å: to which A and B agree, FSC 0.5 and 0.143 */
+    double mean;                         /* FSC of A and B up to there */
+    double agreement, finest;            /* Å: to which they agree, FSC 0.5 and 0.143 */
     double rival;                        /* deviations by which the best different map is worse; NaN: there is none */
     double lowpass;                      /* Å: to which the refinement should filter the map at first */
     double seconds;
