@@ -26,8 +26,13 @@ static void check_map(const char *key, const char *path, struct stage_checks *ch
 }
 
 /* Without a reference the refiner makes its first map in a search of all poses. Poses that are given are compared with a
- * reference before they make a map. */
-static void check_given_poses(const struct refiner_options *p, struct stage_checks *checks) {
+ * reference before they make a map. A mask lies about a reference; a first map may lie in any way. */
+static void check_without_reference(const struct refiner_options *p, struct stage_checks *checks) {
+    if (p->mask != NULL)
+        stage_checks_add(checks, STAGE_CHECK_ERROR, "mask",
+                         "the mask %s lies about a map, and there is no reference: set `reference` to that map, or leave "
+                         "`mask` out; a first map lies in any way",
+                         p->mask);
     if (p->poses != 0 || p->skip_align)
         stage_checks_add(checks, STAGE_CHECK_ERROR, p->skip_align ? "skip_align" : "poses",
                          "poses of the table need a reference map, which gives grey scale and noise: set `reference` "
@@ -38,7 +43,7 @@ static void check_reference(const struct refiner_options *p, struct stage_checks
     struct err err = {0};
     int maps = 1;
     if (p->reference == NULL)
-        check_given_poses(p, checks);
+        check_without_reference(p, checks);
     else if (!classes_are_listed(p->reference))
         check_map("reference", p->reference, checks);
     else if (file_exists(p->reference) &&

@@ -169,7 +169,7 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
         stage_log(stage, LOG_WARN, "refine-shared",
                   "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
                   "particles",
-                  fmin(p->join_resolution, p->initial_lowpass));
+                  maps.shared);
     if (status == STATUS_OK && noise) tell_noise_of_halves(stage, &result);
     if (status == STATUS_OK && !noise) tell_postprocessed(stage, &result, &options, &directions);
     struct orientations views;

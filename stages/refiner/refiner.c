@@ -279,7 +279,9 @@ enum status refiner_give_reference(struct refiner *r, const char *path, double l
     /* What has been prepared without it is prepared anew. */
     if (r->box > 0) setup_release(r);
     r->chosen = false;
-    return classes_find_maps(r, err);
+    const enum status status = classes_find_maps(r, err);
+    if (status != STATUS_OK) mem_free(&r->reference_path);
+    return status;
 }
 
 int refiner_operators(const struct refiner *r) {
@@ -484,6 +486,7 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .half2 = r->sides[1].references->unfiltered,
                                  .mask = r->mask,
                                  .held = r->held,
+                                 .shared = fmin(r->options.join_resolution, r->options.initial_lowpass),
                                  .last_shell =
                                      r->agree_beyond ? 0 : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

@@ -261,6 +261,7 @@ struct refiner_maps {
     const float *half1, *half2, *mask;
     const double *held;
     int last_shell;
+    double shared; /* Å: up to here the halves share their data */
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
 

@@ -311,6 +311,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     }
     if (particles < LEAST_PARTICLES) {
         stage_log(stage, LOG_WARN, "refine-few", "%zu particles are too few for a map: no map is made", particles);
+        if (state->attempts.wanted) stage_incomplete(stage);
         return STATUS_OK;
     }
     if (state->attempts.wanted) TRY(attempts_last(stage, state->refiner, &state->attempts, err));

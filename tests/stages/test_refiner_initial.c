@@ -110,7 +110,7 @@ static void refuses_noise(void **state) {
     char *text = decision_of(folder);
     print_message("%s", text);
     assert_non_null(strstr(text, "\"accepted\": false"));
-    assert_non_null(strstr(text, "\"failed\": \""));
+    assert_non_null(strstr(text, "\"failed\": \"agreement\""));
     free(text);
     assert_false(has(folder, "initial_model.mrc"));
     assert_false(has(folder, "run_class001.mrc"));

@@ -16,17 +16,17 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum { READ_AT_ONCE = 256, BOX_LEAST = 32, BOX_STEP = 8 };
+enum { READ_AT_ONCE = 256, BOX_LEAST = 32, BOX_MOST = 96, BOX_STEP = 8 };
 /* Extent of an image over the diameter; the last shell that is compared is at two thirds of the last one of the grid. */
 static const double MARGIN = 1.6, NYQUIST = 2.0 / 3;
 
 /* Chooses a grid: as large as particles need, and as coarse as the finest detail allows. */
 static void choose_grid(const struct refiner *r, double finest, struct initial_images *images) {
     const double given = r->box * r->pixel_size, extent = fmin(given, MARGIN * r->options.diameter);
-    images->pixel_size = fmax(r->pixel_size, NYQUIST * finest / 2);
+    images->pixel_size = fmax(fmax(r->pixel_size, NYQUIST * finest / 2), extent / BOX_MOST);
     images->box = BOX_STEP * (int)ceil(extent / images->pixel_size / BOX_STEP);
     if (images->box < BOX_LEAST) images->box = BOX_LEAST;
-    if (images->box * 1.2 < r->box) return;
+    if (images->box * 1.2 < r->box || r->box > BOX_MOST) return;
     images->box = r->box;
     images->pixel_size = r->pixel_size;
 }

@@ -1,9 +1,9 @@
 /* Makes the first map of a refinement from its particles alone, or finds that there is none to be had.
  *
  * Several starts, each from particles in poses chosen by chance, are improved on small images: every second one by
- * particles of half A alone, the others by half B alone (images.h). Particles that are held out rank them. The best of each
- * half goes on with all its particles. Nothing that A and B have in common comes from anywhere but the particles, so a
- * map is accepted only if
+ * particles of half A alone, the others by those of half B (images.h). Particles that are held out rank them. The best of
+ * each half that are the same map go on, and so does the best different one. Nothing that A and B have in common comes
+ * from anywhere but the particles, so a map is accepted only if
  *   agreement   the two best maps are the same, up to rotation, shift and hand: the FSC of their non-spherical parts is
  *               at least 0.7 on average up to `wanted`, and 0.143 in each shell (a ball that both share agrees by itself);
  *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
@@ -13,7 +13,7 @@
  *
  * Projections tell no hand: the map is the right one or its mirror image.
  *
- * All of it runs on the CPU. Source: the agreement of independent starts, instead of a person, decides; the iteration is
+ * Runs on the CPU alone. Source: the agreement of independent starts, instead of a person, decides; the iteration is
  * the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
@@ -43,7 +43,8 @@ struct initial_start {
     double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
     double deviation; /* standard error of the mean */
     double pmax;      /* mean probability of the best pose */
-    bool alike;       /* the same map as the best one */
+    double likeness;  /* correlation with the start of most gain, turned onto it */
+    bool alike;       /* it is the same map */
 };
 struct initial_decision {
     enum initial_test failed;
@@ -51,6 +52,7 @@ struct initial_decision {
     size_t present, particles; /* that the refinement has; that were looked at */
     int box;                   /* px, of the small images */
     double pixel_size;         /* Å */
+    double diameter;           /* Å */
     int parts[3];              /* particles of A, B and held out */
     int start_count;
     struct initial_start starts[INITIAL_STARTS_MOST];
@@ -58,11 +60,15 @@ struct initial_decision {
     double gains[2], gain_deviations[2]; /* of the best, at the end */
     double wanted;                       /* Å */
     double mean;                         /* FSC of A and B up to there */
-    double agreement, finest;            /* Å: to which they agree, FSC 0.5 and 0.143 */
-    double rival;                        /* deviations by which the best different map is worse; NaN: there is none */
-    double lowpass;                      /* Å: to which the refinement should filter the map at first */
+    double least;                        /* the least value of that curve */
+    double agreement;                    /* Å: to which they agree, FSC 0.5 */
+    double rival;   /* standard errors by which the best different map is worse than the best of its half; NaN: none */
+    double lowpass; /* Å: to which the refinement should filter the map at first */
     double seconds;
 };
+
+/* Returns how many particles there are, twins and all. */
+size_t initial_present(const struct refiner *refiner);
 
 /* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The refiner
  * must neither change nor be destroyed until the attempt is. */

@@ -14,7 +14,9 @@
 #include "kernels/sampling/sampling.h"
 
 /* Poses of a particle that are compared closely, and particles of a first map. */
-enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500, GRIDS = 4 };
+enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
+
+static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */
 
 struct start {
     int half;
@@ -23,7 +25,7 @@ struct start {
     double sigma_offset;                 /* px */
     double perturbation;
     int iterations, cursor;
-    double pmax, significant, evidence;
+    double pmax;
 };
 
 struct starts {
@@ -32,12 +34,12 @@ struct starts {
     struct alignment *alignment;
     struct fourier_pixels pixels;
     struct projector *projector;
-    struct sampling grids[GRIDS]; /* by order */
+    struct sampling grids[STARTS_ORDERS]; /* by order, from 1 on */
     int count, shells;
     double mask_radius; /* px */
     struct start *starts;
-    float *noise, *scaled; /* [shells]: of whole images; times the factor of an iteration */
-    float *tau2;           /* [shells] */
+    float *noise; /* [shells]: of whole images */
+    float *tau2;  /* [shells] */
     int room;
     struct alignment_particle *particles; /* [room] */
     struct alignment_result *results;     /* [room] */
@@ -114,9 +116,9 @@ static enum status find_noise(struct starts *s, struct err *err) {
 }
 
 static enum status open_grids(struct starts *s, struct err *err) {
-    for (int order = 0; order < GRIDS; order++)
-        TRY(sampling_create(order, s->options.symmetry, 0.1 * s->options.diameter / s->images->pixel_size, 2,
-                            &s->grids[order], err));
+    for (int i = 0; i < STARTS_ORDERS; i++)
+        TRY(sampling_create(i + 1, s->options.symmetry, 0.1 * s->options.diameter / s->images->pixel_size, 2,
+                            &s->grids[i], err));
     return STATUS_OK;
 }
 
@@ -125,7 +127,6 @@ static enum status open_starts(struct starts *s, struct err *err) {
     for (int i = 0; i < s->count; i++) {
         struct start *start = &s->starts[i];
         start->half = i % 2 == 0 ? INITIAL_HALF_A : INITIAL_HALF_B;
-        start->sigma_offset = 10 / s->images->pixel_size;
         TRY(mem_new(voxels(s), sizeof *start->map, "a map", &start->map, err));
         TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->sums, err));
         TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->new_sums, err));
@@ -148,7 +149,6 @@ static enum status open(struct starts *s, struct err *err) {
     TRY(fourier_pixels_create(images->box, 2 * last_shell(images->box), &s->pixels, err));
     TRY(projector_create(3, images->box, s->options.threads, &s->projector, err));
     TRY(mem_new((size_t)s->shells, sizeof *s->noise, "a spectrum", &s->noise, err));
-    TRY(mem_new((size_t)s->shells, sizeof *s->scaled, "a spectrum", &s->scaled, err));
     TRY(mem_new((size_t)s->shells, sizeof *s->tau2, "a spectrum", &s->tau2, err));
     TRY(open_grids(s, err));
     TRY(open_starts(s, err));
@@ -178,12 +178,12 @@ void starts_destroy(struct starts **starts) {
         accumulator_destroy(&s->starts[i].sums);
         accumulator_destroy(&s->starts[i].new_sums);
     }
-    for (int order = 0; order < GRIDS; order++)
-        sampling_destroy(&s->grids[order]);
+    for (int i = 0; i < STARTS_ORDERS; i++)
+        sampling_destroy(&s->grids[i]);
     alignment_destroy(&s->alignment);
     projector_destroy(&s->projector);
     fourier_pixels_destroy(&s->pixels);
-    void *owned[] = {s->starts, s->noise, s->scaled, s->tau2, s->particles, s->results, s->powers};
+    void *owned[] = {s->starts, s->noise, s->tau2, s->particles, s->results, s->powers};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     free(s);
@@ -215,8 +215,7 @@ static void take(struct starts *s, int member, int place) {
     s->results[place].power = s->powers + (size_t)place * (size_t)s->shells;
 }
 
-/* Compares members at[count] with the map that the projector has; what they find is in the results. sum: gets their
- * sums. */
+/* Compares members at[count] with the map that the projector has. What is found lies in the results. */
 static enum status compare(struct starts *s, const struct alignment_iteration *iteration, const int *at, int count,
                            struct err *err) {
     TRY(alignment_begin(s->alignment, iteration, err));
@@ -278,13 +277,8 @@ static struct alignment_iteration iteration_of(const struct starts *s, const str
                                         .particle_count = count,
                                         .reference_count = 1,
                                         .sigma_offset = start->sigma_offset,
-                                        .sigma2 = s->scaled,
+                                        .sigma2 = s->noise,
                                         .optics_count = 1};
-}
-
-/* Sets the power of the signal in the Wiener filter to that of the map that the projector has. */
-static enum status set_prior(struct starts *s, struct err *err) {
-    return projector_power(s->projector, s->tau2, err);
 }
 
 enum status starts_random(struct starts *s, int index, struct err *err) {
@@ -296,6 +290,7 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
     int count;
     draw(&chance);
     start->iterations = 0;
+    start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
     start->perturbation = uniform(&chance) - 0.5;
     start->cursor = (int)(1e6 * uniform(&chance));
     TRY(choose(s, start, start->cursor, RANDOM_PARTICLES, &at, &count, err));
@@ -303,7 +298,6 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
     for (int i = 0; i < count; i++)
         random_pose(&chance, poses[i]);
     memset(start->map, 0, voxels(s) * sizeof *start->map);
-    memcpy(s->scaled, s->noise, (size_t)s->shells * sizeof *s->scaled);
     TRY(projector_set_map(s->projector, start->map, s->pixels.size, err));
     TRY(accumulator_clear(start->sums, s->pixels.size, err));
     TRY(sampling_create_list((const double(*)[9])poses, count, &list, err));
@@ -323,33 +317,29 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
 /* Averages what the particles of an iteration have found. */
 static void average_results(struct start *start, const struct alignment_result *results, int count) {
     double offset2 = 0, weight = 0;
-    start->pmax = start->significant = start->evidence = 0;
+    start->pmax = 0;
     for (int i = 0; i < count; i++) {
         offset2 += results[i].offset2;
         weight += results[i].weight_sum;
         start->pmax += results[i].pmax / count;
-        start->significant += (double)results[i].significant / count;
-        start->evidence += results[i].evidence / count;
     }
     if (weight > 0) start->sigma_offset = 0.7 * start->sigma_offset + 0.3 * fmax(sqrt(offset2 / (2 * weight)), 1);
 }
 
 enum status starts_iterate(struct starts *s, int index, const struct starts_step *step, struct err *err) {
     struct start *start = &s->starts[index];
-    struct sampling *grid = &s->grids[step->order];
+    struct sampling *grid = &s->grids[step->order - 1];
     const double extent = s->images->box * s->images->pixel_size;
     int size = 2 * (int)ceil(extent / step->limit), count;
     _cleanup_(mem_free) int *at = NULL;
     uint64_t chance = (uint64_t)s->options.seed + ((uint64_t)index << 32) + (uint64_t)start->iterations;
     if (size > s->pixels.size) size = s->pixels.size;
-    for (int k = 0; k < s->shells; k++)
-        s->scaled[k] = (float)step->noise * s->noise[k];
     start->perturbation = sampling_next_perturbation(start->perturbation, uniform(&chance));
     sampling_perturb(grid, start->perturbation);
     TRY(choose(s, start, start->cursor, step->particles, &at, &count, err));
     start->cursor += count;
     TRY(projector_set_map(s->projector, start->map, size, err));
-    TRY(set_prior(s, err));
+    TRY(projector_power(s->projector, s->tau2, err)); /* the prior: the power of the map that is compared */
     TRY(accumulator_clear(start->new_sums, s->pixels.size, err));
     struct alignment_iteration iteration = iteration_of(s, start, count);
     iteration.sampling = grid;
@@ -361,8 +351,6 @@ enum status starts_iterate(struct starts *s, int index, const struct starts_step
     TRY(compare(s, &iteration, at, count, err));
     average_results(start, s->results, count);
     TRY(accumulator_scale(start->sums, 1 - step->gain, err));
-    /* Noise that is taken to be larger gives smaller weights. */
-    TRY(accumulator_scale(start->new_sums, step->noise, err));
     TRY(accumulator_merge(start->sums, start->new_sums, err));
     start->iterations++;
     return make_map(s, start, step->fudge, err);
@@ -376,17 +364,17 @@ enum status starts_judge(struct starts *s, const float *map, enum initial_part p
     _cleanup_(mem_free) int *at = NULL;
     const struct start start = {.half = part, .sigma_offset = fmax(s->starts[0].sigma_offset, 1)};
     struct accumulator *sums = s->starts[0].new_sums;
+    struct sampling *grid = &s->grids[order - 1];
     if (size > s->pixels.size) size = s->pixels.size;
-    memcpy(s->scaled, s->noise, (size_t)s->shells * sizeof *s->scaled);
     TRY(mem_new((size_t)count + 1, sizeof *at, "particles", &at, err));
     for (int i = 0; i < count; i++)
         at[i] = first + i;
-    sampling_perturb(&s->grids[order], 0);
+    sampling_perturb(grid, 0);
     TRY(projector_set_map(s->projector, map, size, err));
     TRY(accumulator_clear(sums, s->pixels.size, err));
     struct alignment_iteration iteration = iteration_of(s, &start, count);
-    iteration.sampling = &s->grids[order];
-    iteration.coarse_pixels = coarse_pixels(s, &s->grids[order], size);
+    iteration.sampling = grid;
+    iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
     iteration.references = &s->projector;
     iteration.sums = &sums;
@@ -398,14 +386,5 @@ enum status starts_judge(struct starts *s, const float *map, enum initial_part p
 
 struct starts_state starts_state(const struct starts *s, int index) {
     const struct start *start = &s->starts[index];
-    return (struct starts_state){.half = start->half,
-                                 .map = start->map,
-                                 .pmax = start->pmax,
-                                 .significant = start->significant,
-                                 .evidence = start->evidence,
-                                 .sigma_offset = start->sigma_offset};
-}
-
-void starts_give(struct starts *s, int index, const float *map) {
-    memcpy(s->starts[index].map, map, voxels(s) * sizeof *map);
+    return (struct starts_state){.half = start->half, .map = start->map, .pmax = start->pmax};
 }

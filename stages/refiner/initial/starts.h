@@ -17,6 +17,8 @@ struct starts_options {
     int seed;
 };
 
+enum { STARTS_ORDERS = 2 };
+
 struct starts;
 
 /* Returns the finest detail (Å) of images that is compared. */
@@ -30,15 +32,11 @@ void starts_destroy(struct starts **starts);
 /* Makes the map of a start anew, of particles in poses chosen by chance. */
 enum status starts_random(struct starts *starts, int start, struct err *err);
 
-/* Gives a start a map (box³), on the grey scale of the images. */
-void starts_give(struct starts *starts, int start, const float *map);
-
 struct starts_step {
     int particles; /* of the half, compared in this iteration */
-    int order;     /* of the coarse grid (kernels/sampling); compared poses are twice as fine */
+    int order;     /* of the coarse grid (kernels/sampling), 1 to STARTS_ORDERS; compared poses are twice as fine */
     double limit;  /* Å: finer detail of the map is not compared */
     double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
-    double noise;  /* factor on the power of the noise: above 1, more poses fit alike */
     double fudge;  /* on the signal's power in the Wiener filter */
 };
 /* Does an iteration of a start. */
@@ -53,9 +51,6 @@ struct starts_state {
     int half;         /* enum initial_part */
     const float *map; /* box³, the starts' own */
     double pmax;      /* mean, of the last iteration */
-    double significant;
-    double evidence;     /* mean of what starts_judge returns, over the particles of the last iteration */
-    double sigma_offset; /* px */
 };
 struct starts_state starts_state(const struct starts *starts, int start);
 

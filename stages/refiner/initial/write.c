@@ -20,11 +20,11 @@ static void put_number(FILE *f, const char *key, double value) {
 
 static void put_start(FILE *f, const struct initial_decision *d, int i) {
     const struct initial_start *s = &d->starts[i];
-    fprintf(
-        f,
-        "    {\"half\": \"%c\", \"gain\": %.4f, \"deviation\": %.4f, \"pmax\": %.4f, \"alike\": %s, \"best\": %s}%s\n",
-        s->half == 0 ? 'A' : 'B', s->gain, s->deviation, s->pmax, s->alike ? "true" : "false",
-        i == d->best[s->half] ? "true" : "false", i + 1 < d->start_count ? "," : "");
+    fprintf(f,
+            "    {\"half\": \"%c\", \"gain\": %.4f, \"deviation\": %.4f, \"pmax\": %.4f, \"likeness\": %.3f, "
+            "\"alike\": %s, \"best\": %s}%s\n",
+            s->half == 0 ? 'A' : 'B', s->gain, s->deviation, s->pmax, s->likeness, s->alike ? "true" : "false",
+            i == d->best[s->half] ? "true" : "false", i + 1 < d->start_count ? "," : "");
 }
 
 static void put_decision(FILE *f, const struct initial *initial) {
@@ -41,8 +41,9 @@ static void put_decision(FILE *f, const struct initial *initial) {
             "\"box\": %d,\n",
             d->present, d->particles, d->parts[0], d->parts[1], d->parts[2], d->box);
     put_number(f, "pixel_size", d->pixel_size);
+    put_number(f, "diameter", d->diameter);
     put_number(f, "agreement", d->agreement);
-    put_number(f, "agreement_0143", d->finest);
+    put_number(f, "agreement_least", d->least);
     put_number(f, "agreement_mean", d->mean);
     put_number(f, "wanted", d->wanted);
     put_number(f, "gain_a", d->gains[0]);
@@ -71,18 +72,17 @@ static enum status write_decision(const struct initial *initial, const char *pat
 static enum status write_map(const struct initial *initial, const char *folder, struct err *err) {
     const struct initial_decision *d = initial_decision(initial);
     const struct refiner *r = initial_refiner(initial);
-    char path[PATH_SIZE], parts[64], title[64];
+    char path[PATH_SIZE], parts[64];
     _cleanup_(mem_free) float *map = NULL;
     TRY(mem_new((size_t)r->box * (size_t)r->box * (size_t)r->box, sizeof *map, "a map", &map, err));
     TRY(resample_map(initial_map(initial), d->box, d->pixel_size, r->box, r->pixel_size, map, err));
     TRY(output_map(r, folder, "initial_model.mrc", map, err));
     snprintf(parts, sizeof parts, "%zu particles", d->particles);
-    snprintf(title, sizeof title, "first map, hand not known");
     const struct map_picture picture = {.box = r->box,
                                         .pixel_size = r->pixel_size,
                                         .map = map,
                                         .curves = {{.name = "halves", .resolution = d->agreement, .threshold = 0.5}},
-                                        .title = title,
+                                        .title = "first map, hand not known",
                                         .parts = parts};
     TRY(path_join(folder, "initial_model.png", path, sizeof path, err));
     return map_picture_write(&picture, path, err);
@@ -90,7 +90,14 @@ static enum status write_map(const struct initial *initial, const char *folder, 
 
 enum status initial_write(const struct initial *initial, const char *folder, struct err *err) {
     char path[PATH_SIZE];
-    if (initial_decision(initial)->failed == INITIAL_ACCEPTED) TRY(write_map(initial, folder, err));
+    static const char *const maps[] = {"initial_model.mrc", "initial_model.png"};
+    const bool accepted = initial_decision(initial)->failed == INITIAL_ACCEPTED;
+    if (accepted) TRY(write_map(initial, folder, err));
     TRY(path_join(folder, "initial_model.json", path, sizeof path, err));
-    return write_decision(initial, path, err);
+    TRY(write_decision(initial, path, err));
+    for (size_t i = 0; i < sizeof maps / sizeof *maps && !accepted; i++) { /* of an attempt before */
+        TRY(path_join(folder, maps[i], path, sizeof path, err));
+        if (file_exists(path)) TRY(file_remove(path, err));
+    }
+    return STATUS_OK;
 }
