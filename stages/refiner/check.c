@@ -29,10 +29,11 @@ static void check_map(const char *key, const char *path, struct stage_checks *ch
  * reference before they make a map. A mask lies about a reference; a first map may lie in any way. */
 static void check_without_reference(const struct refiner_options *p, struct stage_checks *checks) {
     if (p->mask != NULL)
-        stage_checks_add(checks, STAGE_CHECK_ERROR, "mask",
-                         "the mask %s lies about a map, and there is no reference: set `reference` to that map, or leave "
-                         "`mask` out; a first map lies in any way",
-                         p->mask);
+        stage_checks_add(
+            checks, STAGE_CHECK_ERROR, "mask",
+            "the mask %s lies about a map, and there is no reference: set `reference` to that map, or leave "
+            "`mask` out; a first map lies in any way",
+            p->mask);
     if (p->poses != 0 || p->skip_align)
         stage_checks_add(checks, STAGE_CHECK_ERROR, p->skip_align ? "skip_align" : "poses",
                          "poses of the table need a reference map, which gives grey scale and noise: set `reference` "

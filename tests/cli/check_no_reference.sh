@@ -14,7 +14,7 @@ sed '/gpu:/d; s/from: classifier/from: extractor/' "$graph" >spa.yaml
 spa() {
   echo "--- $*"
   icestream check spa.yaml --set session.pixel_size=1.5 --set watcher.directory=data --set refiner.diameter=30 \
-    --set extractor.coordinates=poses.star "$@" 2>&1 >/dev/null | grep refiner.*reference
+    --set extractor.coordinates=poses.star "$@" 2>&1 >/dev/null | grep "refiner.*reference"
   echo "exit ${PIPESTATUS[0]}"
 }
 touch poses.star
