@@ -83,7 +83,7 @@ build cpu || exit 1
 configure=()
 
 # What each mode builds and runs.
-asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|test_refiner_(signal|noise|auto_mask|directions)|picker_thresholds)')
+asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|test_refiner_(signal|noise|auto_mask|directions|initial)|picker_thresholds)')
 tsan_targets=(tests_common tests_stages) tsan_tests=(-L 'common|stages' -LE 'long|pipeline|heavy')
 cuda_targets=() cpu_tests=(-LE long)
 if [ -z "$mode" ]; then

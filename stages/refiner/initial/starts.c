@@ -37,6 +37,7 @@ struct starts {
     struct sampling grids[STARTS_ORDERS]; /* by order, from 1 on */
     int count, shells;
     double mask_radius; /* px */
+    double mask_share;  /* of the noise of an image: inside the mask */
     struct start *starts;
     float *noise; /* [shells]: of whole images */
     float *tau2;  /* [shells] */
@@ -101,11 +102,11 @@ static enum status find_noise(struct starts *s, struct err *err) {
     prepare_image(prepare, average, &options, NULL, NULL, NULL, s->tau2);
     prepare_destroy(&prepare);
     prepare_mask_outside(box, s->mask_radius, outside);
-    double share = 0, most = 0;
+    double most = 0;
     for (size_t j = 0; j < pixels; j++)
-        share += (1 - (double)outside[j]) * (1 - (double)outside[j]) / (double)pixels;
+        s->mask_share += (1 - (double)outside[j]) * (1 - (double)outside[j]) / (double)pixels;
     for (int k = 0; k < s->shells; k++) {
-        s->noise[k] = (float)(fmax(sum[k] - (double)s->tau2[k], 0) / share);
+        s->noise[k] = (float)(fmax(sum[k] - (double)s->tau2[k], 0) / s->mask_share);
         most = fmax(most, (double)s->noise[k]);
     }
     FAIL_IF(!(most > 0), err, STATUS_BAD_FORMAT, "the particles have no noise: all %d images are the same, or empty",
@@ -264,8 +265,9 @@ static enum status make_map(struct starts *s, struct start *start, double fudge,
     TRY(accumulator_clear(sums, s->pixels.size, err));
     TRY(accumulator_merge(sums, start->sums, err));
     TRY(accumulator_finish(sums, s->options.symmetry, s->options.threads, err));
+    /* The factor is RELION's, for sums weighed by the noise of masked images. */
     const struct reconstruct_options options = {
-        .tau2 = s->tau2, .tau_fudge = fudge, .minres_shell = 0, .threads = s->options.threads};
+        .tau2 = s->tau2, .tau_fudge = fudge / s->mask_share, .minres_shell = 0, .threads = s->options.threads};
     TRY(reconstruct_map(sums, &options, start->map, NULL, NULL, err));
     mask_sphere(3, s->images->box, start->map, s->mask_radius, PREPARE_MASK_EDGE, 0);
     return STATUS_OK;
