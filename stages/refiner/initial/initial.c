@@ -302,22 +302,27 @@ static void choose_settlers(struct initial *a) {
     a->settler_count = rival < 0 || rival == d->best[0] || rival == d->best[1] ? SIDES : SIDES + 1;
 }
 
+/* Finds the correlation of a start with another one, turned onto it, without their rotational averages. */
+static enum status find_likeness(struct initial *a, int fixed, int start, struct err *err) {
+    double products = 0, squares[2] = {0};
+    TRY(agree(a, starts_state(a->starts, fixed).map, starts_state(a->starts, start).map, err));
+    for (size_t i = 0; i < a->voxels; i++) {
+        products += (double)a->turned[i] * (double)a->other[i];
+        squares[0] += (double)a->turned[i] * (double)a->turned[i];
+        squares[1] += (double)a->other[i] * (double)a->other[i];
+    }
+    struct initial_start *s = &a->decision.starts[start];
+    s->likeness = squares[0] > 0 && squares[1] > 0 ? products / sqrt(squares[0] * squares[1]) : 0;
+    s->alike = s->likeness >= ALIKE;
+    return STATUS_OK;
+}
+
 /* Finds whether a start is the same map as the one with most gain. */
 static enum status match(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
-    struct initial_start *start = &d->starts[a->start];
-    double products = 0, squares[2] = {0};
-    start->likeness = 1;
-    if (a->start != a->first) {
-        TRY(agree(a, starts_state(a->starts, a->first).map, starts_state(a->starts, a->start).map, err));
-        for (size_t i = 0; i < a->voxels; i++) {
-            products += (double)a->turned[i] * (double)a->other[i];
-            squares[0] += (double)a->turned[i] * (double)a->turned[i];
-            squares[1] += (double)a->other[i] * (double)a->other[i];
-        }
-        start->likeness = squares[0] > 0 && squares[1] > 0 ? products / sqrt(squares[0] * squares[1]) : 0;
-    }
-    start->alike = start->likeness >= ALIKE;
+    d->starts[a->first].likeness = 1;
+    d->starts[a->first].alike = true;
+    if (a->start != a->first) TRY(find_likeness(a, a->first, a->start, err));
     if (++a->start < d->start_count) return STATUS_OK;
     a->start = 0;
     choose_settlers(a);
@@ -338,17 +343,20 @@ static enum status settle(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Finds by how many standard errors the rival is worse than the best map of its half. */
-static void compare_rival(struct initial *a) {
+/* Finds by how many standard errors the rival is worse than the best map of its half, unless it has become the same map. */
+static enum status compare_rival(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const int rival = a->settlers[SIDES];
     double mean, deviation;
-    if (a->settler_count == SIDES) return;
-    const double *best = a->evidence[d->best[d->starts[rival].half]];
+    if (a->settler_count == SIDES) return STATUS_OK;
+    const int best = d->best[d->starts[rival].half];
+    TRY(find_likeness(a, best, rival, err));
+    if (d->starts[rival].alike) return STATUS_OK;
     for (int i = 0; i < held_out(a); i++)
-        a->scratch[i] = best[i] - a->evidence[rival][i];
+        a->scratch[i] = a->evidence[best][i] - a->evidence[rival][i];
     mean_of(a->scratch, held_out(a), &mean, &deviation);
     d->rival = deviation > 0 ? mean / deviation : 0;
+    return STATUS_OK;
 }
 
 static void describe(struct initial_decision *d) {
@@ -394,7 +402,7 @@ static enum status decide(struct initial *a, struct err *err) {
         mean_of(a->gains[d->best[half]], held_out(a), &d->gains[half], &d->gain_deviations[half]);
         if (!(d->gains[half] > SURE * d->gain_deviations[half])) refuse(a, INITIAL_LIKELIHOOD);
     }
-    compare_rival(a);
+    TRY(compare_rival(a, err));
     if (!(d->mean >= AGREED && d->least >= LEAST)) {
         d->failed = INITIAL_AGREEMENT;
     } else if (d->rival < SURE) {
