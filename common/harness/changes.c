@@ -111,6 +111,7 @@ static void exchange(const struct param *table, size_t count, void *now, void *t
 static void set_changing(struct stage *stage, bool changing) {
     stage_lock(stage);
     stage->changing = changing;
+    if (!changing) stage->taking = false;
     stage_wake_all(stage);
     stage_unlock(stage);
 }
@@ -131,7 +132,7 @@ void stage_rest(struct stage *stage) {
     stage_lock(stage);
     stage->resting = true;
     if (stage->changing) stage_changed(stage);
-    while (stage->changing && !stage->threads_end && !stage_stopping(stage))
+    while (stage->changing && (stage->taking || (!stage->threads_end && !stage_stopping(stage))))
         stage_sleep(stage, PART_PROCESS, INFINITY);
     stage->resting = false;
     stage_unlock(stage);
@@ -166,6 +167,7 @@ static bool is_quiet(struct stage *stage) {
     stage_lock(stage);
     bool works = stage->idling || stage->summarising || (stage->flush_wanted && !stage->resting);
     bool quiet = stage->descriptor->produce != NULL || (lanes_empty(stage) && !works);
+    stage->taking = quiet; /* from now on nobody may leave stage_rest before that is over */
     stage_unlock(stage);
     return quiet;
 }

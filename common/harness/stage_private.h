@@ -189,6 +189,7 @@ struct stage {
     bool stale, idling;
     bool changing; /* live parameters wait until no item is in hand: none is taken in, and idle does not begin */
     bool resting;  /* flush waits in stage_rest until these are taken over */
+    bool taking;   /* they are being taken over: flush must not go on meanwhile */
     bool reshape;  /* reconfigure follows before the next item */
     int troubles;  /* threads that wait for the machine */
     double trouble_since;

@@ -66,8 +66,8 @@ bool refiner_inverts(const struct refiner *r) {
     return r->started && r->inverted_wanted != r->set.inverted;
 }
 
-/* Maps that are not there yet are read in the new hand (setup.c). Poses of an earlier run are in the hand of its files: they
- * come to their particles before. */
+/* Maps that are not there yet are read in the new hand (setup.c). Poses of an earlier run are in the hand of its files:
+ * refiner_begin gives them to the particles before it inverts. */
 void refiner_invert(struct refiner *r) {
     if (r->inverted_wanted == r->set.inverted) return;
     invert_maps(r);

@@ -31,7 +31,7 @@ stages:
   lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
   extractor:      {from: lowpass-picker, box: 48}
   refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
-                   max_iterations: 12, min_particles: 1000, keep_iterations: 100, local_resolution: false}
+                   max_iterations: 100, min_particles: 1000, keep_iterations: 100, local_resolution: false}
 """
 
 
@@ -79,8 +79,10 @@ with Work("invert-hand") as work:
         stop(live)
     before = hands(session)
     check(before == sorted(before) and not before[0], f"once inverted, it stays so: {before}")
-    change = status(session)["changes"][0]
-    check(change["by"] == "invert-hand" and change["changes"][0]["new"] is True, f"the history has it: {change}")
+    asked = lambda: [change for change in status(session)["changes"] if change["by"] == "invert-hand"]
+    change = asked()[0]
+    check(len(asked()) == 1 and change["changes"][0]["new"] is True, f"the history has it: {change}")
+    run("set", "--session", session, "refiner.max_iterations=2")  # the end needs no more
     live = launch("run", graph, "--session", session, "--until-idle", "1")
     try:
         check(live.wait(timeout=240) == 0, "run again: ended well")
@@ -120,6 +122,6 @@ with Work("invert-hand") as work:
     check(not is_inverted(session, "run_class001.mrc", first_map), "the final map is in the first hand")
     likeness = agreement(inverted(final), read_map(f"{session}/refiner/run_class001.mrc")[0])
     check(likeness > 0.9, f"and the mirror image of the one before: {likeness:.3f}")
-    check(len(status(session)["changes"]) == 2, "both changes are in the history")
+    check(len(asked()) == 2, "both changes are in the history")
     check(status(session)["stages"]["refiner"]["failed"] == 0, "nothing failed")
     finish()

@@ -58,7 +58,7 @@ with Work("templates") as work:
         write(work("live", "classifier", ".new"), json.dumps(record))
         os.rename(work("live", "classifier", ".new"), work("live", "classifier", "templates.json"))
         wait_until(lambda: "are better" in open(log).read(), 120, "a decision on the templates", live)
-        feed([work("sim", "micrographs", n) for n in names[FIRST:]], work("incoming"), 0)
+        feed([work("sim", "micrographs", n) for n in names[FIRST:]], work("incoming"), 0.5)
         wait_until(lambda: all(map(os.path.exists, picked)), 60, "the other picks", live)
         live.send_signal(signal.SIGINT)  # it finishes what has begun
         check(live.wait(timeout=120) == 0, "live run")
@@ -67,7 +67,7 @@ with Work("templates") as work:
     found, lines = epochs(work("live")), history(work("live"), "lowpass-picker")
     check(found == FIRST * [0] + (ALL - FIRST) * [1], f"epochs {found}")
     check(len(lines) == 1 and lines[0]["adopted"] and lines[0]["source"] == "watcher", f"history {lines}")
-    run("replay", work("live"), graph, "--session", work("again"), "--speed", "max", timeout=120)
+    run("replay", work("live"), graph, "--session", work("again"), "--speed", "5", timeout=120)
     again = history(work("again"), "lowpass-picker")
     check(len(again) == 1 and again[0]["item"] == lines[0]["item"], f"history of the replay {again}")
     changed = [i for i, (a, b) in enumerate(zip(found, epochs(work("again")))) if a != b]

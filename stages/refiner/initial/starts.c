@@ -233,7 +233,8 @@ static enum status compare(struct starts *s, const struct alignment_iteration *i
     return alignment_finish(s->alignment, err);
 }
 
-/* Chooses particles of a half for an iteration: the next ones, in an order that all starts of the half share. */
+/* Chooses particles of a half for an iteration: the next ones. All starts of the half go through them in one order, each
+ * from a place of its own. */
 static enum status choose(const struct starts *s, const struct start *start, int cursor, int wanted, int **ret_at,
                           int *ret_count, struct err *err) {
     const int first = s->images->begin[start->half], all = s->images->begin[start->half + 1] - first;
