@@ -27,8 +27,9 @@ struct follow {
     struct template_history recorded;
     char recorded_folder[PATH_SIZE];
     struct trial trial;
-    bool won;   /* the templates of the trial are to be adopted at the next item */
-    int joined; /* the last epoch of the history that was looked at */
+    bool won;      /* the templates of the trial are to be adopted at the next item */
+    int joined;    /* the last epoch of the history that was looked at */
+    bool troubled; /* the last step could not do its work, which the log says once */
 };
 
 /* Cuts the next name off a list with commas. Returns false at its end. */
@@ -88,6 +89,15 @@ static enum status take(struct picker_set *set, const char *folder, const struct
     return STATUS_OK;
 }
 
+/* Forgets what is being tried: it was compared with picks of templates that are no longer used. The makers' records are
+ * looked at anew. */
+static void try_anew(struct follow *f) {
+    trial_clear(&f->trial);
+    f->won = false;
+    for (int i = 0; i < f->maker_count; i++)
+        f->makers[i].seen = (struct stat){0};
+}
+
 /* Takes over what this instance has not adopted itself: an earlier run did, or another instance. Without the copy of the
  * templates the picks go on as they are. */
 static enum status join(struct follow *f, const struct stage *stage, struct picker_set *set, struct err *err) {
@@ -98,6 +108,7 @@ static enum status join(struct follow *f, const struct stage *stage, struct pick
     enum status status = take(set, f->folder, last, last->epoch, &own);
     FAIL_IF(status != STATUS_OK && !status_is_of_file(status), err, status, "%s", own.message);
     f->joined = last->epoch;
+    try_anew(f);
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "adopted", "goes on with %d templates of %s, epoch %d of the picks",
                   set->templates.nz, last->stage, last->epoch);
@@ -167,14 +178,27 @@ static void tell(struct stage *stage, const struct adoption *a, const char *how)
               a->item, a->count, a->stage, a->epoch, how);
 }
 
-/* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. */
+/* Says once that the templates have to wait. A stage that is to stop has no trouble. */
+static void wait_for_better(struct follow *f, struct stage *stage, enum status status, const char *reason) {
+    if (status == STATUS_CANCELLED) return;
+    if (!f->troubled) stage_log(stage, LOG_WARN, "templates-wait", "new templates have to wait: %s", reason);
+    f->troubled = true;
+}
+
+/* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. If it cannot be
+ * written, the picks go on as they are; unless the line stands there nevertheless. */
 static enum status adopt(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
                          struct err *err) {
     struct adoption a = describe(&f->trial, item);
+    struct err own = {0};
     char how[160];
-    TRY(template_history_add(f->folder, &a, &f->trial.set.templates, &f->history, err));
-    f->won = false;
-    if (a.epoch > 0) {
+    enum status status = template_history_add(f->folder, &a, &f->trial.set.templates, &f->history, &own);
+    if (status != STATUS_OK) {
+        wait_for_better(f, stage, status, own.message);
+        return join(f, stage, set, err);
+    }
+    f->won = f->troubled = false;
+    if (a.written) {
         snprintf(how, sizeof how, "; on %d micrographs %.0f particles stand out, %.0f before (expected F1 %.3f, %.3f)",
                  a.micrographs, a.after.sure, a.before.sure, a.after.f1 / a.micrographs, a.before.f1 / a.micrographs);
         picker_set_clear(set);
@@ -187,15 +211,46 @@ static enum status adopt(struct follow *f, struct stage *stage, struct picker_se
     return STATUS_OK;
 }
 
-static enum status refuse(struct follow *f, struct stage *stage, const char *reason, struct err *err) {
+static void refuse(struct follow *f, struct stage *stage, const char *reason) {
     struct adoption a = describe(&f->trial, NULL);
+    struct err err = {0};
     snprintf(a.reason, sizeof a.reason, "%s", reason);
-    TRY(template_history_add(f->folder, &a, NULL, &f->history, err));
-    stage_log(
-        stage, LOG_INFO, "refused",
-        "templates of %s (its epoch %d) are not adopted: on %d micrographs %.0f particles stand out, %.0f before%s%s",
-        a.stage, a.stage_epoch, a.micrographs, a.after.sure, a.before.sure, *reason != '\0' ? ": " : "", reason);
+    enum status status = template_history_add(f->folder, &a, NULL, &f->history, &err);
+    if (a.written)
+        stage_log(stage, LOG_INFO, "refused",
+                  "templates of %s (its epoch %d) are not adopted: on %d micrographs %.0f particles stand out, %.0f "
+                  "before%s%s",
+                  a.stage, a.stage_epoch, a.micrographs, a.after.sure, a.before.sure, *reason != '\0' ? ": " : "",
+                  reason);
+    if (status != STATUS_OK) {
+        wait_for_better(f, stage, status, err.message);
+        return;
+    }
+    f->troubled = false;
     trial_clear(&f->trial);
+}
+
+/* Puts recorded templates into the set once their line is written. Without their copy the picks go on as they are. */
+static enum status repeat_one(struct follow *f, struct stage *stage, struct picker_set *set, struct adoption *a,
+                              struct err *err) {
+    struct picker_set next = {0};
+    struct err own = {0};
+    enum status status = take(&next, f->recorded_folder, a, 0, &own);
+    if (status_is_of_file(status)) {
+        stage_log(stage, LOG_WARN, "templates", "%s: the templates of epoch %d of the recorded session are lost: %s",
+                  a->item, a->epoch, own.message);
+        return STATUS_OK;
+    }
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    status = template_history_add(f->folder, a, &next.templates, &f->history, err);
+    if (status != STATUS_OK || !a->written) {
+        picker_set_clear(&next);
+        return status;
+    }
+    picker_set_clear(set);
+    *set = next;
+    set->epoch = f->joined = a->epoch;
+    tell(stage, a, ", as in the recorded session");
     return STATUS_OK;
 }
 
@@ -207,10 +262,7 @@ static enum status repeat(struct follow *f, struct stage *stage, struct picker_s
         if (!a.adopted || strcmp(a.item, item_id(item)) != 0 || strcmp(a.source, item_source(item)) != 0 ||
             template_history_knows(&f->history, a.stage, a.stage_epoch))
             continue;
-        TRY(take(set, f->recorded_folder, &a, set->epoch, err));
-        TRY(template_history_add(f->folder, &a, &set->templates, &f->history, err));
-        set->epoch = f->joined = a.epoch;
-        tell(stage, &a, ", as in the recorded session");
+        TRY(repeat_one(f, stage, set, &a, err));
     }
     return STATUS_OK;
 }
@@ -233,7 +285,13 @@ static void look_at(struct follow *f, struct stage *stage, struct maker *maker) 
         return;
     if (info.st_ino == maker->seen.st_ino && file_mtime_ns(&info) == file_mtime_ns(&maker->seen)) return;
     maker->seen = info;
-    if (template_set_read(maker->folder, &templates, &err) != STATUS_OK) {
+    enum status status = template_set_read(maker->folder, &templates, &err);
+    if (status == STATUS_NO_MEMORY || status == STATUS_UNAVAILABLE) {
+        maker->seen = (struct stat){0};
+        wait_for_better(f, stage, status, err.message);
+        return;
+    }
+    if (status != STATUS_OK) {
         stage_log(stage, LOG_WARN, "templates", "the templates of %s cannot be read: %s", maker->name, err.message);
         return;
     }
@@ -244,10 +302,12 @@ static void look_at(struct follow *f, struct stage *stage, struct maker *maker) 
         trial_begin(&f->trial, &templates);
 }
 
-/* Looks for new templates, if none are being tried. A trial that waits for micrographs gives way to newer templates. */
+/* Looks for new templates, if none are being tried. A trial that waits for micrographs gives way to newer templates of
+ * its own maker; those of others come after it. */
 static void look(struct follow *f, struct stage *stage) {
-    for (int i = 0; i < f->maker_count && (!trial_runs(&f->trial) || f->trial.item_count == 0); i++)
-        look_at(f, stage, &f->makers[i]);
+    for (int i = 0; i < f->maker_count && f->trial.item_count == 0; i++)
+        if (!trial_runs(&f->trial) || strcmp(f->trial.from.stage, f->makers[i].name) == 0)
+            look_at(f, stage, &f->makers[i]);
 }
 
 enum status follow_step(struct follow *f, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
@@ -260,12 +320,25 @@ enum status follow_step(struct follow *f, struct stage *stage, struct picker_set
     if (!trial_runs(&f->trial)) return STATUS_OK;
     enum status status = trial_step(&f->trial, stage, set, &more, &own);
     FAIL_IF(status == STATUS_DEVICE, err, status, "%s", own.message);
-    if (status != STATUS_OK) return refuse(f, stage, own.message, err);
+    if (status_is_of_file(status) || status == STATUS_BAD_ARGUMENT) {
+        refuse(f, stage, own.message);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK) {
+        follow_forget(f);
+        wait_for_better(f, stage, status, own.message);
+        return STATUS_OK;
+    }
     *ret_work = more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
-    if (more || f->trial.item_count == 0) return STATUS_OK;
+    if (more || f->trial.item_count == 0) {
+        f->troubled = false;
+        return STATUS_OK;
+    }
     f->won = trial_won(&f->trial);
     if (f->won)
         stage_log(stage, LOG_INFO, "tried", "templates of %s (its epoch %d) are better: adopted at the next micrograph",
                   f->trial.from.stage, f->trial.from.epoch);
-    return f->won ? STATUS_OK : refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "", err);
+    else
+        refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "");
+    return STATUS_OK;
 }

@@ -22,7 +22,8 @@ void follow_destroy(struct follow **follow);
 /* Call before an item is searched: puts other templates into the set if they are to be used from this item on. */
 enum status follow_before(struct follow *follow, struct stage *stage, struct picker_set *set, const struct item *item,
                           struct err *err);
-/* Call after an item, and when idle: tries new templates on one micrograph. */
+/* Call after an item, and when idle: tries new templates on one micrograph. Fails with STATUS_DEVICE only: other troubles
+ * must not cost an item that is picked; they are logged, and the next call tries again. */
 enum status follow_step(struct follow *follow, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
                         struct err *err);
 /* Gives back the memory of searches that can be made anew. */

@@ -190,7 +190,12 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
 static enum status use_shape(struct stage *stage, struct state *s, const int shape[3], struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     s->picker = NULL;
-    TRY(picker_set_get(stage, &s->set, shape, &s->picker, err));
+    enum status status = picker_set_get(stage, &s->set, shape, &s->picker, err);
+    if (status == STATUS_NO_MEMORY && s->follow != NULL) {
+        follow_forget(s->follow);
+        status = picker_set_get(stage, &s->set, shape, &s->picker, err);
+    }
+    TRY(status);
     double diameter = lowpass_picker_diameter(s->picker);
     if (s->set.method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
         stage_log(stage, LOG_WARN, "diameter", "diameter is not set: using %.0f Å, measured in the templates",

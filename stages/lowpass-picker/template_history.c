@@ -119,6 +119,7 @@ static enum status add(const char *folder, const char *path, struct adoption *a,
     _cleanup_(mem_free) char *text = line_text(a);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a line of history");
     TRY(file_append_line(path, text, err));
+    a->written = true;
     return template_history_read(path, h, err);
 }
 

@@ -13,9 +13,14 @@
  * random phases 0.07 to 0.32. */
 static const double GAIN = 0.05, F1_GAIN = 0.02, AGAIN_LEAST = 0.45, NEAR = 0.15;
 
-void trial_clear(struct trial *t) {
+static void clear_items(struct trial *t) {
     for (int i = 0; i < t->item_count; i++)
         item_destroy(&t->items[i]);
+    t->item_count = 0;
+}
+
+void trial_clear(struct trial *t) {
+    clear_items(t);
     template_set_clear(&t->from);
     picker_set_clear(&t->set);
     device_copy_destroy(&t->uploaded);
@@ -54,12 +59,15 @@ static enum status visit(const struct item *item, void *context, struct err *err
     return STATUS_OK;
 }
 
+/* Whatever keeps the ledger from being read says nothing about the templates. */
 static enum status choose(struct trial *t, struct stage *stage, struct err *err) {
     struct walk w = {.trial = t};
-    TRY(stage_each_done(stage, visit, &w, err));
+    if (stage_each_done(stage, visit, &w, err) != STATUS_OK) return STATUS_UNAVAILABLE;
     if (w.seen < TRIAL_LEAST) return STATUS_OK;
     w = (struct walk){.trial = t, .all = w.seen};
-    return stage_each_done(stage, visit, &w, err);
+    if (stage_each_done(stage, visit, &w, err) == STATUS_OK) return STATUS_OK;
+    clear_items(t);
+    return STATUS_UNAVAILABLE;
 }
 
 /* Reads a micrograph that is done. ret_shape: as of the searches. */
@@ -122,13 +130,18 @@ static void add(struct separation *sum, const struct pick_list *picks) {
     sum->f1 += picks->separation.f1;
 }
 
+/* Returns whether a fault is neither of the micrograph nor of the templates, and may pass. */
+static bool may_pass(enum status status) {
+    return status == STATUS_NO_MEMORY || status == STATUS_UNAVAILABLE || status == STATUS_CANCELLED;
+}
+
 static enum status try_one(struct trial *t, struct stage *stage, struct picker_set *now, const struct item *item,
                            struct err *err) {
     int shape[3] = {0};
     enum status status = read_item(t, stage, item, shape, err);
     if (status == STATUS_OK) status = search_with(t, stage, now, item, shape, &t->now, err);
     /* A micrograph that cannot be searched as it is now says nothing about the templates. */
-    if (status != STATUS_OK) return status == STATUS_DEVICE ? status : STATUS_OK;
+    if (status != STATUS_OK) return status == STATUS_DEVICE || may_pass(status) ? status : STATUS_OK;
     double diameter = t->maps.geometry.diameter / t->maps.geometry.pixel_size;
     TRY(search_with(t, stage, &t->set, item, shape, &t->picks, err));
     compare(t, NEAR * diameter);

@@ -32,8 +32,9 @@ static inline bool trial_runs(const struct trial *trial) {
     return trial->set.templates.nz > 0;
 }
 /* Searches the next micrograph; first chooses TRIAL_MICROGRAPHS of those that are done, spread over the session. Skips
- * micrographs that cannot be read now. *ret_more: micrographs are left. Fewer than TRIAL_LEAST are done: *ret_more is
- * false, and item_count stays 0. An error is one of the new templates, or of the device. Compute thread. */
+ * micrographs that cannot be read. *ret_more: micrographs are left. Fewer than TRIAL_LEAST are done: *ret_more is
+ * false, and item_count stays 0. After an error the next call tries the same micrograph again. A status of a file
+ * (status_is_of_file) or STATUS_BAD_ARGUMENT is the fault of the new templates; no other is. Compute thread. */
 enum status trial_step(struct trial *trial, struct stage *stage, struct picker_set *now, bool *ret_more,
                        struct err *err);
 /* Returns the share of the better half of the picks now that the new templates find again, within 0.15 diameters. */

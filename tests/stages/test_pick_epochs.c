@@ -1,6 +1,6 @@
 /* The picker adopts templates that another stage of the session makes: only if they find more than the picks so far, at
  * an item that its history names; a restart goes on with them, and a replay adopts them at the same item. Templates of
- * random phases are refused. */
+ * random phases are refused. Trouble of the machine is neither a refusal nor the fault of an item. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@
 #include "common/harness/template_set.h"
 #include "common/memory.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
+#include "stages/lowpass-picker/picker_set.h"
 #include "stages/lowpass-picker/template_history.h"
 
 #define OK(call)                                                                                                       \
@@ -33,6 +34,34 @@ enum { BOX = 64, SIDE = 420, MICROGRAPHS = 12 };
 
 static uint64_t seed = 2718;
 static char folder[128];
+
+/* What happens when the trial wants its searches, call by call. Used by the compute thread while a stage runs. */
+static struct {
+    enum status trouble[4];   /* of its first calls */
+    const char *other_folder; /* another instance adopts its templates at the second call; NULL: there is none */
+    int calls;
+} trial;
+
+enum status __real_picker_set_get(const struct stage *stage, struct picker_set *set, const int shape[3],
+                                  struct lowpass_picker **ret_picker, struct err *err);
+enum status __wrap_picker_set_get(const struct stage *stage, struct picker_set *set, const int shape[3],
+                                  struct lowpass_picker **ret_picker, struct err *err);
+
+enum status __wrap_picker_set_get(const struct stage *stage, struct picker_set *set, const int shape[3],
+                                  struct lowpass_picker **ret_picker, struct err *err) {
+    if (set->templates.nz == 0 || set->epoch > 0) return __real_picker_set_get(stage, set, shape, ret_picker, err);
+    int call = trial.calls++;
+    if (call < 4 && trial.trouble[call] != STATUS_OK)
+        return err_set(err, trial.trouble[call], __FILE__, __LINE__, "trouble");
+    if (call == 1 && trial.other_folder != NULL) {
+        struct template_history history = {0};
+        struct adoption a = {.adopted = true, .stage = "other", .stage_epoch = 9, .item = "elsewhere"};
+        enum status status = template_history_add(trial.other_folder, &a, &set->templates, &history, err);
+        template_history_clear(&history);
+        if (status != STATUS_OK) return status;
+    }
+    return __real_picker_set_get(stage, set, shape, ret_picker, err);
+}
 
 static double uniform(void) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -106,12 +135,10 @@ static void scatter(float *image) {
     free(two);
 }
 
-/* Writes what a classifier would write. */
-static void write_templates(int epoch, bool random) {
-    char place[160];
+/* Writes what a classifier would write. maker: its folder. */
+static void write_templates(const char *maker, int epoch, bool random) {
     struct template_set set = {.epoch = epoch, .stage = "classifier", .iteration = 7, .classes = {3}, .particles = 400};
-    snprintf(place, sizeof place, "%s/classifier", folder);
-    OK(file_make_folders(place, 0777, &err));
+    OK(file_make_folders(maker, 0777, &err));
     OK(image_resize(&set.images, BOX, BOX, 1, &err));
     set.images.pixel_size = 2;
     for (int i = 0; i < BOX * BOX; i++)
@@ -125,17 +152,28 @@ static void write_templates(int epoch, bool random) {
             sum += pass == 0 && inside ? set.images.data[i] : 0;
             pixels += pass == 0 && inside;
         }
-    OK(template_set_write(place, &set, &err));
+    OK(template_set_write(maker, &set, &err));
     template_set_clear(&set);
 }
 
-/* Picks all micrographs. ret_epochs[i]: that of micrograph i, in its table. */
+/* Picks all micrographs, one after the other, so that the same ones are done at each step of a trial. ret_epochs[i]: that of micrograph i, in its table. */
 static void pick(const char *place, const char *history, int ret_epochs[MICROGRAPHS]) {
-    const char *keys[] = {"diameter",       "80",         "lowpass",           "12",    "write_png", "false",
-                          "templates_from", "classifier", "templates_history", history, NULL};
+    const char *keys[] = {"diameter",
+                          "80",
+                          "lowpass",
+                          "12",
+                          "write_png",
+                          "false",
+                          "lanes",
+                          "1",
+                          "templates_from",
+                          "classifier,second",
+                          "templates_history",
+                          history,
+                          NULL};
     struct item *items[MICROGRAPHS] = {0}, **out = NULL;
     size_t count = 0;
-    if (history == NULL) keys[8] = NULL;
+    if (history == NULL) keys[10] = NULL;
     for (int i = 0; i < MICROGRAPHS; i++) {
         char id[16], path[256];
         snprintf(id, sizeof id, "mic%d", i);
@@ -187,8 +225,9 @@ static void random_phases_are_refused(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];
     struct template_history history;
-    char path[256];
-    write_templates(1, true);
+    char path[256], maker[160];
+    snprintf(maker, sizeof maker, "%s/classifier", folder);
+    write_templates(maker, 1, true);
     pick(folder, NULL, epochs);
     for (int i = 0; i < MICROGRAPHS; i++)
         assert_int_equal(epochs[i], 0);
@@ -204,7 +243,8 @@ static void adopts_what_finds_more(void **state) {
     int epochs[MICROGRAPHS], first = 0;
     struct template_history history;
     char path[256], place[160], id[16];
-    write_templates(2, false);
+    snprintf(place, sizeof place, "%s/classifier", folder);
+    write_templates(place, 2, false);
     pick(folder, NULL, epochs);
     while (first < MICROGRAPHS && epochs[first] == 0)
         first++;
@@ -250,6 +290,82 @@ static void adopts_what_finds_more(void **state) {
     assert_int_equal(system(command), 0);
     pick(folder, NULL, again);
     assert_int_equal(again[MICROGRAPHS - 1], 0);
+
+    /* So does a replay. */
+    snprintf(place, sizeof place, "%s/lost", folder);
+    OK(file_make_folders(place, 0777, &err));
+    pick(place, path, again);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        assert_int_equal(again[i], 0);
+}
+
+/* Makes a folder for a session. ret_maker: of the stage that makes good templates there. */
+static void begin_session(const char *name, char ret_place[160], char ret_maker[200]) {
+    snprintf(ret_place, 160, "%s/%s", folder, name);
+    snprintf(ret_maker, 200, "%s/classifier", ret_place);
+    write_templates(ret_maker, 1, false);
+}
+
+static void trouble_is_no_refusal(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    struct template_history history;
+    char place[160], maker[200], path[256];
+    begin_session("trouble", place, maker);
+    /* A second maker's templates wait until those of the first are decided on. */
+    snprintf(path, sizeof path, "%s/second", place);
+    write_templates(path, 1, true);
+    memset(&trial, 0, sizeof trial);
+    trial.trouble[0] = STATUS_NO_MEMORY;
+    trial.trouble[1] = STATUS_UNAVAILABLE;
+    trial.trouble[2] = STATUS_CANCELLED;
+    pick(place, NULL, epochs);
+    assert_in_range(trial.calls, 6, MICROGRAPHS);
+    history_of(place, &history, path);
+    assert_true(history.count >= 1 && history.lines[0].adopted && epochs[MICROGRAPHS - 1] == 1);
+    assert_string_equal(history.lines[0].stage, "classifier");
+    template_history_clear(&history);
+    memset(&trial, 0, sizeof trial);
+}
+
+static void a_history_that_cannot_be_written_costs_no_item(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    struct template_history history;
+    char place[160], maker[200], path[256];
+    for (int random = 0; random < 2; random++) {
+        begin_session(random ? "no_refusal" : "no_adoption", place, maker);
+        if (random) write_templates(maker, 1, true);
+        snprintf(path, sizeof path, "%s/lowpass-picker/.history.lock", place);
+        OK(file_make_folders(path, 0777, &err));
+        pick(place, NULL, epochs);
+        for (int i = 0; i < MICROGRAPHS; i++)
+            assert_int_equal(epochs[i], 0);
+        history_of(place, &history, path);
+        assert_int_equal(history.count, 0);
+        template_history_clear(&history);
+    }
+}
+
+/* What was compared with picks of other templates does not count. */
+static void another_instance_s_adoption_ends_the_trial(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    struct template_history history;
+    char place[160], maker[200], path[256];
+    begin_session("instances", place, maker);
+    snprintf(path, sizeof path, "%s/lowpass-picker", place);
+    memset(&trial, 0, sizeof trial);
+    trial.other_folder = path;
+    pick(place, NULL, epochs);
+    memset(&trial, 0, sizeof trial);
+    history_of(place, &history, path);
+    assert_int_equal(epochs[MICROGRAPHS - 1], 1);
+    assert_int_equal(history.count, 2);
+    assert_string_equal(history.lines[0].stage, "other");
+    assert_string_equal(history.lines[1].stage, "classifier");
+    assert_false(history.lines[1].adopted); /* they are the same templates */
+    template_history_clear(&history);
 }
 
 static void separation_sees_what_overlaps(void **state) {
@@ -257,7 +373,7 @@ static void separation_sees_what_overlaps(void **state) {
     float heights[3][600];
     struct separation found[3];
     for (int k = 0; k < 3; k++) {
-        for (int i = 0; i < 600; i++) /* by quantiles of two bells, 2, 4 and 8 deviations apart */
+        for (int i = 0; i < 600; i++) /* two bells, 2, 4 and 8 deviations apart */
             heights[k][i] = (float)(gauss() + (i < 200 ? 2 << k : 0));
         for (int i = 1; i < 600; i++)
             for (int j = i; j > 0 && heights[k][j - 1] < heights[k][j]; j--) {
@@ -288,7 +404,6 @@ static int remove_folder(void **state) {
     (void)state;
     char command[160];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (getenv("KEEPIT")) return 0;
     return system(command) == 0 ? 0 : -1;
 }
 
@@ -298,6 +413,9 @@ int main(void) {
         cmocka_unit_test(without_templates_nothing_changes),
         cmocka_unit_test(random_phases_are_refused),
         cmocka_unit_test(adopts_what_finds_more),
+        cmocka_unit_test(trouble_is_no_refusal),
+        cmocka_unit_test(a_history_that_cannot_be_written_costs_no_item),
+        cmocka_unit_test(another_instance_s_adoption_ends_the_trial),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
