@@ -59,6 +59,11 @@ def hands(session):
     return [event["inverted"] for event in history(session, "refiner")]
 
 
+def asked(session):
+    """Returns the session's changes of the hand."""
+    return [change for change in status(session)["changes"] if change["by"] == "invert-hand"]
+
+
 with Work("invert-hand") as work:
     simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
     text = GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
@@ -79,9 +84,8 @@ with Work("invert-hand") as work:
         stop(live)
     before = hands(session)
     check(before == sorted(before) and not before[0], f"once inverted, it stays so: {before}")
-    asked = lambda: [change for change in status(session)["changes"] if change["by"] == "invert-hand"]
-    change = asked()[0]
-    check(len(asked()) == 1 and change["changes"][0]["new"] is True, f"the history has it: {change}")
+    change = asked(session)[0]
+    check(len(asked(session)) == 1 and change["changes"][0]["new"] is True, f"the history has it: {change}")
     run("set", "--session", session, "refiner.max_iterations=2")  # the end needs no more
     live = launch("run", graph, "--session", session, "--until-idle", "1")
     try:
@@ -122,6 +126,6 @@ with Work("invert-hand") as work:
     check(not is_inverted(session, "run_class001.mrc", first_map), "the final map is in the first hand")
     likeness = agreement(inverted(final), read_map(f"{session}/refiner/run_class001.mrc")[0])
     check(likeness > 0.9, f"and the mirror image of the one before: {likeness:.3f}")
-    check(len(asked()) == 2, "both changes are in the history")
+    check(len(asked(session)) == 2, "both changes are in the history")
     check(status(session)["stages"]["refiner"]["failed"] == 0, "nothing failed")
     finish()
