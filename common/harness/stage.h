@@ -146,8 +146,8 @@ struct stage_descriptor {
 
     /* Takes over parameters whose `changes` is PARAM_LIVE: stage_params has the new values, and init is not called again.
      * Called on the main thread, while no item is in the stage and no other callback runs, except produce, and a flush
-     * that waits in stage_rest; reconfigure follows before the next item. NULL: the stage reads such parameters from stage_params for each item. An error ends
-     * the stage. The produce of a source may be reading meanwhile: the table of a source must have no PARAM_LIVE. */
+     * that waits in stage_rest; reconfigure follows before the next item. NULL: the stage reads such parameters from
+     * stage_params for each item. An error ends the stage. The produce of a source may be reading meanwhile: the table of a source must have no PARAM_LIVE. */
     enum status (*change)(struct stage *stage, void *state, struct err *err);
     /* Makes plans and buffers for lane->shape. Called on the compute thread, before process, when the shape differs
      * from that of the item before. May be slow and may allocate; after a failure it is called again for the next

@@ -6,7 +6,7 @@
 #include "common/multiversion.h"
 #include "kernels/map_align/map_align_private.h"
 
-/* What counts for the centre of mass: density above this part of the maximum. */
+/* Density above this part of the maximum counts for the centre of mass. */
 #define STRONG 0.3f
 
 static size_t voxel(int box, int x, int y, int z) {

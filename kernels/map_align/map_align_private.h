@@ -1,4 +1,4 @@
-/* What the files of this folder share. */
+/* Declares the types and functions that the files of map_align share. */
 #ifndef ICESTREAM_KERNELS_MAP_ALIGN_MAP_ALIGN_PRIVATE_H
 #define ICESTREAM_KERNELS_MAP_ALIGN_MAP_ALIGN_PRIVATE_H
 
@@ -24,7 +24,7 @@ struct map_profile {
 };
 int map_align_splines(int box);
 
-/* What subtracting a rotational average takes. */
+/* Holds the plans and memory for subtracting a rotational average. */
 struct map_radial {
     int box;
     struct fft_plan *forward, *inverse;

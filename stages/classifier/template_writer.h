@@ -5,7 +5,7 @@
 #include "stages/classifier/class_templates.h"
 #include "stages/classifier/snapshot.h"
 
-/* What the writer remembers from snapshot to snapshot. Starts as {0}. */
+/* Holds the state of the writer from snapshot to snapshot. Starts as {0}. */
 struct template_writer {
     struct class_templates last;    /* of the last snapshot */
     struct class_templates written; /* of the last epoch */

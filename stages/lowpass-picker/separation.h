@@ -1,4 +1,4 @@
-/* How well a search tells particles from the rest of a micrograph, by the heights of its peaks alone. The heights are
+/* Measures how well a search tells particles from the rest of a micrograph, by the heights of its peaks alone. The heights are
  * taken as a mixture of two normal distributions, whatever the scale of the scores is: searches with other templates can
  * be compared on one micrograph. No model of noise is needed, so denoised micrographs can be compared as well. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_SEPARATION_H

@@ -276,7 +276,7 @@ enum status refiner_give_reference(struct refiner *r, const char *path, double l
     FAIL_IF(r->reference_path != NULL || r->busy, err, STATUS_BAD_STATE, "there is a reference already");
     TRY(keep_text(path, &r->reference_path, err));
     r->options.initial_lowpass = lowpass;
-    /* What has been prepared without it is prepared anew. */
+    /* The next iteration takes memory and chooses particles anew. */
     if (r->box > 0) setup_release(r);
     r->chosen = false;
     const enum status status = classes_find_maps(r, err);

@@ -20,7 +20,7 @@ enum { BOX = 48, PHANTOM_BOX = 64 };
 
 static uint64_t seed;
 
-/* How a map lies: its points p at ±R p + s. */
+/* A place of a map: its points p lie at ±R p + s. */
 struct lie {
     double rotation[9], shift[3]; /* Å */
     bool inverted;

@@ -35,7 +35,7 @@ enum { BOX = 64, SIDE = 420, MICROGRAPHS = 12 };
 static uint64_t seed = 2718;
 static char folder[128];
 
-/* What happens when the trial wants its searches, call by call. Used by the compute thread while a stage runs. */
+/* Results of the trial's searches, call by call. The compute thread takes them while a stage runs. */
 static struct {
     enum status trouble[4];   /* of its first calls */
     const char *other_folder; /* another instance adopts its templates at the second call; NULL: there is none */
@@ -347,7 +347,7 @@ static void a_history_that_cannot_be_written_costs_no_item(void **state) {
     }
 }
 
-/* What was compared with picks of other templates does not count. */
+/* Picks that were compared with those of other templates do not count. */
 static void another_instance_s_adoption_ends_the_trial(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];

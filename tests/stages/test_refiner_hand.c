@@ -269,7 +269,7 @@ static void the_next_iteration_fits_as_before(void **state) {
     }
 }
 
-/* What an inversion changes. */
+/* The maps and poses that an inversion changes. */
 struct content {
     float maps[2][2][VOXELS], combined[VOXELS], mask[VOXELS];
     double poses[COUNT][9];

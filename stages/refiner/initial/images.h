@@ -9,8 +9,8 @@
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
 
-/* What a particle is for. Micrographs are not divided. Starts of one half never see the other half, so that what maps of
- * both have in common is in the particles. Particles that are held out are in no map: they judge maps. */
+/* The use of a particle; particles of one micrograph have the same. Starts of one half never see the other half: what
+ * maps of both have in common is in the particles. Particles that are held out are in no map: they judge maps. */
 enum initial_part { INITIAL_HALF_A, INITIAL_HALF_B, INITIAL_HELD_OUT, INITIAL_PARTS };
 
 struct initial_images {

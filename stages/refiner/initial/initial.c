@@ -24,7 +24,7 @@ static const double AGREED = 0.7;  /* mean FSC of two maps that are the same */
 static const double WANTED = 1.3;  /* times the finest detail that is compared */
 static const double ALIKE = 0.7;   /* correlation of two starts that are the same map */
 
-/* What comes next. */
+/* The step of an attempt that comes next. */
 enum phase { GATHER, EXPLORE, RANK, MATCH, SETTLE, DECIDE, COMPLETE };
 
 struct initial {
@@ -278,8 +278,8 @@ static enum status agree(struct initial *a, const float *fixed, const float *mov
     return fsc_maps(NULL, box, a->other, a->turned, a->fsc, err);
 }
 
-/* Returns the start of a half that has most gain, of those that are the same map as the first, or of the others; −1: there
- * is none. half −1: of both. */
+/* Returns the start with most gain: of a half (−1: of both), and of those that are the same map as the first, or that
+ * are not. −1: there is none. */
 static int best_start(const struct initial_decision *d, int half, bool alike) {
     int best = -1;
     for (int i = 0; i < d->start_count; i++)

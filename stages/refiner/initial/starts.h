@@ -42,7 +42,7 @@ struct starts_step {
 /* Does an iteration of a start. */
 enum status starts_iterate(struct starts *starts, int start, const struct starts_step *step, struct err *err);
 
-/* Compares particles of a part with a map (box³), and returns for each the logarithm of how much more probable its image is
+/* Compares particles of a part with a map (box³). Returns for each the logarithm of how much more probable its image is
  * with the map, in any pose, than without. ret_gains: [particles of the part]. */
 enum status starts_judge(struct starts *starts, const float *map, enum initial_part part, int order, double limit,
                          double *ret_gains, struct err *err);
