@@ -483,8 +483,8 @@ void instance_clear(struct instance *instance);
 /* changes.c: notes in an item the change that it was made with. */
 enum status change_note(const struct stage *stage, struct item *item, struct err *err);
 /* Reads the instance file again if it is another one, and takes over what has changed when all of it is live and no item
- * is in hand; `running`: items still come, or flush runs. What is not live waits for the launcher, which starts the stage again. An
- * error ends the stage. For the main thread. */
+ * is in hand; `running`: items still come, or flush runs. What is not live waits for the launcher, which starts the
+ * stage again. An error ends the stage. For the main thread. */
 struct change_watch;
 enum status change_look(struct stage *stage, struct change_watch *watch, bool running, struct err *err);
 /* Begins to watch an instance file that has been read, and ends it; accepts NULL. */

@@ -15,7 +15,7 @@ struct follow;
 /* Checks the text of `templates_from`. STATUS_BAD_ARGUMENT: no names of stages, or too many. */
 enum status follow_check(const char *names, struct err *err);
 
-/* Creates it, and brings the templates that an earlier run adopted last into the set. */
+/* Creates a follower, and puts the templates that an earlier run adopted last into the set. */
 enum status follow_create(const struct stage *stage, struct picker_set *set, struct follow **ret_follow,
                           struct err *err);
 void follow_destroy(struct follow **follow);
