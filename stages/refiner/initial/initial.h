@@ -8,7 +8,9 @@
  *               at least 0.7 on average up to `wanted`, and 0.143 in each shell (a ball that both share agrees by itself);
  *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
  *               average, and the negative of the rest;
- *   rivals      no other start made a different map that explains the held-out particles as well.
+ *   rivals      no other start made a different map that explains the held-out particles as well. If one did, both go on
+ *               with finer detail, in a sphere that fits the particle, and held-out particles decide (contest.h). The
+ *               maps that win must pass the other tests again.
  * Otherwise there is no model: more particles, or better ones, may give it later.
  *
  * Projections tell no hand: the map is the right one or its mirror image.
@@ -62,8 +64,11 @@ struct initial_decision {
     double mean;                         /* FSC of A and B up to there */
     double least;                        /* the least value of that curve */
     double agreement;                    /* Å: to which they agree, FSC 0.5 */
-    double rival;   /* standard errors by which the best different map is worse than the best of its half; NaN: none */
-    double lowpass; /* Å: to which the refinement should filter the map at first */
+    double rival; /* standard errors by which the best different map is worse than the best of its half; NaN: none */
+    double
+        contest; /* likewise at the end of a contest (contest.h); below 0 the different one won; NaN: none was held */
+    double contest_limit, contest_diameter; /* Å: detail that was compared, and the sphere */
+    double lowpass;                         /* Å: to which the refinement should filter the map at first */
     double seconds;
 };
 
@@ -78,6 +83,9 @@ void initial_destroy(struct initial **initial);
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
 /* Returns how far the attempt is, 0 to 1. */
 double initial_progress(const struct initial *initial);
+/* Says in decision->text what was found: of the FSC `agreed` on average and `least` were wanted, of standard errors `sure`.
+ * In describe.c. */
+void initial_describe(struct initial_decision *decision, double agreed, double least, double sure);
 /* Returns what was found, once the attempt is complete. */
 const struct initial_decision *initial_decision(const struct initial *initial);
 /* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and

@@ -329,6 +329,14 @@ static void average_results(struct start *start, const struct alignment_result *
     if (weight > 0) start->sigma_offset = 0.7 * start->sigma_offset + 0.3 * fmax(sqrt(offset2 / (2 * weight)), 1);
 }
 
+enum status starts_give(struct starts *s, int index, const float *map, struct err *err) {
+    struct start *start = &s->starts[index];
+    memcpy(start->map, map, voxels(s) * sizeof *map);
+    start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
+    start->iterations = start->cursor = 0;
+    return accumulator_clear(start->sums, s->pixels.size, err);
+}
+
 enum status starts_iterate(struct starts *s, int index, const struct starts_step *step, struct err *err) {
     struct start *start = &s->starts[index];
     struct sampling *grid = &s->grids[step->order - 1];

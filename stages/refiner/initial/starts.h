@@ -32,6 +32,9 @@ void starts_destroy(struct starts **starts);
 /* Makes the map of a start anew, of particles in poses chosen by chance. */
 enum status starts_random(struct starts *starts, int start, struct err *err);
 
+/* Gives a start its map, box³, in place of one by chance. Nothing stays of what the start has found so far. */
+enum status starts_give(struct starts *starts, int start, const float *map, struct err *err);
+
 struct starts_step {
     int particles; /* of the half, compared in this iteration */
     int order;     /* of the coarse grid (kernels/sampling), 1 to STARTS_ORDERS; compared poses are twice as fine */

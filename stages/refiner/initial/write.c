@@ -51,6 +51,9 @@ static void put_decision(FILE *f, const struct initial *initial) {
     put_number(f, "gain_b", d->gains[1]);
     put_number(f, "gain_b_deviation", d->gain_deviations[1]);
     put_number(f, "rival", d->rival);
+    put_number(f, "contest", d->contest);
+    put_number(f, "contest_limit", d->contest_limit);
+    put_number(f, "contest_diameter", d->contest_diameter);
     put_number(f, "lowpass", d->lowpass);
     put_number(f, "seconds", d->seconds);
     fprintf(f, "  \"starts\": [\n");
