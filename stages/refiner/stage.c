@@ -247,10 +247,10 @@ static void look_for_end(struct stage *stage, struct state *state, size_t partic
     state->live.settled_particles = particles;
 }
 
-/* Works on a first map that is made again, while the refinement has nothing to do. */
+/* Works on a first map that is made again, or on its marks, while the refinement has nothing to do. */
 static enum status make_again(struct stage *stage, struct state *state, enum stage_work *ret_work, struct err *err) {
     bool worked = false, replaced = false;
-    if (!state->attempts.unconfirmed) return STATUS_OK;
+    if (!attempts_go_on(&state->attempts)) return STATUS_OK;
     TRY(writer_wait(state->writer, err)); /* the attempt may do away with what it writes */
     TRY(attempts_again(stage, state->refiner, &state->attempts, &worked, &replaced, err));
     *ret_work = worked ? STAGE_WORK_MORE : STAGE_WORK_NONE;

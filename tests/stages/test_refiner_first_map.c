@@ -1,5 +1,5 @@
 /* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or replace
- * it, and then the refinement begins again; a restart knows. Attempts themselves, and the stage, are replaced (--wrap): a
+ * it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked. Attempts themselves, and the stage, are replaced (--wrap): a
  * script says which map an attempt makes, and how well held-out particles fit it. */
 #include <math.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@
 #include "tests/stages/few_blobs.h"
 #include "tests/stages/refiner_runs.h"
 
-enum { BLOBS = 12, COUNT = 60, VOXELS = BOX * BOX * BOX, HELD = 40, SLICES = 2 };
+enum { BLOBS = 12, COUNT = 60, VOXELS = BOX * BOX * BOX, HELD = COUNT / 3, SLICES = 2, JUNK = COUNT / 5 };
 #define DIAMETER 126.0 /* Å */
 
 struct initial {
@@ -36,7 +36,7 @@ static struct {
     double gain; /* standard errors by which the map is better than any other */
 } next;
 static size_t present;
-static char root[PATH_SIZE], folder[PATH_SIZE + 16], told[512];
+static char root[PATH_SIZE], folder[PATH_SIZE + 16], told[1 << 14]; /* all lines of the log */
 static bool incomplete;
 static struct refiner_options options;
 
@@ -48,8 +48,9 @@ const struct initial_decision *__wrap_initial_decision(const struct initial *ini
 const float *__wrap_initial_map(const struct initial *initial);
 const struct refiner *__wrap_initial_refiner(const struct initial *initial);
 size_t __wrap_initial_present(const struct refiner *refiner);
-enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part,
+enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
                                     double *ret_evidence, struct err *err);
+int __wrap_initial_particle(const struct initial *initial, int index);
 const char *__wrap_stage_folder(const struct stage *stage);
 const void *__wrap_stage_params(const struct stage *stage);
 int __wrap_stage_threads(const struct stage *stage);
@@ -71,7 +72,7 @@ enum status __wrap_initial_create(struct refiner *refiner, int threads, struct i
     a->decision = (struct initial_decision){.failed = next.failed,
                                             .text = "as the script says",
                                             .present = present,
-                                            .particles = present,
+                                            .particles = COUNT,
                                             .box = BOX,
                                             .pixel_size = PIXEL,
                                             .diameter = DIAMETER,
@@ -115,15 +116,24 @@ size_t __wrap_initial_present(const struct refiner *refiner) {
     return present;
 }
 
-/* With another map each particle loses about gain/√HELD, ± 1. */
-enum status __wrap_initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
-                                    struct err *err) {
+/* With another map each particle loses about gain/√HELD, ± 1. On the coarse grid, where junk is looked for, all but every
+ * fifth particle show the map. */
+enum status __wrap_initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
+                                    double *ret_evidence, struct err *err) {
     (void)err;
-    assert_int_equal(part, INITIAL_HELD_OUT);
-    const double loss = map == next.map ? 0 : next.gain / sqrt(HELD);
+    const bool own = map == next.map;
     for (int i = 0; i < a->decision.parts[part]; i++)
-        ret_evidence[i] = 10 * sin(i) - loss + (map == next.map ? 0 : i % 2 == 0 ? 1 : -1);
+        if (order == 1)
+            ret_evidence[i] = own && i % 5 != 0 ? 9 : own ? -4 : 2;
+        else
+            ret_evidence[i] = 10 * sin(i) + (own ? 0 : (i % 2 == 0 ? 1 : -1) - next.gain / sqrt(HELD));
+    assert_true(order == 1 || part == INITIAL_HELD_OUT);
     return STATUS_OK;
+}
+
+int __wrap_initial_particle(const struct initial *a, int index) {
+    (void)a;
+    return (index * 7 + 1) % COUNT;
 }
 
 const char *__wrap_stage_folder(const struct stage *stage) {
@@ -164,12 +174,13 @@ void __wrap_stage_incomplete(struct stage *stage) {
 
 void __wrap_stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
     (void)stage, (void)level;
+    const size_t before = strlen(told);
     va_list list;
     va_start(list, format);
-    const int used = snprintf(told, sizeof told, "%s: ", id);
-    vsnprintf(told + used, sizeof told - (size_t)used, format, list);
+    const int used = snprintf(told + before, sizeof told - before, "%s: ", id);
+    vsnprintf(told + before + used, sizeof told - before - (size_t)used, format, list);
     va_end(list);
-    print_message("%s\n", told);
+    print_message("%s\n", told + before);
 }
 
 void __wrap_stage_note(struct stage *stage, const char *format, ...) {
@@ -262,7 +273,7 @@ static bool attempt(struct refiner *r, struct attempts *attempts, size_t particl
     struct err err = {0};
     present = particles;
     *ret_replaced = false;
-    while (worked && slices < 10) {
+    while (worked && slices < 20) {
         enum status status = attempts->wanted ? attempts_work(NULL, r, attempts, &worked, &err)
                                               : attempts_again(NULL, r, attempts, &worked, &replaced, &err);
         if (status != STATUS_OK) fail_msg("%s", err.message);
@@ -274,6 +285,12 @@ static bool attempt(struct refiner *r, struct attempts *attempts, size_t particl
     }
     assert_null(attempts->running);
     return slices > 0;
+}
+
+/* Checks that every fifth particle of each part is marked, and no other one. */
+static void junk_is_marked(const struct refiner *r) {
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(r->set.particles[__wrap_initial_particle(NULL, i)].junk, i % HELD % 5 == 0);
 }
 
 static char *text_of(const char *name) {
@@ -321,6 +338,7 @@ static void begin(const char *name, struct object *object) {
     options.memory = 0.25;
     options.healpix_order = 1;
     options.classes = 1;
+    *told = 0;
     next.failed = INITIAL_ACCEPTED;
     next.map = first;
     next.gain = NAN;
@@ -338,8 +356,9 @@ static void is_confirmed_by_the_same_map(void **state) {
     assert_false(attempt(r, &attempts, 999, &replaced));
     assert_true(attempt(r, &attempts, 1000, &replaced));
     decision_has((const char *[]){"\"attempt\": 1,", "\"attempts\": 1,", "\"tried\": 1000,", "\"confirmed\": false,",
-                                  "\"last\": null,", "\"accepted\": true,", NULL});
+                                  "\"junk\": 12,", "\"last\": null,", "\"accepted\": true,", NULL});
     assert_string_not_equal(attempts_remark(&attempts), "");
+    junk_is_marked(r);
     iterate(r, 1);
     assert_false(attempt(r, &attempts, 1999, &replaced));
     next.failed = INITIAL_AGREEMENT;
@@ -349,6 +368,8 @@ static void is_confirmed_by_the_same_map(void **state) {
     restart(&r, &attempts);
     assert_false(attempts.wanted);
     assert_false(attempt(r, &attempts, 3999, &replaced));
+    iterate(r, 2);
+    junk_is_marked(r); /* as the tables say */
     next.failed = INITIAL_ACCEPTED;
     next.map = first_turned;
     assert_true(attempt(r, &attempts, 4000, &replaced));
@@ -361,9 +382,41 @@ static void is_confirmed_by_the_same_map(void **state) {
     assert_false(attempt(r, &attempts, 8000, &replaced));
     restart(&r, &attempts);
     assert_false(attempt(r, &attempts, 8000, &replaced));
-    iterate(r, 2);
+    iterate(r, 3);
     attempts_destroy(&attempts);
     refiner_destroy(&r);
+}
+
+/* Half of the particles show a map that is nearly round, as the likelihood sees it; the others are junk. */
+static void junk_is_what_fits_the_map_less(void **state) {
+    (void)state;
+    enum { ALL = 1000 };
+    static double map[ALL], round[ALL];
+    static bool junk[ALL];
+    double shares[JUNK_CLASSES];
+    const double *const evidence[JUNK_COMPARED] = {map, round};
+    int wrong = 0;
+    srand(20261128);
+    for (int i = 0; i < ALL; i++) {
+        const bool good = i % 2 == 0;
+        round[i] = i % 4 == 3 ? -2 + normal() : 10 + 3 * normal();
+        map[i] = round[i] + (good ? 5 : -5) + 2 * normal();
+    }
+    const int count = junk_decide(evidence, ALL, junk, shares);
+    for (int i = 0; i < ALL; i++)
+        wrong += junk[i] != (i % 2 != 0);
+    print_message("%d are junk, %d wrong, shares %.3f %.3f %.3f\n", count, wrong, shares[0], shares[1], shares[2]);
+    assert_true(wrong < ALL / 50);
+    assert_true(abs(count - ALL / 2) < ALL / 50);
+    assert_true(fabs(shares[JUNK_MAP] - 0.5) < 0.03);
+    assert_true(fabs(shares[JUNK_NOTHING] - 0.25) < 0.08);
+    /* Where most particles are those of the map, one that fits both about alike is not junk. */
+    for (int i = 0; i < ALL; i++) {
+        round[i] = 10 + 3 * normal();
+        map[i] = round[i] + 0.5 + normal();
+    }
+    assert_true(junk_decide(evidence, ALL, junk, shares) < ALL / 50);
+    assert_int_equal(junk_decide(evidence, 0, junk, shares), 0);
 }
 
 static void is_replaced_by_a_better_one(void **state) {
@@ -471,9 +524,8 @@ static void is_not_made_again_at_the_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(is_confirmed_by_the_same_map),
-        cmocka_unit_test(is_replaced_by_a_better_one),
-        cmocka_unit_test(begins_again_as_new),
+        cmocka_unit_test(junk_is_what_fits_the_map_less), cmocka_unit_test(is_confirmed_by_the_same_map),
+        cmocka_unit_test(is_replaced_by_a_better_one),    cmocka_unit_test(begins_again_as_new),
         cmocka_unit_test(is_not_made_again_at_the_end),
     };
     return scratch_run("refiner_first_map", tests, sizeof tests / sizeof *tests);

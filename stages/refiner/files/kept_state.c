@@ -313,6 +313,17 @@ static void take_twins(const struct star_file *data, struct particle_set *set) {
     }
 }
 
+/* Gives back which particles were marked as junk. */
+static void take_junk(const struct star_table *t, int name, struct particle_set *set) {
+    const int column = star_column_find(t, "icestreamJunk");
+    double junk;
+    for (size_t row = 0; column >= 0 && row < star_row_count(t); row++) {
+        struct particle *p = particle_find(set, star_get(t, row, name));
+        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK) p->junk = junk != 0;
+    }
+    set->marked = set->marked || column >= 0;
+}
+
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
     const struct star_table *t = star_table_find((struct star_file *)data, "particles");
     static const char *const NAMES[POSE_COLUMNS] = {"rlnImageName",      "rlnAngleRot",     "rlnAngleTilt",
@@ -330,5 +341,6 @@ void kept_state_poses(const struct star_file *data, struct particle_set *set, in
             read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
         if (read) take_pose(v, set, classes, p);
     }
+    if (complete) take_junk(t, columns[NAME], set);
     take_twins(data, set);
 }

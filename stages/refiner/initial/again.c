@@ -8,6 +8,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/map_align/map_align.h"
+#include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/resample.h"
 
@@ -169,7 +170,7 @@ static enum status find_gain(struct comparison *c, double *ret_gain, struct err 
     const int count = c->decision->parts[INITIAL_HELD_OUT];
     double mean = 0, squares = 0;
     TRY(take_power(c, err));
-    TRY(initial_evidence(c->attempt, c->fixed, INITIAL_HELD_OUT, c->other, err));
+    TRY(initial_evidence(c->attempt, c->fixed, INITIAL_HELD_OUT, STARTS_ORDERS, c->other, err));
     for (int i = 0; i < count; i++)
         mean += (c->evidence[i] - c->other[i]) / count;
     for (int i = 0; i < count; i++)
@@ -191,7 +192,7 @@ static enum status judge(struct comparison *c, struct again *found, double *ret_
     found->same = found->same || initial_is_same(*ret_mean, *ret_least);
     if (found->same) return STATUS_OK;
     if (isnan(found->gain)) /* the first one that is compared */
-        TRY(initial_evidence(c->attempt, initial_map(c->attempt), INITIAL_HELD_OUT, c->evidence, err));
+        TRY(initial_evidence(c->attempt, initial_map(c->attempt), INITIAL_HELD_OUT, STARTS_ORDERS, c->evidence, err));
     TRY(find_gain(c, &gain, err));
     found->gain = isnan(found->gain) ? gain : fmin(found->gain, gain);
     return STATUS_OK;

@@ -38,6 +38,8 @@ static void read_standing(const char *text, double present, struct attempts *att
     attempts->tried = (size_t)(tried >= present && tried < 1e15 ? tried : present);
     attempts->count = count >= 1 && count < 1e6 ? (int)count : 1;
     attempts->made_by = made_by >= 1 && made_by <= attempts->count ? (int)made_by : 1;
+    const double marked = number_of(text, "junk");
+    attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
     attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
 }
 
@@ -80,6 +82,7 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     char path[PATH_SIZE];
     bool accepted;
     double lowpass = p->initial_lowpass;
+    attempts->marked = -1;
     if (p->reference != NULL) return STATUS_OK;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
@@ -91,46 +94,64 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     return STATUS_OK;
 }
 
+/* Gives the attempt that runs up, or ends it. */
+static void leave(struct attempts *attempts) {
+    junk_destroy(&attempts->junk);
+    initial_destroy(&attempts->running);
+    attempts->marking = false;
+}
+
 void attempts_destroy(struct attempts *attempts) {
-    initial_destroy(&attempts->running);
+    leave(attempts);
 }
 
-/* Ends the attempt that runs, which has been written. */
-static void close(struct attempts *attempts) {
-    const struct initial_decision *d = initial_decision(attempts->running);
-    attempts->tried = d->present;
+/* The text of an attempt of an earlier run stays in its file only until there is another one. */
+static struct initial_standing standing_of(const struct attempts *attempts) {
+    return (struct initial_standing){.attempt = attempts->wanted ? attempts->count : attempts->made_by,
+                                     .attempts = attempts->count,
+                                     .tried = attempts->tried,
+                                     .confirmed = !attempts->wanted && !attempts->unconfirmed,
+                                     .junk = attempts->marked,
+                                     .last = *attempts->later != 0 ? attempts->later : NULL};
+}
+
+/* Counts the attempt that runs, which is complete. */
+static void count(struct attempts *attempts) {
+    attempts->tried = initial_decision(attempts->running)->present;
     attempts->count++;
-    memcpy(attempts->text, d->text, sizeof attempts->text);
-    initial_destroy(&attempts->running);
 }
 
-static enum status write_first(struct stage *stage, const struct attempts *attempts, struct err *err) {
-    const int number = attempts->count + 1;
-    const struct initial_standing standing = {
-        .attempt = number, .attempts = number, .tried = initial_decision(attempts->running)->present};
-    return initial_write(attempts->running, NULL, &standing, stage_folder(stage), err);
+/* The map in use, or the same one, is that of the attempt that runs, which goes on to mark what does not show it. */
+static void begin_marking(struct attempts *attempts) {
+    attempts->marking = true;
 }
 
 static enum status conclude_first(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                   struct err *err) {
     const struct initial_decision d = *initial_decision(attempts->running);
+    const bool accepted = d.failed == INITIAL_ACCEPTED;
     enum status status;
-    STAGE_PERSIST(stage, status, err, write_first(stage, attempts, err));
+    count(attempts);
+    attempts->wanted = !accepted;
+    attempts->unconfirmed = accepted;
+    attempts->made_by = attempts->count;
+    const struct initial_standing standing = standing_of(attempts);
+    STAGE_PERSIST(stage, status, err, initial_write(attempts->running, NULL, &standing, stage_folder(stage), err));
+    if (status == STATUS_OK && accepted) status = give(stage, refiner, d.lowpass, err);
+    if (status != STATUS_OK) attempts->wanted = true;
     TRY(status);
-    if (d.failed == INITIAL_ACCEPTED) TRY(give(stage, refiner, d.lowpass, err));
-    close(attempts);
-    if (d.failed != INITIAL_ACCEPTED) {
-        stage_note(stage, "no first map yet (%s)", initial_test_name(d.failed));
-        if (!attempts->last)
-            stage_log(stage, LOG_WARN, "refine-no-model",
-                      "no first map yet (%s): %s. The next attempt is made when there are twice as many, or at the end",
-                      initial_test_name(d.failed), d.text);
+    memcpy(attempts->text, d.text, sizeof attempts->text);
+    if (accepted) {
+        stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
+        begin_marking(attempts);
         return STATUS_OK;
     }
-    stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
-    attempts->wanted = false;
-    attempts->unconfirmed = true;
-    attempts->made_by = attempts->count;
+    leave(attempts);
+    stage_note(stage, "no first map yet (%s)", initial_test_name(d.failed));
+    if (!attempts->last)
+        stage_log(stage, LOG_WARN, "refine-no-model",
+                  "no first map yet (%s): %s. The next attempt is made when there are twice as many, or at the end",
+                  initial_test_name(d.failed), d.text);
     return STATUS_OK;
 }
 
@@ -150,45 +171,50 @@ static void describe(const struct initial_decision *d, const struct again *found
             d->present, found->mean, d->wanted, found->gain >= 0 ? "better" : "worse", fabs(found->gain));
 }
 
-/* Writes what came of an attempt that leaves the map as it is. */
-static enum status keep_map(struct stage *stage, struct attempts *attempts, bool confirmed, const char *text,
-                            struct err *err) {
-    const struct initial_standing standing = {.attempt = attempts->made_by,
-                                              .attempts = attempts->count + 1,
-                                              .tried = initial_decision(attempts->running)->present,
-                                              .confirmed = confirmed,
-                                              .last = text};
+static enum status write_standing(struct stage *stage, const struct attempts *attempts, struct err *err) {
+    const struct initial_standing standing = standing_of(attempts);
     enum status status;
     STAGE_PERSIST(stage, status, err, initial_write_standing(&standing, stage_folder(stage), err));
-    TRY(status);
-    close(attempts);
+    return status;
+}
+
+/* Leaves the map as it is. */
+static enum status keep_map(struct stage *stage, struct attempts *attempts, bool confirmed, struct err *err) {
+    count(attempts);
     attempts->unconfirmed = !confirmed;
+    TRY(write_standing(stage, attempts, err));
     stage_log(stage, LOG_INFO, "refine-first-map", "first map %s: %s",
-              confirmed ? "confirmed" : "kept, not confirmed yet", text);
+              confirmed ? "confirmed" : "kept, not confirmed yet", attempts->later);
+    if (confirmed)
+        begin_marking(attempts);
+    else
+        leave(attempts);
     return STATUS_OK;
 }
 
 /* map: of the attempt, turned onto the one that it replaces. */
 static enum status replace_map(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
-                               const float *map, double gain, const char *text, struct err *err) {
+                               const float *map, double gain, struct err *err) {
     const struct initial_decision d = *initial_decision(attempts->running);
-    const int number = attempts->count + 1, replaced = attempts->made_by;
-    const struct initial_standing standing = {.attempt = number, .attempts = number, .tried = d.present, .last = text};
+    const int replaced = attempts->made_by;
     char path[PATH_SIZE];
     enum status status;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
+    count(attempts);
+    attempts->made_by = attempts->count;
+    attempts->marked = -1;
+    const struct initial_standing standing = standing_of(attempts);
     STAGE_PERSIST(stage, status, err, refiner_forget(refiner, stage_folder(stage), err));
     TRY(status);
     STAGE_PERSIST(stage, status, err, initial_write(attempts->running, map, &standing, stage_folder(stage), err));
     TRY(status);
-    close(attempts);
-    attempts->made_by = number;
     TRY(refiner_begin_anew(refiner, path, d.lowpass, err));
     stage_note(stage, "first map replaced, begins again");
     stage_log(stage, LOG_WARN, "refine-first-map-replaced", "first map replaced, the refinement begins again: %s",
-              text);
+              attempts->later);
+    begin_marking(attempts);
     STAGE_PERSIST(stage, status, err,
-                  history_write_first_map(stage_folder(stage), number, replaced, d.present, gain, err));
+                  history_write_first_map(stage_folder(stage), attempts->count, replaced, d.present, gain, err));
     return status;
 }
 
@@ -196,14 +222,30 @@ static enum status conclude_again(struct stage *stage, struct refiner *refiner, 
                                   bool *ret_replaced, struct err *err) {
     const struct initial_decision *d = initial_decision(attempts->running);
     struct again found = {.gain = NAN};
-    char path[PATH_SIZE], text[512];
+    char path[PATH_SIZE];
     _cleanup_(mem_free) float *turned = NULL;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     if (d->failed == INITIAL_ACCEPTED) TRY(again_compare(attempts->running, path, &turned, &found, err));
-    describe(d, &found, text, sizeof text);
+    describe(d, &found, attempts->later, sizeof attempts->later);
     *ret_replaced = found.better;
-    if (!found.better) return keep_map(stage, attempts, found.same, text, err);
-    return replace_map(stage, refiner, attempts, turned, found.gain, text, err);
+    if (!found.better) return keep_map(stage, attempts, found.same, err);
+    return replace_map(stage, refiner, attempts, turned, found.gain, err);
+}
+
+/* Does a part of what marks particles. Marks become those of the refinement between two iterations. */
+static enum status mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
+    bool complete;
+    const size_t particles = initial_decision(attempts->running)->particles;
+    stage_doing(stage, "looking for particles that do not show the first map");
+    TRY(junk_work(&attempts->junk, attempts->running, &complete, err));
+    if (!complete) return STATUS_OK;
+    TRY(junk_mark(&attempts->junk, attempts->running, refiner, &attempts->marked, err));
+    TRY(write_standing(stage, attempts, err));
+    stage_log(stage, LOG_INFO, "refine-junk",
+              "%d of %zu particles do not show the first map: icestreamJunk is 1 in the tables of the particles",
+              attempts->marked, particles);
+    leave(attempts);
+    return STATUS_OK;
 }
 
 static enum status begin(struct refiner *refiner, int threads, struct attempts *attempts, struct err *err) {
@@ -212,24 +254,30 @@ static enum status begin(struct refiner *refiner, int threads, struct attempts *
     return initial_create(refiner, threads, &attempts->running, err);
 }
 
-/* Does a part of the attempt that runs. */
-static enum status work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+static enum status make(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
                         struct err *err) {
     bool complete;
     stage_doing(stage, "making a first map%s: %.0f %%", attempts->wanted ? "" : " again",
                 100 * initial_progress(attempts->running));
-    enum status status = initial_work(attempts->running, &complete, err);
+    TRY(initial_work(attempts->running, &complete, err));
     attempts->gathered = true;
-    if (status == STATUS_OK && complete)
-        status = attempts->wanted ? conclude_first(stage, refiner, attempts, err)
-                                  : conclude_again(stage, refiner, attempts, ret_replaced, err);
+    if (!complete) return STATUS_OK;
+    return attempts->wanted ? conclude_first(stage, refiner, attempts, err)
+                            : conclude_again(stage, refiner, attempts, ret_replaced, err);
+}
+
+/* Does a part of the attempt that runs. */
+static enum status work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+                        struct err *err) {
+    enum status status =
+        attempts->marking ? mark(stage, refiner, attempts, err) : make(stage, refiner, attempts, ret_replaced, err);
     /* Without memory, or images, an attempt is made anew when there is some again. */
-    if (status != STATUS_OK) initial_destroy(&attempts->running);
+    if (status != STATUS_OK) leave(attempts);
     return status;
 }
 
 bool attempts_hold(const struct attempts *attempts) {
-    return attempts->running != NULL && (attempts->wanted || !attempts->gathered);
+    return attempts->running != NULL && !attempts->marking && (attempts->wanted || !attempts->gathered);
 }
 
 static enum status begin_if_due(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
@@ -246,10 +294,14 @@ enum status attempts_work(struct stage *stage, struct refiner *refiner, struct a
     return begin_if_due(stage, refiner, attempts, ret_worked, err);
 }
 
+bool attempts_go_on(const struct attempts *attempts) {
+    return attempts->unconfirmed || attempts->running != NULL;
+}
+
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                            bool *ret_replaced, struct err *err) {
     *ret_worked = *ret_replaced = false;
-    if (!attempts->unconfirmed) return STATUS_OK;
+    if (!attempts_go_on(attempts)) return STATUS_OK;
     if (attempts->running == NULL) TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
     if (attempts->running == NULL) return STATUS_OK;
     *ret_worked = true;
@@ -262,7 +314,7 @@ const char *attempts_remark(const struct attempts *attempts) {
 
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
     bool replaced;
-    if (!attempts->wanted) initial_destroy(&attempts->running);
+    if (!attempts->wanted && !attempts->marking) leave(attempts);
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
         TRY(work(stage, refiner, attempts, &replaced, err));

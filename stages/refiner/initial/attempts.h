@@ -6,6 +6,8 @@
  * clearly better (again.h) replaces the map, and the refinement begins again from it; any other one changes nothing. No
  * attempt is made again on files or at the end of a stream.
  *
+ * An attempt that has made the map in use then marks the particles that do not show it (junk.h).
+ *
  * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new map,
  * then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is due again. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
@@ -16,6 +18,7 @@
 
 #include "common/harness/stage.h"
 #include "stages/refiner/initial/initial.h"
+#include "stages/refiner/initial/junk.h"
 
 /* All 0: a reference was given, and nothing is to be done. */
 struct attempts {
@@ -23,10 +26,14 @@ struct attempts {
     bool unconfirmed;        /* there is one, which no later attempt has confirmed */
     struct initial *running; /* NULL: none is */
     bool gathered;           /* the one that runs has its images */
-    int count, made_by;      /* attempts made; the one that made the map */
-    size_t tried;            /* particles that were present at the last attempt; 0: none */
-    bool last;               /* no attempt follows the one that runs */
-    char text[256];          /* what it found */
+    bool marking;            /* it has made the map, and marks what does not show it */
+    struct junk junk;
+    int marked;         /* particles that were; −1: none were compared */
+    int count, made_by; /* attempts made; the one that made the map */
+    size_t tried;       /* particles that were present at the last attempt; 0: none */
+    bool last;          /* no attempt follows the one that runs */
+    char text[256];     /* what the last one found, while there is no map */
+    char later[512];    /* what one has found that was made again, of this run; "": none was */
 };
 
 /* Looks for a map that an earlier run accepted, and gives it to the refiner; else a map is wanted. Call it before the
@@ -40,6 +47,8 @@ bool attempts_hold(const struct attempts *attempts);
  * done until more particles come. */
 enum status attempts_work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                           struct err *err);
+/* Returns whether there is a map, and attempts_again may have something to do. */
+bool attempts_go_on(const struct attempts *attempts);
 /* Does the same once there is a map. Call it between iterations, when the files of the last one are written. ret_replaced:
  * the refiner begins again from another map. */
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,

@@ -32,8 +32,12 @@ static void put_start(FILE *f, const struct initial_decision *d, int i) {
 #define STANDING_LAST "  \"last\": "
 
 static void put_standing(FILE *f, const struct initial_standing *s) {
-    fprintf(f, STANDING_FIRST "%d,\n  \"attempts\": %d,\n  \"tried\": %zu,\n  \"confirmed\": %s,\n" STANDING_LAST,
-            s->attempt, s->attempts, s->tried, s->confirmed ? "true" : "false");
+    fprintf(f, STANDING_FIRST "%d,\n  \"attempts\": %d,\n  \"tried\": %zu,\n  \"confirmed\": %s,\n", s->attempt,
+            s->attempts, s->tried, s->confirmed ? "true" : "false");
+    if (s->junk < 0)
+        fprintf(f, "  \"junk\": null,\n" STANDING_LAST);
+    else
+        fprintf(f, "  \"junk\": %d,\n" STANDING_LAST, s->junk);
     if (s->last != NULL)
         fprintf(f, "\"%s\",\n", s->last);
     else

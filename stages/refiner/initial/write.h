@@ -13,6 +13,7 @@ struct initial_standing {
     int attempts;     /* that were made */
     size_t tried;     /* particles that were present at the last one */
     bool confirmed;   /* a later attempt has made the same map */
+    int junk;         /* particles that were marked (junk.h); −1: none were compared */
     const char *last; /* what an attempt after that of the map has found; NULL: there was none */
 };
 
