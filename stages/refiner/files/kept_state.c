@@ -314,6 +314,17 @@ static void take_twins(const struct star_file *data, struct particle_set *set) {
     }
 }
 
+/* Gives back which particles were marked as junk. */
+static void take_junk(const struct star_table *t, int name, struct particle_set *set) {
+    const int column = star_column_find(t, "icestreamJunk");
+    double junk;
+    for (size_t row = 0; column >= 0 && row < star_row_count(t); row++) {
+        struct particle *p = particle_find(set, star_get(t, row, name));
+        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK) p->junk = junk != 0;
+    }
+    set->marked = set->marked || column >= 0;
+}
+
 /* The columns of a table of poses. */
 struct pose_columns {
     const struct star_table *rows;
@@ -369,6 +380,7 @@ void kept_state_poses(const struct star_file *data, struct particle_set *set, in
             if (p != NULL) read_pose(&c, row, set, classes, p);
         }
         read_heirs(&c, star_table_find(file, "optics"), set, classes);
+        take_junk(c.rows, c.columns[NAME], set);
     }
     take_twins(data, set);
 }

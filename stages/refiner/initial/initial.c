@@ -492,6 +492,19 @@ const float *initial_map(const struct initial *a) {
     return starts_state(a->starts, d->best[d->gains[1] > d->gains[0] ? 1 : 0]).map;
 }
 
+enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
+                             double *ret_evidence, struct err *err) {
+    return starts_judge(a->starts, map, part, order, a->fine, ret_evidence, err);
+}
+
+int initial_particle(const struct initial *a, int index) {
+    return a->images.which[a->images.members[index]];
+}
+
+bool initial_is_same(double mean, double least) {
+    return mean >= AGREED && least >= LEAST;
+}
+
 const struct refiner *initial_refiner(const struct initial *a) {
     return a->refiner;
 }

@@ -24,8 +24,8 @@
 #include <stddef.h>
 
 #include "common/status.h"
+#include "stages/refiner/initial/images.h"
 
-struct refiner;
 struct initial;
 
 enum initial_test {
@@ -76,7 +76,7 @@ struct initial_decision {
 size_t initial_present(const struct refiner *refiner);
 
 /* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The refiner
- * must neither change nor be destroyed until the attempt is. */
+ * must not change until initial_work was called once, which gathers the images, nor be destroyed until the attempt is. */
 enum status initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
 void initial_destroy(struct initial **initial);
 /* Does a part of the attempt, about a second. */
@@ -88,11 +88,18 @@ double initial_progress(const struct initial *initial);
 void initial_describe(struct initial_decision *decision, double agreed, double least, double sure);
 /* Returns what was found, once the attempt is complete. */
 const struct initial_decision *initial_decision(const struct initial *initial);
-/* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and
- * initial_model.png; the map first, so that a decision that accepts has its map. In write.c. */
-enum status initial_write(const struct initial *initial, const char *folder, struct err *err);
 /* Returns the accepted map, box³ of the small images. */
 const float *initial_map(const struct initial *initial);
+/* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than without:
+ * ret_evidence[decision.parts[part]], natural logarithms. order: of the grid, 1 to STARTS_ORDERS. Call it once the attempt
+ * is complete and has made maps. */
+enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
+                             double *ret_evidence, struct err *err);
+/* Returns the index, among the particles of the refinement, of one that the attempt has looked at: 0 to particles − 1, by
+ * part. */
+int initial_particle(const struct initial *initial, int index);
+/* Returns whether a curve of two maps, of such a mean and least value, says that they are the same map. */
+bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */
 const struct refiner *initial_refiner(const struct initial *initial);
 
