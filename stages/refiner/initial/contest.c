@@ -151,8 +151,8 @@ enum status contest_work(struct contest *c, bool *ret_complete, struct err *err)
     TRY(starts_iterate(c->starts, c->map, &step, err));
     if (++c->iteration < ITERATIONS) return STATUS_OK;
     c->iteration = 0;
-    TRY(starts_judge(c->starts, starts_state(c->starts, c->map).map, INITIAL_HELD_OUT, STARTS_ORDERS, c->result.limit,
-                     c->evidence[c->map], err));
+    TRY(starts_judge(c->starts, starts_state(c->starts, c->map).map, INITIAL_HELD_OUT, c->options.order,
+                     c->result.limit, c->evidence[c->map], err));
     do
         c->map++;
     while (c->map < MAPS && !c->has[c->map]);
