@@ -284,6 +284,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         return STATUS_OK;
     }
     look_for_end(stage, state, particles);
+    if (attempts_hold(&state->attempts)) return make_again(stage, state, ret_work, err);
     if (!refiner_inverts(state->refiner) &&
         !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
         return make_again(stage, state, ret_work, err);
@@ -335,6 +336,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     const bool classifies = refiner_state(state->refiner).classes > 1;
     if (refiner_is_final(state->refiner, stage_folder(stage)))
         return classifies ? STATUS_OK : ending_local_maps(stage, state->refiner, NULL, err);
+    TRY(attempts_mark_rest(stage, state->refiner, &state->attempts, err));
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
         stage_rest(stage);

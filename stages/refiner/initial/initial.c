@@ -82,7 +82,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     a->threads = threads;
     a->partner = -1;
     a->coarse = clamp(diameter / 6, 15, 35);
-    a->fine = clamp(diameter / 12, 9, 15);
+    a->fine = initial_finest(diameter);
     struct initial_decision *d = &a->decision;
     d->present = initial_present(r);
     d->diameter = diameter;
@@ -500,13 +500,13 @@ const float *initial_map(const struct initial *a) {
     return starts_state(a->starts, d->best[d->gains[1] > d->gains[0] ? 1 : 0]).map;
 }
 
-enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
-                             double *ret_evidence, struct err *err) {
-    return starts_judge(a->starts, map, part, order, a->fine, ret_evidence, err);
+enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
+                             struct err *err) {
+    return starts_judge(a->starts, map, part, STARTS_ORDERS, a->fine, ret_evidence, err);
 }
 
-int initial_particle(const struct initial *a, int index) {
-    return a->images.which[a->images.members[index]];
+double initial_finest(double diameter) {
+    return clamp(diameter / 12, 9, 15);
 }
 
 bool initial_is_same(double mean, double least) {
