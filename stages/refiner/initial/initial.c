@@ -15,8 +15,9 @@
 
 /* Particles that are looked at; iterations of a start, and the particles of each. */
 enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED = 12, SETTLED_PARTICLES = 300 };
-/* Starts; of a point group with so many operators more, which cost less. */
-enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, FIRST_ATTEMPT = 1000 };
+/* Starts on the CPU and on a device; of a point group with so many operators more, which cost less. */
+enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, SYMMETRIC = 4 };
+enum { FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2 };
 static const double SURE = 3;      /* standard errors */
 static const double LEAST = 0.143; /* FSC of such maps in each shell */
@@ -70,6 +71,12 @@ static int held_out(const struct initial *a) {
     return a->images.begin[INITIAL_PARTS] - a->images.begin[INITIAL_HELD_OUT];
 }
 
+static int count_starts(const struct refiner *r) {
+    const bool symmetric = r->symmetry.count >= SYMMETRIC;
+    if (r->context.device.kind == DEVICE_CPU) return symmetric ? STARTS_SYMMETRIC : STARTS_FEW;
+    return symmetric ? DEVICE_SYMMETRIC : DEVICE_FEW;
+}
+
 enum status initial_create(struct refiner *r, int threads, struct initial **ret_initial, struct err *err) {
     const double diameter = r->options.diameter;
     struct initial *a = calloc(1, sizeof *a);
@@ -81,7 +88,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     struct initial_decision *d = &a->decision;
     d->present = initial_present(r);
     d->diameter = diameter;
-    d->start_count = r->symmetry.count >= SYMMETRIC ? STARTS_SYMMETRIC : STARTS_FEW;
+    d->start_count = count_starts(r);
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
     d->rival = NAN;
@@ -111,9 +118,11 @@ void initial_destroy(struct initial **initial) {
 static enum status open(struct initial *a, struct err *err) {
     struct refiner *r = a->refiner;
     const size_t box = (size_t)a->images.box, held = (size_t)held_out(a) + 1;
-    const struct starts_options options = {.device = {.kind = DEVICE_CPU},
+    const struct device device = r->context.device;
+    const double memory = device.kind == DEVICE_CPU ? host_memory(&r->options) : compare_memory(&r->options);
+    const struct starts_options options = {.device = device,
                                            .threads = a->threads,
-                                           .memory = host_memory(&r->options) / 0x1p30,
+                                           .memory = memory / 0x1p30,
                                            .diameter = r->options.diameter,
                                            .symmetry = &r->symmetry,
                                            .seed = r->options.seed};
@@ -136,6 +145,8 @@ static enum status open(struct initial *a, struct err *err) {
         TRY(mem_new(held, sizeof *a->evidence[i], "likelihoods", &a->evidence[i], err));
     }
     TRY(map_align_create(&align, &a->aligner, err));
+    /* The starts work in its memory; the next iteration makes it anew. */
+    alignment_destroy(&r->alignment);
     return starts_create(&a->images, &options, a->decision.start_count, &a->starts, err);
 }
 
@@ -197,13 +208,21 @@ static struct starts_step explore_step(const struct initial *a) {
                                 .fudge = 1 + 3 * x};
 }
 
+/* Explores with as many starts at once as are done side by side. */
 static enum status explore(struct initial *a, struct err *err) {
     const struct starts_step step = explore_step(a);
-    if (a->iteration == 0) TRY(starts_random(a->starts, a->start, err));
-    TRY(starts_iterate(a->starts, a->start, &step, err));
+    const int left = a->decision.start_count - a->start, most = starts_at_once(a->starts);
+    const int count = left < most ? left : most;
+    int which[INITIAL_STARTS_MOST];
+    for (int i = 0; i < count; i++)
+        which[i] = a->start + i;
+    if (a->iteration == 0) TRY(starts_random(a->starts, which, count, err));
+    TRY(starts_iterate(a->starts, which, count, &step, err));
+    a->done += count - 1;
     if (++a->iteration < EXPLORED) return STATUS_OK;
     a->iteration = 0;
-    if (++a->start < a->decision.start_count) return STATUS_OK;
+    a->start += count;
+    if (a->start < a->decision.start_count) return STATUS_OK;
     a->start = 0;
     a->phase = RANK;
     return STATUS_OK;
@@ -228,8 +247,9 @@ static enum status judge(struct initial *a, int start, struct err *err) {
     TRY(map_align_without_radial(a->images.box, a->turned, err));
     for (size_t i = 0; i < a->voxels; i++)
         a->turned[i] = map[i] - 2 * a->turned[i];
-    TRY(starts_judge(a->starts, map, INITIAL_HELD_OUT, STARTS_ORDERS, a->fine, a->evidence[start], err));
-    TRY(starts_judge(a->starts, a->turned, INITIAL_HELD_OUT, STARTS_ORDERS, a->fine, a->scratch, err));
+    const struct starts_judgement maps[] = {{map, INITIAL_HELD_OUT, a->evidence[start]},
+                                            {a->turned, INITIAL_HELD_OUT, a->scratch}};
+    TRY(starts_judge(a->starts, maps, 2, STARTS_ORDERS, a->fine, err));
     for (int i = 0; i < held_out(a); i++)
         a->gains[start][i] = a->evidence[start][i] - a->scratch[i];
     return STATUS_OK;
@@ -332,14 +352,17 @@ static enum status match(struct initial *a, struct err *err) {
 
 /* The chosen starts go on with many more of their particles, and are judged again. */
 static enum status settle(struct initial *a, struct err *err) {
-    const int start = a->settlers[a->start];
     const struct starts_step step = {
         .particles = SETTLED_PARTICLES, .order = 2, .limit = a->fine, .gain = 0.4, .fudge = 4};
-    TRY(starts_iterate(a->starts, start, &step, err));
+    const int left = a->settler_count - a->start, most = starts_at_once(a->starts), count = left < most ? left : most;
+    TRY(starts_iterate(a->starts, a->settlers + a->start, count, &step, err));
+    a->done += count - 1;
     if (++a->iteration < SETTLED) return STATUS_OK;
     a->iteration = 0;
-    TRY(judge(a, start, err));
-    if (++a->start == a->settler_count) a->phase = DECIDE;
+    for (int i = a->start; i < a->start + count; i++)
+        TRY(judge(a, a->settlers[i], err));
+    a->start += count;
+    if (a->start == a->settler_count) a->phase = DECIDE;
     return STATUS_OK;
 }
 

@@ -13,8 +13,9 @@
  *
  * Projections tell no hand: the map is the right one or its mirror image.
  *
- * Runs on the CPU alone. Source: the agreement of independent starts, instead of a person, decides; the iteration is
- * the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
+ * Works on the refiner's device, within its `memory`: there on many starts side by side (lane.h), on the CPU on fewer, one
+ * after another. Maps are compared with each other on the CPU. Source: the agreement of independent starts, instead of a
+ * person, decides; the iteration is the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 
@@ -37,7 +38,7 @@ enum initial_test {
 const char *initial_test_name(enum initial_test test);
 
 /* Fewest particles of an attempt. */
-enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 12 };
+enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 24 };
 struct initial_start {
     int half;         /* 0: A, 1: B */
     double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
