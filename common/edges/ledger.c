@@ -77,11 +77,21 @@ static const char *const sql[SQL_COUNT] = {
                        " FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3",
     [SQL_WITHDRAW] = "DELETE FROM outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND seq <= ?4",
     /* The last parcel, if it is acknowledged. */
-    [SQL_POST_REVISED] = "INSERT INTO outbox (edge, source, id, item, time_sent)"
-                         " SELECT edge, source, id, json_set(item, '$.revision', ?5), ?4 FROM outbox WHERE " THE_ITEM
-                         " AND substr(edge, -length(?3)) = ?3 AND json_valid(item) AND NOT EXISTS (SELECT 1 FROM"
-                         " outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND acknowledged IS NULL)"
-                         " ORDER BY seq DESC LIMIT 1",
+    [SQL_POST_REVISED] =
+        "INSERT INTO outbox (edge, source, id, item, time_sent)"
+        " SELECT edge, source, id, CASE WHEN ?6 > 0 THEN json_set(item, '$.revision', ?5, '$.again', ?6)"
+        " ELSE json_set(item, '$.revision', ?5) END, ?4 FROM outbox WHERE " THE_ITEM
+        " AND substr(edge, -length(?3)) = ?3 AND json_valid(item) AND NOT EXISTS (SELECT 1 FROM"
+        " outbox WHERE " THE_ITEM " AND substr(edge, -length(?3)) = ?3 AND acknowledged IS NULL)"
+        " ORDER BY seq DESC LIMIT 1",
+    /* ?1: of the column. */
+    [SQL_EACH_AGAIN] =
+        "SELECT source, id FROM items WHERE state = 1 AND instance <> -2 AND json_valid(item)"
+        " AND COALESCE(json_extract(item, ?1), 0) < ?2 AND COALESCE(json_extract(item, '$.again'), 0) < ?2"
+        " ORDER BY number DESC LIMIT ?3",
+    [SQL_TAKE_BACK] = "UPDATE outbox SET acknowledged = ?4, verdict = 'done' WHERE " THE_ITEM
+                      " AND substr(edge, -length(?3)) = ?3 AND acknowledged IS NULL AND json_valid(item)"
+                      " AND json_extract(item, '$.again') > 0",
     [SQL_LATEST_REVISION] = "SELECT MAX(COALESCE((SELECT MAX(revision) FROM items WHERE " THE_ITEM "), 0),"
                             " COALESCE((SELECT MAX(json_extract(item, '$.revision')) FROM outbox WHERE " THE_ITEM
                             " AND json_valid(item)), 0))",

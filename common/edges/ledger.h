@@ -257,10 +257,19 @@ enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, 
  * numbers: an answer to a former one may still be on its way, and must not count for them. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 
-/* Posts an item anew in a later revision on the edge that ends in edge_suffix, and forgets its former parcels. ret_sent:
- * false when it was never sent there, or its last parcel is not acknowledged. */
+/* Posts an item anew in a later revision on the edge that ends in edge_suffix, and forgets its former parcels. again: the
+ * number for which the item's stage wants it again (common/harness/again.h), which the item then holds; 0: none.
+ * ret_sent: false when it was never sent there, or its last parcel is not acknowledged. */
 enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
-                                bool *ret_sent, struct err *err);
+                                int again, bool *ret_sent, struct err *err);
+/* Settles a parcel that was posted for such a number, and that nobody has acknowledged: the edge has ended. The receiver
+ * keeps the item as it has it. */
+enum status ledger_take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
+/* Visits the items that are done, and that their stage wants again: their column is less than number or absent, and they
+ * were not posted for this number before. The last ones first, at most `most`. The callback must not use the ledger. */
+typedef enum status ledger_again_visit(struct ledger_key key, void *context, struct err *err);
+enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int most,
+                              ledger_again_visit *visit, void *context, struct err *err);
 /* Finds the latest revision of an item in the ledger, received or sent; 0: none. */
 enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key, int64_t *ret_revision,
                                    struct err *err);

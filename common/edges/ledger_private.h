@@ -44,6 +44,8 @@ enum ledger_statement {
     SQL_POST_AGAIN,
     SQL_WITHDRAW,
     SQL_POST_REVISED,
+    SQL_EACH_AGAIN,
+    SQL_TAKE_BACK,
     SQL_LATEST_REVISION,
     SQL_WAITING_FOR,
     SQL_AWAITS,

@@ -1,5 +1,7 @@
 /* Takes back that items are done: because products are lost, files are unreadable, or a product of several items
  * failed. */
+#include <stdio.h>
+
 #include "common/clock.h"
 #include "common/edges/ledger_private.h"
 
@@ -35,13 +37,14 @@ enum status ledger_redo(struct ledger *ledger, struct ledger_key key, bool *ret_
 }
 
 static enum status send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
-                                bool *sent, struct err *err) {
+                                int again, bool *sent, struct err *err) {
     sqlite3_stmt *statement = NULL;
     TRY(ledger_prepare_once(ledger, SQL_POST_REVISED, "used", &statement, err));
     ledger_bind_key(statement, key);
     ledger_bind_text(statement, 3, edge_suffix);
     sqlite3_bind_double(statement, 4, clock_realtime());
     sqlite3_bind_int64(statement, 5, revision);
+    sqlite3_bind_int(statement, 6, again);
     enum status status = ledger_run(ledger, statement, err);
     sqlite3_finalize(statement);
     TRY(status);
@@ -58,14 +61,63 @@ static enum status send_revised(struct ledger *ledger, const char *edge_suffix, 
 }
 
 enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
-                                bool *ret_sent, struct err *err) {
+                                int again, bool *ret_sent, struct err *err) {
     bool sent = false;
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
     if (status == STATUS_OK)
-        status = ledger_end(ledger, send_revised(ledger, edge_suffix, key, revision, &sent, err), err);
+        status = ledger_end(ledger, send_revised(ledger, edge_suffix, key, revision, again, &sent, err), err);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_sent = sent;
+    return status;
+}
+
+static enum status take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
+    sqlite3_stmt *statement = NULL;
+    TRY(ledger_prepare_once(ledger, SQL_TAKE_BACK, "used", &statement, err));
+    ledger_bind_key(statement, key);
+    ledger_bind_text(statement, 3, edge_suffix);
+    sqlite3_bind_double(statement, 4, clock_realtime());
+    enum status status = ledger_run(ledger, statement, err);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+enum status ledger_take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
+    ledger_hold(ledger);
+    enum status status = ledger_begin(ledger, true, err);
+    if (status == STATUS_OK) status = ledger_end(ledger, take_back(ledger, edge_suffix, key, err), err);
+    ledger_let_go(ledger);
+    return status;
+}
+
+static enum status visit_again(struct ledger *ledger, sqlite3_stmt *statement, ledger_again_visit *visit, void *context,
+                               struct err *err) {
+    for (bool row = true;;) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) return STATUS_OK;
+        const struct ledger_key key = {(const char *)sqlite3_column_text(statement, 0),
+                                       (const char *)sqlite3_column_text(statement, 1)};
+        FAIL_IF(key.source == NULL || key.id == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
+        TRY(visit(key, context, err));
+    }
+}
+
+enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int most,
+                              ledger_again_visit *visit, void *context, struct err *err) {
+    char path[128];
+    sqlite3_stmt *statement = NULL;
+    snprintf(path, sizeof path, "$.columns.%.100s", column);
+    ledger_hold(ledger);
+    enum status status = ledger_prepare_once(ledger, SQL_EACH_AGAIN, "read", &statement, err);
+    if (status == STATUS_OK) {
+        ledger_bind_text(statement, 1, path);
+        sqlite3_bind_int(statement, 2, number);
+        sqlite3_bind_int(statement, 3, most);
+        status = visit_again(ledger, statement, visit, context, err);
+        sqlite3_finalize(statement);
+    }
+    ledger_let_go(ledger);
     return status;
 }
 

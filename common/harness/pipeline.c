@@ -99,6 +99,10 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
         pipeline->look_at = now + 1;
         TRY(inputs_ended(pipeline, &ended, err));
     }
+    if (pipeline->phase == PHASE_RUN && revision_look(stage, ended)) {
+        pipeline->look_at = ended ? 0 : pipeline->look_at;
+        return STATUS_OK;
+    }
     stage_lock(stage);
     if (ended && lanes_empty(stage)) {
         stage->flush_wanted = true;
@@ -277,6 +281,10 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
 
 static int report(struct stage *stage, enum status status, bool configured, const struct err *err) {
     if (status == STATUS_OK) return EXIT_OK;
+    if (status == STATUS_CANCELLED && stage->again) {
+        log_write(stage->log, LOG_INFO, "again", "%s", err->message);
+        return EXIT_AGAIN;
+    }
     if (status == STATUS_CANCELLED) {
         log_write(stage->log, LOG_INFO, "stopped", "%s; the next run does what is not finished", err->message);
         return EXIT_TERMINATED;

@@ -1,6 +1,9 @@
 /* Later revisions of items: a source may emit them, and a stage whose state holds what it took from an earlier one
  * begins again without it. */
 #include <math.h>
+#include <stdio.h>
+
+#include "common/clock.h"
 
 #include "common/harness/stage_private.h"
 
@@ -30,10 +33,33 @@ void revision_begin(struct stage *stage) {
 }
 
 void revision_end(struct stage *stage, const char *id) {
+    double now = clock_monotonic();
+    stage_lock(stage);
+    if (!stage->revised) stage->revised_since = now;
+    stage->revised = true;
+    stage->revised_at = now;
+    snprintf(stage->revised_id, sizeof stage->revised_id, "%s", id);
+    stage_changed(stage);
+    stage_unlock(stage);
+}
+
+/* Several items may come in a later revision one after the other. They share one new beginning. */
+static const double QUIET = 1, LONGEST = 60; /* s */
+
+bool revision_look(struct stage *stage, bool ended) {
     struct err err = {0};
-    enum status status = err_set(&err, STATUS_UNAVAILABLE, __FILE__, __LINE__,
-                                 "%s came in a later revision: begins again from the ledger, so that nothing of the "
-                                 "earlier one counts",
-                                 id);
-    stage_fatal(stage, status, &err);
+    double now = clock_monotonic();
+    stage_lock(stage);
+    bool waits = stage->revised && !stage->again;
+    bool due = waits && (ended || now - stage->revised_at >= QUIET || now - stage->revised_since >= LONGEST);
+    if (due) stage->again = true;
+    stage_unlock(stage);
+    if (due) {
+        enum status status = err_set(&err, STATUS_CANCELLED, __FILE__, __LINE__,
+                                     "%s came in a later revision: begins again from the ledger, so that nothing of "
+                                     "the earlier one counts",
+                                     stage->revised_id);
+        stage_fatal(stage, status, &err);
+    }
+    return waits;
 }

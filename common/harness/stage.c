@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/blas_kernels.h"
 #include "common/harness/manual.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -234,6 +235,7 @@ int stage_main(const struct stage_descriptor *descriptor, int argc, char **argv)
     struct stage *stage = NULL;
     struct err err = {0};
     standard_begin();
+    blas_kernels_choose(argv);
     if (stage_create(descriptor, &stage, &err) != STATUS_OK) {
         fprintf(stderr, "icestream-%s: error: %s\n", descriptor->name, err.message);
         return EXIT_ERROR;

@@ -187,6 +187,9 @@ struct stage {
     /* A cumulative stage has counted an earlier revision of an item: it writes and sends nothing more, and begins again
      * once the ledger holds the later one. idling: idle is running. */
     bool stale, idling;
+    bool revised, again;              /* the ledger holds a later revision; the process ends, to begin again */
+    double revised_since, revised_at; /* of the first such item, and of the last one */
+    char revised_id[ITEM_ID_MAX + 1];
     bool changing; /* live parameters wait until no item is in hand: none is taken in, and idle does not begin */
     bool resting;  /* flush waits in stage_rest until these are taken over */
     bool taking;   /* they are being taken over: flush must not go on meanwhile */
@@ -331,8 +334,12 @@ bool revision_counts_twice(const struct stage *stage, const struct slot *slot);
 /* Makes the stage stale before `store` adds the item to the state, and waits, with the lock held, until idle has ended.
  * No result then holds the item in two revisions. */
 void revision_begin(struct stage *stage);
-/* Ends the process after the later revision was committed; the launcher starts it again, and it resumes. */
+/* Notes that the later revision was committed. */
 void revision_end(struct stage *stage, const char *id);
+/* Ends the process a moment after the last later revision was committed; the launcher starts it again, and it resumes.
+ * ended: nothing more comes, so it ends at once. Returns whether a later revision was committed: the stage must not
+ * finish its own work. For the main thread. */
+bool revision_look(struct stage *stage, bool ended);
 
 /* wake.c: the lock that the threads share, and how they wake each other. */
 /* Takes the lock. */
@@ -462,6 +469,8 @@ struct stage_edge {
 enum { CURRENT_SIZE = 2 * PATH_SIZE, INSTANCE_SIZE_MAX = 4 << 20 };
 /* Exit code of a stage for which the machine lacks something that may come back. */
 enum { EXIT_UNAVAILABLE = 75 };
+/* Exit code of a stage that begins again from its ledger; the launcher starts it at once. */
+enum { EXIT_AGAIN = 76 };
 
 struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];

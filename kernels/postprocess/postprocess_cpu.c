@@ -19,6 +19,8 @@ struct work {
     size_t voxels, floats;
     struct fft_plan *forward, *inverse;
     float *real, *a, *b; /* one map, and the transforms of two */
+    double *sums;        /* [box][box/2 + 1]: of amplitudes, by plane and shell */
+    double *counts;      /* [box/2 + 1]: coefficients of a shell */
 };
 
 static void work_destroy(struct work *w) {
@@ -27,30 +29,48 @@ static void work_destroy(struct work *w) {
     mem_free(&w->real);
     mem_free(&w->a);
     mem_free(&w->b);
+    mem_free(&w->sums);
+    mem_free(&w->counts);
+}
+
+static inline int frequency(int index, int box) {
+    return index <= box / 2 ? index : index - box;
+}
+
+static void count_shells(struct work *w) {
+    for (int z = 0; z < w->box; z++)
+        for (int y = 0; y < w->box; y++)
+            for (int x = 0; x <= w->box / 2; x++) {
+                const int ky = frequency(y, w->box), kz = frequency(z, w->box);
+                const int shell = (int)(sqrt(x * x + ky * ky + kz * kz) + 0.5);
+                if (shell <= w->box / 2) w->counts[shell] += 1;
+            }
 }
 
 static enum status work_create(int box, struct work *w, struct err *err) {
     *w = (struct work){.box = box, .voxels = (size_t)box * (size_t)box * (size_t)box};
-    struct fft_options options = {.rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD};
+    struct fft_options options = {
+        .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     TRY(fft_create(&options, &w->forward, err));
     options.direction = FFT_INVERSE;
     TRY(fft_create(&options, &w->inverse, err));
     w->floats = fft_complex_floats(w->forward);
     TRY(mem_new(w->voxels, sizeof *w->real, "map", &w->real, err));
     TRY(mem_new(w->floats, sizeof *w->a, "map transform", &w->a, err));
-    return mem_new(w->floats, sizeof *w->b, "map transform", &w->b, err);
+    TRY(mem_new(w->floats, sizeof *w->b, "map transform", &w->b, err));
+    TRY(mem_new((size_t)box * ((size_t)box / 2 + 1), sizeof *w->sums, "sums of shells", &w->sums, err));
+    TRY(mem_new((size_t)box / 2 + 1, sizeof *w->counts, "shells", &w->counts, err));
+    count_shells(w);
+    return STATUS_OK;
 }
 
 /* Transforms a map times a mask (NULL: none), with norm 1/box³. */
 static void transform(struct work *w, const float *map, const float *mask, float *spectrum) {
     float scale = 1 / (float)w->voxels;
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < w->voxels; i++)
         w->real[i] = scale * (mask == NULL ? map[i] : map[i] * mask[i]);
     fft_run(w->forward, w->real, spectrum);
-}
-
-static inline int frequency(int index, int box) {
-    return index <= box / 2 ? index : index - box;
 }
 
 /* Returns a phase between 0 and 2π that depends only on seed and place. */
@@ -96,6 +116,7 @@ static enum status randomised_fsc(struct work *w, const struct postprocess_optio
         transform(w, halves[h], NULL, spectra[h]);
         randomise_phases(w, spectra[h], first, 2 * (uint64_t)o->seed + (uint64_t)h);
         fft_run(w->inverse, spectra[h], w->real);
+#pragma omp parallel for schedule(static)
         for (size_t i = 0; i < w->voxels; i++)
             w->real[i] *= mask[i];
         fft_run(w->forward, w->real, spectra[h]);
@@ -119,6 +140,7 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
         TRY(check_mask(o->mask, w->voxels, err));
         memcpy(r->mask, o->mask, w->voxels * sizeof *r->mask);
     } else {
+#pragma omp parallel for schedule(static)
         for (size_t i = 0; i < w->voxels; i++)
             w->real[i] = 0.5f * (half1[i] + half2[i]);
         TRY(postprocess_shape_mask(w->box, o->pixel_size, o->shape != NULL ? o->shape : &postprocess_usual_mask,
@@ -200,32 +222,42 @@ static enum status resolve(const struct postprocess_options *o, struct postproce
     return STATUS_OK;
 }
 
-/* Multiplies each coefficient by the factor of its shell (NULL: 1) and by exp(−B/4 s²). Nothing remains beyond the last
- * shell, and nothing beyond Nyquist unless B is NaN (no sharpening). ret_log: ln of the resulting mean amplitude per
- * shell. */
+/* Multiplies the coefficients of a plane by the factor of their shell (NULL: 1) and by exp(−B/4 s²), and adds their
+ * amplitudes to the sums of the shells. */
+static void filter_plane(const struct work *w, int z, const float *factor, double decay, float *spectrum,
+                         double *sums) {
+    int box = w->box, columns = box / 2 + 1, kz = frequency(z, box);
+    for (int y = 0; y < box; y++) {
+        int ky = frequency(y, box);
+        float *row = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
+        for (int x = 0; x < columns; x++) {
+            int k2 = x * x + ky * ky + kz * kz, shell = (int)(sqrt(k2) + 0.5);
+            double scale = factor == NULL ? 1 : shell <= box / 2 ? (double)factor[shell] : 0;
+            if (!isnan(decay)) scale *= 4 * k2 <= box * box ? exp(-decay * k2) : 0;
+            row[2 * x] *= (float)scale;
+            row[2 * x + 1] *= (float)scale;
+            if (shell <= box / 2) sums[shell] += hypot((double)row[2 * x], (double)row[2 * x + 1]);
+        }
+    }
+}
+
+/* Filters a spectrum plane by plane. Nothing remains beyond the last shell, and nothing beyond Nyquist unless B is NaN (no
+ * sharpening). ret_log: ln of the resulting mean amplitude per shell. Planes are added up in their order, so that the
+ * result does not depend on the number of threads. */
 static void filter(const struct work *w, const struct postprocess_options *o, const float *factor, double bfactor,
                    float *spectrum, float *ret_log) {
-    int box = w->box, columns = box / 2 + 1;
-    double sum[POSTPROCESS_BOX_MOST / 2 + 1] = {0}, count[POSTPROCESS_BOX_MOST / 2 + 1] = {0};
+    const int box = w->box, shells = box / 2 + 1;
     const double unit = 1 / (box * o->pixel_size);
+    memset(w->sums, 0, (size_t)box * (size_t)shells * sizeof *w->sums);
+#pragma omp parallel for schedule(static)
     for (int z = 0; z < box; z++)
-        for (int y = 0; y < box; y++) {
-            int kz = frequency(z, box), ky = frequency(y, box);
-            float *row = spectrum + 2 * ((size_t)z * (size_t)box + (size_t)y) * (size_t)columns;
-            for (int x = 0; x < columns; x++) {
-                int k2 = x * x + ky * ky + kz * kz, shell = (int)(sqrt(k2) + 0.5);
-                double scale = factor == NULL ? 1 : shell <= box / 2 ? (double)factor[shell] : 0;
-                if (!isnan(bfactor)) scale *= 4 * k2 <= box * box ? exp(-bfactor / 4 * k2 * unit * unit) : 0;
-                row[2 * x] *= (float)scale;
-                row[2 * x + 1] *= (float)scale;
-                if (shell <= box / 2) {
-                    sum[shell] += hypot((double)row[2 * x], (double)row[2 * x + 1]);
-                    count[shell] += 1;
-                }
-            }
-        }
-    for (int s = 0; s <= box / 2; s++)
-        ret_log[s] = sum[s] > 0 ? (float)log(sum[s] / count[s]) : POSTPROCESS_NO_AMPLITUDE;
+        filter_plane(w, z, factor, bfactor / 4 * unit * unit, spectrum, w->sums + (size_t)z * (size_t)shells);
+    for (int s = 0; s < shells; s++) {
+        double sum = 0;
+        for (int z = 0; z < box; z++)
+            sum += w->sums[(size_t)z * (size_t)shells + (size_t)s];
+        ret_log[s] = sum > 0 ? (float)log(sum / w->counts[s]) : POSTPROCESS_NO_AMPLITUDE;
+    }
 }
 
 /* Divides each coefficient by the MTF, between shells by a line. Nothing is known of it beyond Nyquist. */
@@ -277,6 +309,7 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
         float f = fmaxf(r->fsc[i], 0);
         weight[i] = sqrtf(2 * f / (1 + f));
     }
+#pragma omp parallel for schedule(static)
     for (size_t i = 0; i < w->voxels; i++)
         w->real[i] = 0.5f * (half1[i] + half2[i]) / (float)w->voxels;
     fft_run(w->forward, w->real, w->a);
@@ -292,7 +325,9 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
     filter(w, o, NULL, r->bfactor, w->a, r->guinier_sharpened);
     fft_run(w->inverse, w->a, w->real);
     memcpy(r->map, w->real, w->voxels * sizeof *r->map);
-    for (size_t i = 0; r->mask != NULL && i < w->voxels; i++)
+    if (r->mask == NULL) return STATUS_OK;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < w->voxels; i++)
         r->map_masked[i] = r->map[i] * r->mask[i];
     return STATUS_OK;
 }

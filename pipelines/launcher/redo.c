@@ -20,7 +20,8 @@ static const double look_pause = 0.2, CHANGE_PATIENCE = 120; /* s */
 struct redo {
     const struct session *session;
     const struct redo_request *request;
-    json_t *plan;
+    const json_t *plan;
+    int again; /* as in ledger_send_revised */
     struct redo_outcome outcome;
 };
 
@@ -122,7 +123,7 @@ static enum status send_again(struct redo *redo, const json_t *planned, const ch
         bool own = false;
         TRY(session_ledger(redo->session, json_string_value(from), false, &ledger, err));
         if (ledger == NULL) continue;
-        enum status status = ledger_send_revised(ledger, suffix, key, revision, &own, err);
+        enum status status = ledger_send_revised(ledger, suffix, key, revision, redo->again, &own, err);
         ledger_close(&ledger);
         TRY(status);
         *sent = *sent || own;
@@ -241,8 +242,32 @@ static bool is_first(const struct redo *redo, const char *name) {
     return first;
 }
 
+enum status redo_one(const struct session *session, const json_t *plan, const char *stage, struct ledger_key key,
+                     int again, bool *ret_sent, struct err *err) {
+    struct redo redo = {.session = session, .plan = plan, .again = again};
+    char suffix[128];
+    snprintf(suffix, sizeof suffix, ">%s", stage);
+    *ret_sent = false;
+    return send_once(&redo, planned_of(plan, stage), suffix, key, ret_sent, err);
+}
+
+bool redo_is_possible(const json_t *plan, const char *stage) {
+    const struct redo redo = {.plan = plan};
+    const json_t *planned = planned_of(plan, stage);
+    return planned != NULL && obstacle(&redo, planned) == NULL;
+}
+
+enum status redo_waiting(const struct session *session, const json_t *plan, const char *stage, int64_t *ret_count,
+                         struct err *err) {
+    const struct redo redo = {.session = session, .plan = plan};
+    char suffix[128];
+    snprintf(suffix, sizeof suffix, ">%s", stage);
+    return count_waiting(&redo, planned_of(plan, stage), suffix, ret_count, err);
+}
+
 static enum status redo_all(struct redo *redo, struct err *err) {
     const struct redo_request *request = redo->request;
+    json_t *plan = NULL;
     struct tally tally = {0};
     struct tally_choice chosen = {0};
     FAIL_IF(
@@ -250,7 +275,8 @@ static enum status redo_all(struct redo *redo, struct err *err) {
         "%zu items: here 1 to %d are made again at a time; `icestream redo --session %s` makes any number, and waits "
         "for idle moments of the stage",
         request->name_count, REDO_AT_ONCE, redo->session->path);
-    TRY(session_read_plan(redo->session, &redo->plan, err));
+    TRY(session_read_plan(redo->session, &plan, err));
+    redo->plan = plan;
     enum status status = tally_take(redo->session, redo->plan, TALLY_ITEMS, &tally, err);
     if (status == STATUS_OK && request->stage != NULL && tally_find(&tally, request->stage) == NULL)
         status = err_set(err, STATUS_NOT_FOUND, __FILE__, __LINE__, "%s has no stage %s", redo->session->path,
@@ -266,6 +292,7 @@ static enum status redo_all(struct redo *redo, struct err *err) {
             status = redo_stage(redo, &tally.stages[i], &chosen, err);
     tally_choice_clear(&chosen);
     tally_clear(&tally);
+    json_decref(plan);
     return status;
 }
 
@@ -273,7 +300,6 @@ enum status redo_items(const struct session *session, const struct redo_request 
                        struct redo_outcome *ret_outcome, struct err *err) {
     struct redo redo = {.session = session, .request = request};
     enum status status = redo_all(&redo, err);
-    json_decref(redo.plan);
     if (status == STATUS_OK) *ret_outcome = redo.outcome;
     return status;
 }

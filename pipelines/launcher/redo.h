@@ -27,4 +27,13 @@ struct redo_outcome {
 enum status redo_items(const struct session *session, const struct redo_request *request,
                        struct redo_outcome *ret_outcome, struct err *err);
 
+/* Sends one item of a stage again, unless it is on its way. again: as in ledger_send_revised. */
+enum status redo_one(const struct session *session, const json_t *plan, const char *stage, struct ledger_key key,
+                     int again, bool *ret_sent, struct err *err);
+/* Returns whether the items of a stage can be made again. */
+bool redo_is_possible(const json_t *plan, const char *stage);
+/* Counts the items on their way to a stage from those that feed it. */
+enum status redo_waiting(const struct session *session, const json_t *plan, const char *stage, int64_t *ret_count,
+                         struct err *err);
+
 #endif

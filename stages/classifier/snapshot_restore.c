@@ -8,6 +8,7 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/formats/particle_heirs.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot_private.h"
 
@@ -198,28 +199,129 @@ static void take_row(const double v[RESULT_COLUMNS], int classes, double box, co
     p->visits = 1;
 }
 
-static void take_rows(struct dataset *dataset, const struct star_table *t, const struct named *names, int classes,
-                      size_t *ret_known) {
+/* The rows of a snapshot, and the columns of what it has found. */
+struct result_rows {
+    const struct star_table *table, *optics;
+    int name, columns[RESULT_COLUMNS];
+    int classes;
+};
+
+static void find_columns(const struct star_file *data, int classes, struct result_rows *r) {
     static const char *const NAMES[RESULT_COLUMNS] = {"rlnClassNumber",    "rlnAnglePsi",
                                                       "rlnOriginXAngst",   "rlnOriginYAngst",
                                                       "rlnNormCorrection", "rlnMaxValueProbDistribution"};
-    int columns[RESULT_COLUMNS], name = star_column_find(t, "rlnImageName");
-    size_t known = 0;
+    r->table = star_table_find((struct star_file *)data, "particles");
+    r->optics = star_table_find((struct star_file *)data, "optics");
+    r->name = star_column_find(r->table, "rlnImageName");
+    r->classes = classes;
     for (int i = 0; i < RESULT_COLUMNS; i++)
-        columns[i] = star_column_find(t, NAMES[i]);
-    for (size_t row = 0; row < star_row_count(t); row++) {
-        struct named key = {.name = star_get(t, row, name)};
+        r->columns[i] = star_column_find(r->table, NAMES[i]);
+}
+
+/* Gives a particle that has no class yet the class and pose of a row. Returns whether it has them now. */
+static bool read_row(const struct result_rows *r, size_t row, struct dataset *dataset, size_t index) {
+    struct dataset_particle *p = dataset_at(dataset, index);
+    double v[RESULT_COLUMNS];
+    bool read = p->visits == 0;
+    for (int i = 0; i < RESULT_COLUMNS && read; i++)
+        read = star_get_number(r->table, row, r->columns[i], &v[i], NULL) == STATUS_OK;
+    if (read) take_row(v, r->classes, dataset_box(dataset), dataset_way(dataset, index), p);
+    return read && p->visits > 0;
+}
+
+/* missed: [rows], set for those whose particles are not in the dataset. */
+static size_t take_rows(const struct result_rows *r, struct dataset *dataset, const struct named *names, bool *missed) {
+    size_t known = 0;
+    for (size_t row = 0; row < star_row_count(r->table); row++) {
+        struct named key = {.name = star_get(r->table, row, r->name)};
         const struct named *found = bsearch(&key, names, dataset_count(dataset), sizeof *names, by_name);
-        if (found == NULL) continue;
-        struct dataset_particle *p = dataset_at(dataset, found->index);
-        double v[RESULT_COLUMNS];
-        bool read = p->visits == 0;
-        for (int i = 0; i < RESULT_COLUMNS && read; i++)
-            read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (read) take_row(v, classes, dataset_box(dataset), dataset_way(dataset, found->index), p);
-        known += read && p->visits > 0;
+        missed[row] = found == NULL;
+        if (found != NULL) known += read_row(r, row, dataset, found->index);
     }
-    *ret_known = known;
+    return known;
+}
+
+/* Particles and rows to compare: their places, and their indices. */
+struct place_list {
+    struct particle_place *places;
+    size_t *indices, count;
+};
+
+static enum status list_create(size_t room, struct place_list *list, struct err *err) {
+    TRY(mem_new_unset(room + 1, sizeof *list->places, "the places of particles", &list->places, err));
+    return mem_new_unset(room + 1, sizeof *list->indices, "the places of particles", &list->indices, err);
+}
+
+static void list_clear(struct place_list *list) {
+    mem_free(&list->places);
+    mem_free(&list->indices);
+}
+
+static void list_add(struct place_list *list, struct particle_place place, size_t index) {
+    list->places[list->count] = place;
+    list->indices[list->count++] = index;
+}
+
+static int group_of(const struct star_table *rows, const struct star_table *optics, size_t row) {
+    int column = star_column_find(rows, "rlnOpticsGroup");
+    long group = 0;
+    bool known = optics != NULL && column >= 0 && star_get_integer(rows, row, column, &group, NULL) == STATUS_OK;
+    return known && group >= 1 && (size_t)group <= star_row_count(optics) ? (int)group - 1 : -1;
+}
+
+static void list_missed(const struct result_rows *r, const bool *missed, double pixel_size, struct place_list *list) {
+    struct particle_places places;
+    particle_places_open(r->table, r->optics, &places);
+    for (size_t row = 0; row < star_row_count(r->table); row++)
+        if (missed[row])
+            list_add(list, particle_places_row(&places, row, group_of(r->table, r->optics, row), pixel_size), row);
+}
+
+static void list_new(struct dataset *dataset, struct place_list *list) {
+    struct particle_places places = {0};
+    for (size_t i = 0; i < dataset_count(dataset); i++) {
+        size_t row, optics_row;
+        if (dataset_at(dataset, i)->visits > 0) continue;
+        const struct star_table *rows = dataset_row(dataset, i, &row),
+                                *optics = dataset_optics(dataset, i, &optics_row);
+        if (places.rows != rows) particle_places_open(rows, optics, &places);
+        list_add(list,
+                 particle_places_row(&places, row, optics != NULL ? (int)optics_row : -1, dataset_pixel_size(dataset)),
+                 i);
+    }
+}
+
+static enum status follow(const struct result_rows *r, struct dataset *dataset, const struct place_list *earlier,
+                          const struct place_list *later, double reach, size_t *heirs, struct err *err) {
+    _cleanup_(mem_free) int *heir_of = NULL;
+    TRY(mem_new_unset(later->count + 1, sizeof *heir_of, "the places of particles", &heir_of, err));
+    TRY(particle_heirs_find(earlier->places, earlier->count, later->places, later->count, reach, heir_of, err));
+    for (size_t i = 0; i < later->count; i++) {
+        if (heir_of[i] < 0 || !read_row(r, earlier->indices[heir_of[i]], dataset, later->indices[i])) continue;
+        /* The shift of the row is that of the place at which the former pick lay. */
+        struct dataset_particle *p = dataset_at(dataset, later->indices[i]);
+        const struct particle_place *from = &earlier->places[heir_of[i]], *to = &later->places[i];
+        p->x += (float)((to->x - from->x) / p->pixel_size);
+        p->y += (float)((to->y - from->y) / p->pixel_size);
+        ++*heirs;
+    }
+    return STATUS_OK;
+}
+
+/* Gives class and pose of particles whose micrographs were picked again to those that lie in their places. */
+static enum status take_heirs(const struct result_rows *r, struct dataset *dataset, const bool *missed, double reach,
+                              size_t *heirs, struct err *err) {
+    struct place_list earlier = {0}, later = {0};
+    enum status status = list_create(star_row_count(r->table), &earlier, err);
+    if (status == STATUS_OK) status = list_create(dataset_count(dataset), &later, err);
+    if (status == STATUS_OK) {
+        list_missed(r, missed, dataset_pixel_size(dataset), &earlier);
+        list_new(dataset, &later);
+        if (earlier.count > 0 && later.count > 0) status = follow(r, dataset, &earlier, &later, reach, heirs, err);
+    }
+    list_clear(&earlier);
+    list_clear(&later);
+    return status;
 }
 
 void snapshot_image(const char *root, const struct dataset *dataset, size_t index, char name[SNAPSHOT_NAME]) {
@@ -255,24 +357,32 @@ static enum status name_images(struct dataset *dataset, const char *root, struct
 }
 
 enum status snapshot_particles(const struct snapshot_state *s, struct dataset *dataset, const char *root, int classes,
-                               size_t *ret_known, struct err *err) {
+                               double diameter, size_t *ret_known, size_t *ret_heirs, struct err *err) {
     size_t count = dataset_count(dataset);
+    struct result_rows rows;
     _cleanup_(mem_free) struct named *names = NULL;
     _cleanup_(mem_free) char *text = NULL;
+    _cleanup_(mem_free) bool *missed = NULL;
     TRY(mem_new(count, sizeof *names, "names of particles", &names, err));
     TRY(name_images(dataset, root, names, &text, err));
-    take_rows(dataset, star_table_find(s->data, "particles"), names, classes, ret_known);
+    find_columns(s->data, classes, &rows);
+    TRY(mem_new(star_row_count(rows.table) + 1, sizeof *missed, "particles of a snapshot", &missed, err));
+    size_t known = take_rows(&rows, dataset, names, missed), heirs = 0;
+    TRY(take_heirs(&rows, dataset, missed, PARTICLE_HEIR_REACH * diameter, &heirs, err));
+    *ret_known = known + heirs;
+    if (ret_heirs != NULL) *ret_heirs = heirs;
     return STATUS_OK;
 }
 
 enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret_final, struct err *err) {
     struct snapshot_state state = {0};
-    size_t known = 0;
+    size_t known = 0, heirs = 0;
     TRY(snapshot_read(s->folder, s->iteration, &c->model->options, &state, err));
     enum status status = take_model(c->model, &state, err);
     if (status == STATUS_OK)
-        status = snapshot_particles(&state, c->dataset, s->root, state.class_count + c->model->options.with_empty,
-                                    &known, err);
+        status =
+            snapshot_particles(&state, c->dataset, s->root, state.class_count + c->model->options.with_empty,
+                               2 * c->model->options.mask_radius * c->model->options.pixel_size, &known, &heirs, err);
     if (status == STATUS_OK) {
         /* Known particles have had their visits. The sums are lost: the first batch must hold all particles. */
         c->visits = c->options.visits * (double)known;
@@ -281,7 +391,8 @@ enum status snapshot_restore(struct classifier *c, struct snapshot *s, bool *ret
         dataset_go_on(c->dataset, state.normalised);
         s->kept = (size_t)state.kept;
         s->change = (int)state.change;
-        *ret_final = state.final && known == dataset_count(c->dataset) && (size_t)state.particles == known;
+        *ret_final =
+            state.final && heirs == 0 && known == dataset_count(c->dataset) && (size_t)state.particles == known;
     }
     snapshot_state_clear(&state);
     return status;

@@ -29,9 +29,11 @@ enum status snapshot_read(const char *folder, int iteration, const struct model_
                           struct snapshot_state *ret_state, struct err *err);
 void snapshot_state_clear(struct snapshot_state *state);
 /* Gives the particles of the dataset their classes and poses. classes: with the empty class. root: of the snapshot.
- * ret_known: how many particles the snapshot knows. */
+ * diameter: Å; a particle of a micrograph that was picked again takes those of the one at its place
+ * (particle_heirs.h). ret_known: how many particles the snapshot knows. ret_heirs: how many of these by their place; may
+ * be NULL. */
 enum status snapshot_particles(const struct snapshot_state *state, struct dataset *dataset, const char *root,
-                               int classes, size_t *ret_known, struct err *err);
+                               int classes, double diameter, size_t *ret_known, size_t *ret_heirs, struct err *err);
 
 /* Restores averages, priors, noise, classes and poses from a snapshot. Start the classifier and merge its particles
  * before. Damaged files change nothing, so that the caller may try another snapshot. ret_final: the snapshot was the

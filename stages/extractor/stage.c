@@ -15,6 +15,8 @@
 #include "stages/extractor/extractor.h"
 #include "stages/extractor/parameters.h"
 
+enum { EPOCH_MOST = 100000 };
+
 static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
     (void)session;
     extractor_check(params, checks);
@@ -166,12 +168,31 @@ static enum status write_stack(const struct extractor_lane *lane, const char *pa
     return mrc_writer_finish(&writer, err);
 }
 
-/* An earlier revision of the micrograph may have had picks. */
-static enum status drop_earlier(struct stage *stage, const struct item *item, struct err *err) {
-    static const char *const endings[] = {"_extract.star", ".mrcs"};
+/* Builds the name of a product. Picks of other templates give other particles. These get names of their own, so that a
+ * stage behind this one reads no image of them in place of an earlier one. */
+static enum status name_product(struct stage *stage, const struct item *item, int epoch, const char *ending,
+                                char *relative, char *path, struct err *err) {
+    char suffix[64];
+    if (epoch > 0)
+        snprintf(suffix, sizeof suffix, "_epoch%03d%s", epoch, ending);
+    else
+        snprintf(suffix, sizeof suffix, "%s", ending);
+    return stage_product(stage, item, suffix, relative, path, err);
+}
+
+/* Returns the epoch of an item's picks; 0: they are of no templates of the session. */
+static int epoch_of(const struct item *item) {
+    double epoch = item_number(item, "columns.icestreamPickEpoch", 0);
+    return epoch > 0 && epoch < EPOCH_MOST ? (int)epoch : 0;
+}
+
+static const char *const ENDINGS[] = {"_extract.star", ".mrcs"};
+
+/* Removes the products of an epoch. */
+static enum status drop(struct stage *stage, const struct item *item, int epoch, struct err *err) {
     char relative[PATH_MAX], path[PATH_MAX];
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        TRY(stage_product(stage, item, endings[i], relative, path, err));
+    for (size_t i = 0; i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
+        TRY(name_product(stage, item, epoch, ENDINGS[i], relative, path, err));
         FAIL_IF(unlink(path) != 0 && errno != ENOENT, err, status_of_writing(errno), "%s: cannot be removed: %s", path,
                 strerror(errno));
     }
@@ -194,12 +215,16 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct extractor_lane *lane = stage_lane->state;
     struct item *item = stage_lane->item;
     size_t count = lane->picks.count;
+    int epoch = epoch_of(item);
+    /* Particles of the epoch before may still be read, until those of this one have taken their place. */
+    for (int earlier = epoch - 2; earlier >= 0; earlier--)
+        TRY(drop(stage, item, earlier, err));
     TRY(item_set_number(item, "particles.count", (double)count, err));
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
     if (!lane->unread) TRY(display_micrograph(stage, item, &lane->micrograph, err));
     if (count == 0) {
         stage_log(stage, LOG_INFO, "no-picks", "%s: no picks, so there is nothing to cut out", item_id(item));
-        return drop_earlier(stage, item, err);
+        return drop(stage, item, epoch, err); /* an earlier revision may have had picks */
     }
     struct extractor_optics optics;
     TRY(extractor_item_optics(item, stage_session(stage), lane->micrograph.pixel_size, &optics, err));
@@ -207,9 +232,9 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     warn_of_box(stage, extractor, item, optics.pixel_size);
     double pixel_size = optics.pixel_size * extractor->options.box / extractor->options.size;
     char stack[PATH_MAX], star[PATH_MAX], path[PATH_MAX];
-    TRY(stage_product(stage, item, ".mrcs", stack, path, err));
+    TRY(name_product(stage, item, epoch, ".mrcs", stack, path, err));
     TRY(write_stack(lane, path, pixel_size, err));
-    TRY(stage_product(stage, item, "_extract.star", star, path, err));
+    TRY(name_product(stage, item, epoch, "_extract.star", star, path, err));
     TRY(extractor_write_particles(path, stack, item, &optics, &extractor->options, lane, err));
     TRY(item_set_string(item, "particles.stack", stack, err));
     TRY(item_set_string(item, "particles.star", star, err));
@@ -229,7 +254,7 @@ struct walk {
 static enum status visit(const struct item *item, void *context, struct err *err) {
     struct walk *walk = context;
     char relative[PATH_MAX], path[PATH_MAX];
-    TRY(stage_product(walk->stage, item, "_extract.star", relative, path, err));
+    TRY(name_product(walk->stage, item, epoch_of(item), "_extract.star", relative, path, err));
     if (!file_exists(path)) return STATUS_OK; /* the micrograph had no picks */
     struct err own = {0};
     enum status status = walk->add(walk->join, path, &own);

@@ -6,6 +6,7 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/harness/again.h"
 #include "common/memory.h"
 #include "stages/lowpass-picker/template_history.h"
 #include "stages/lowpass-picker/trial.h"
@@ -27,8 +28,10 @@ struct follow {
     struct template_history recorded;
     char recorded_folder[PATH_SIZE];
     struct trial trial;
-    bool won;      /* the templates of the trial are to be adopted at the next item */
-    int joined;    /* the last epoch of the history that was looked at */
+    bool won;                                             /* the templates of the trial are to be adopted */
+    char source[ITEM_SOURCE_SIZE], item[ITEM_ID_MAX + 1]; /* the last item that was picked; "": none yet */
+    int joined;                                           /* the last epoch of the history that was looked at */
+    int asked;                                            /* the epoch for which items were asked for again */
     bool troubled; /* the last step could not do its work, which the log says once */
 };
 
@@ -158,8 +161,10 @@ void follow_forget(struct follow *f) {
     picker_set_forget(&f->trial.set);
 }
 
-static struct adoption describe(const struct trial *t, const struct item *item) {
-    struct adoption a = {.adopted = item != NULL,
+/* follow: of an adoption; NULL: it is a refusal. */
+static struct adoption describe(const struct trial *t, const struct follow *follow) {
+    struct adoption a = {.adopted = follow != NULL,
+                         .after_item = true,
                          .stage_epoch = t->from.epoch,
                          .iteration = t->from.iteration,
                          .micrographs = t->tried,
@@ -167,15 +172,17 @@ static struct adoption describe(const struct trial *t, const struct item *item) 
                          .after = t->after,
                          .again = trial_again(t)};
     snprintf(a.stage, sizeof a.stage, "%s", t->from.stage);
-    if (item == NULL) return a;
-    snprintf(a.source, sizeof a.source, "%s", item_source(item));
-    snprintf(a.item, sizeof a.item, "%s", item_id(item));
+    if (follow == NULL) return a;
+    /* An instance that has picked nothing yet names the last item that was picked. */
+    bool own = follow->item[0] != '\0';
+    snprintf(a.source, sizeof a.source, "%s", own ? follow->source : t->last_source);
+    snprintf(a.item, sizeof a.item, "%s", own ? follow->item : t->last_item);
     return a;
 }
 
 static void tell(struct stage *stage, const struct adoption *a, const char *how) {
-    stage_log(stage, LOG_INFO, "adopted", "%s: from here on picked with %d templates of %s, epoch %d of the picks%s",
-              a->item, a->count, a->stage, a->epoch, how);
+    stage_log(stage, LOG_INFO, "adopted", "%s %s: picks with %d templates of %s, epoch %d of the picks%s",
+              a->after_item ? "after" : "from", a->item, a->count, a->stage, a->epoch, how);
 }
 
 /* Says once that the templates have to wait. A stage that is to stop has no trouble. */
@@ -187,11 +194,11 @@ static void wait_for_better(struct follow *f, struct stage *stage, enum status s
 
 /* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. If it cannot be
  * written, the picks go on as they are; unless the line stands there nevertheless. */
-static enum status adopt(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
-                         struct err *err) {
-    struct adoption a = describe(&f->trial, item);
+static enum status adopt(struct follow *f, struct stage *stage, struct picker_set *set, struct err *err) {
+    struct adoption a = describe(&f->trial, f);
     struct err own = {0};
     char how[160];
+    a.epoch = f->joined + 1; /* what was tried was compared with the picks of the epoch before */
     enum status status = template_history_add(f->folder, &a, &f->trial.set.templates, &f->history, &own);
     if (status != STATUS_OK) {
         wait_for_better(f, stage, status, own.message);
@@ -206,9 +213,11 @@ static enum status adopt(struct follow *f, struct stage *stage, struct picker_se
         set->epoch = f->joined = a.epoch;
         f->trial.set = (struct picker_set){0};
         tell(stage, &a, how);
+        trial_clear(&f->trial);
+        return STATUS_OK;
     }
     trial_clear(&f->trial);
-    return STATUS_OK;
+    return join(f, stage, set, err);
 }
 
 static void refuse(struct follow *f, struct stage *stage, const char *reason) {
@@ -242,6 +251,7 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
         return STATUS_OK;
     }
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    a->epoch = 0;
     status = template_history_add(f->folder, a, &next.templates, &f->history, err);
     if (status != STATUS_OK || !a->written) {
         picker_set_clear(&next);
@@ -254,24 +264,36 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
     return STATUS_OK;
 }
 
-/* Repeats what the recorded session did at this item. */
-static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
-                          struct err *err) {
+/* Repeats what the recorded session did at this item, in its order: before it was picked, or after. */
+static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const char *source,
+                          const char *item, bool after, struct err *err) {
     for (size_t i = 0; i < f->recorded.count; i++) {
         struct adoption a = f->recorded.lines[i];
-        if (!a.adopted || strcmp(a.item, item_id(item)) != 0 || strcmp(a.source, item_source(item)) != 0 ||
-            template_history_knows(&f->history, a.stage, a.stage_epoch))
-            continue;
+        if (!a.adopted || template_history_knows(&f->history, a.stage, a.stage_epoch)) continue;
+        if (a.after_item != after || strcmp(a.item, item) != 0 || strcmp(a.source, source) != 0) return STATUS_OK;
         TRY(repeat_one(f, stage, set, &a, err));
     }
+    return STATUS_OK;
+}
+
+/* Asks for the items again that were picked without the present templates. */
+static enum status ask(struct follow *f, struct err *err) {
+    struct again again = {.number = f->joined, .column = "icestreamPickEpoch"};
+    if (f->asked >= f->joined) return STATUS_OK;
+    TRY(again_write(f->folder, &again, err));
+    f->asked = f->joined;
     return STATUS_OK;
 }
 
 enum status follow_before(struct follow *f, struct stage *stage, struct picker_set *set, const struct item *item,
                           struct err *err) {
     TRY(join(f, stage, set, err));
-    if (f->repeats) return repeat(f, stage, set, item, err);
-    return f->won ? adopt(f, stage, set, item, err) : STATUS_OK;
+    return f->repeats ? repeat(f, stage, set, item_source(item), item_id(item), false, err) : STATUS_OK;
+}
+
+void follow_after(struct follow *f, const struct item *item) {
+    snprintf(f->source, sizeof f->source, "%s", item_source(item));
+    snprintf(f->item, sizeof f->item, "%s", item_id(item));
 }
 
 /* Reads the record of a stage if it is new, and begins to try its templates. A record that is damaged, or half gone, is
@@ -310,12 +332,11 @@ static void look(struct follow *f, struct stage *stage) {
             look_at(f, stage, &f->makers[i]);
 }
 
-enum status follow_step(struct follow *f, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
-                        struct err *err) {
+/* Goes on with the trial, and decides at its end. */
+static enum status try_step(struct follow *f, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
+                            struct err *err) {
     bool more = false;
     struct err own = {0};
-    *ret_work = STAGE_WORK_NONE;
-    if (f->repeats || f->won) return STATUS_OK;
     look(f, stage);
     if (!trial_runs(&f->trial)) return STATUS_OK;
     enum status status = trial_step(&f->trial, stage, set, &more, &own);
@@ -335,10 +356,21 @@ enum status follow_step(struct follow *f, struct stage *stage, struct picker_set
         return STATUS_OK;
     }
     f->won = trial_won(&f->trial);
-    if (f->won)
-        stage_log(stage, LOG_INFO, "tried", "templates of %s (its epoch %d) are better: adopted at the next micrograph",
-                  f->trial.from.stage, f->trial.from.epoch);
-    else
-        refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "");
+    if (!f->won) refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "");
+    return STATUS_OK;
+}
+
+enum status follow_step(struct follow *f, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
+                        struct err *err) {
+    struct err own = {0};
+    enum status status = STATUS_OK;
+    *ret_work = STAGE_WORK_NONE;
+    if (f->repeats)
+        status = repeat(f, stage, set, f->source, f->item, true, &own);
+    else if (!f->won)
+        TRY(try_step(f, stage, set, ret_work, err));
+    if (status == STATUS_OK && f->won) status = adopt(f, stage, set, &own);
+    if (status == STATUS_OK) status = ask(f, &own);
+    if (status != STATUS_OK) wait_for_better(f, stage, status, own.message);
     return STATUS_OK;
 }

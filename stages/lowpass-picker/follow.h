@@ -19,10 +19,14 @@ enum status follow_check(const char *names, struct err *err);
 enum status follow_create(const struct stage *stage, struct picker_set *set, struct follow **ret_follow,
                           struct err *err);
 void follow_destroy(struct follow **follow);
-/* Call before an item is searched: puts other templates into the set if they are to be used from this item on. */
+/* Call before an item is searched: puts other templates into the set if they are to be used from this item on, because
+ * another instance has adopted them, or a recorded session had. */
 enum status follow_before(struct follow *follow, struct stage *stage, struct picker_set *set, const struct item *item,
                           struct err *err);
-/* Call after an item, and when idle: tries new templates on one micrograph. Fails with STATUS_DEVICE only: other troubles
+/* Call after an item was searched, before follow_step: an adoption is noted with the last item before it. */
+void follow_after(struct follow *follow, const struct item *item);
+/* Call after an item, and when idle: tries new templates on one micrograph, adopts them if they have won, and asks for
+ * earlier items again (common/harness/again.h). Fails with STATUS_DEVICE only: other troubles
  * must not cost an item that is picked; they are logged, and the next call tries again. */
 enum status follow_step(struct follow *follow, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
                         struct err *err);

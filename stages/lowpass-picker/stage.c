@@ -238,6 +238,7 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     TRY(use_shape(stage, s, stage_lane->shape, err));
     lane->epoch = s->set.epoch;
     TRY(search(stage, s, stage_lane, err));
+    follow_after(s->follow, stage_lane->item);
     /* A stream that never pauses must not keep the trial from its work. */
     return follow_step(s->follow, stage, &s->set, &work, err);
 }

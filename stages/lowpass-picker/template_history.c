@@ -37,6 +37,7 @@ static bool take_line(const json_t *line, struct adoption *a) {
     a->stage_epoch = (int)json_integer_value(json_object_get(from, "epoch"));
     a->iteration = (int)json_integer_value(json_object_get(from, "iteration"));
     if (!a->adopted) return true;
+    a->after_item = json_is_true(json_object_get(line, "after_item"));
     a->epoch = (int)json_integer_value(json_object_get(line, "epoch"));
     return a->epoch > 0 && take_text(line, "file", a->file, sizeof a->file) && strchr(a->file, '/') == NULL &&
            take_text(line, "source", a->source, sizeof a->source) && take_text(line, "item", a->item, sizeof a->item);
@@ -94,8 +95,9 @@ static char *line_text(const struct adoption *a) {
                   "iteration", a->iteration, "micrographs", a->micrographs, "before", "sure", a->before.sure, "f1",
                   a->before.f1, "after", "sure", a->after.sure, "f1", a->after.f1, "again", a->again);
     if (a->adopted && line != NULL)
-        json_object_update_new(line, json_pack("{s:i, s:s, s:i, s:s, s:s}", "epoch", a->epoch, "file", a->file, "count",
-                                               a->count, "source", a->source, "item", a->item));
+        json_object_update_new(line,
+                               json_pack("{s:i, s:s, s:i, s:s, s:s, s:b}", "epoch", a->epoch, "file", a->file, "count",
+                                         a->count, "source", a->source, "item", a->item, "after_item", a->after_item));
     if (a->reason[0] != '\0') json_object_set_new(line, "reason", json_string(a->reason));
     char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
     json_decref(line);
@@ -110,7 +112,9 @@ static enum status add(const char *folder, const char *path, struct adoption *a,
     if (template_history_knows(h, a->stage, a->stage_epoch)) return STATUS_OK;
     if (a->adopted) {
         const struct adoption *last = template_history_last(h);
-        a->epoch = last != NULL ? last->epoch + 1 : 1;
+        int next = last != NULL ? last->epoch + 1 : 1;
+        if (a->epoch != 0 && a->epoch != next) return STATUS_OK;
+        a->epoch = next;
         a->count = images->nz;
         snprintf(a->file, sizeof a->file, "templates_e%03d.mrcs", a->epoch);
         TRY(path_join(folder, a->file, copy, sizeof copy, err));

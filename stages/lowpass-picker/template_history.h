@@ -4,11 +4,12 @@
  *
  *   {"time", "event": "templates", "adopted": true, "epoch": 1, "file": "templates_e001.mrcs", "count": 8,
  *    "from": {"stage": "classifier", "epoch": 2, "iteration": 12}, "source": "watcher", "item": "mic_0012",
- *    "micrographs": 10, "before": {"sure", "f1"}, "after": {"sure", "f1"}, "again": 0.88}
+ *    "after_item": true, "micrographs": 10, "before": {"sure", "f1"}, "after": {"sure", "f1"}, "again": 0.88}
  *
- * epoch counts the picker's adoptions, from 1. item: the first one that is picked with the templates. What the trial
- * found (separation.h, trial_again) is summed over its micrographs; of an adoption that is repeated there is no trial. A refusal has
- * neither epoch nor item, and may have a `reason`. */
+ * epoch counts the picker's adoptions, from 1. item: the last one that was picked without the templates; in lines of
+ * earlier versions, which lack `after_item`, the first one that was picked with them. What the trial found (separation.h,
+ * trial_again) is summed over its micrographs; of an adoption that is repeated there is no trial. A refusal has neither
+ * epoch nor item, and may have a `reason`. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 
@@ -27,6 +28,7 @@ struct adoption {
     char stage[80]; /* that made the templates */
     int stage_epoch, iteration;
     char source[ITEM_SOURCE_SIZE], item[ITEM_ID_MAX + 1];
+    bool after_item; /* item: the last one before it; else the first one with it */
     int micrographs; /* of the trial */
     struct separation before, after;
     double again;
@@ -48,8 +50,8 @@ const struct adoption *template_history_last(const struct template_history *hist
 /* Returns whether templates of a stage were decided on. */
 bool template_history_knows(const struct template_history *history, const char *stage, int stage_epoch);
 
-/* Writes down a decision, unless another instance has written one on the same templates. Of an adoption it sets epoch
- * and file, and keeps a copy of the images first. Sets `written` if the line is this one. Leaves the history as it is
+/* Writes down a decision, unless another instance has written one on the same templates, or an adoption would not get the
+ * epoch that it expects (0: any), since another one came first. Of an adoption it sets epoch and file, and keeps a copy of the images first. Sets `written` if the line is this one. Leaves the history as it is
  * then. Instances take turns. On failure the line may stand there nevertheless. */
 enum status template_history_add(const char *folder, struct adoption *decision, const struct image *images,
                                  struct template_history *history, struct err *err);

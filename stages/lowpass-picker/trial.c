@@ -1,6 +1,7 @@
 #include "stages/lowpass-picker/trial.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/device.h"
@@ -52,6 +53,8 @@ static enum status visit(const struct item *item, void *context, struct err *err
     struct walk *w = context;
     struct trial *t = w->trial;
     if (item_string(item, "micrograph.path") == NULL) return STATUS_OK;
+    snprintf(t->last_source, sizeof t->last_source, "%s", item_source(item));
+    snprintf(t->last_item, sizeof t->last_item, "%s", item_id(item));
     size_t at = w->seen++, most = w->all < TRIAL_MICROGRAPHS ? w->all : TRIAL_MICROGRAPHS;
     if (w->all == 0 || (size_t)t->item_count == most || at < (size_t)t->item_count * w->all / most) return STATUS_OK;
     TRY(item_clone(item, &t->items[t->item_count], err));

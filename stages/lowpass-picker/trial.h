@@ -13,7 +13,8 @@ struct trial {
     struct template_set from; /* where the templates are from; its images are those of `set` */
     struct picker_set set;    /* searches with them */
     struct item *items[TRIAL_MICROGRAPHS];
-    int item_count, next; /* next: of the items */
+    int item_count, next;                                           /* next: of the items */
+    char last_source[ITEM_SOURCE_SIZE], last_item[ITEM_ID_MAX + 1]; /* the last one that was done at its beginning */
     int tried;
     struct separation before, after; /* sums over the micrographs tried */
     size_t strong, again;            /* the better half of the picks now; those of them that are found again */

@@ -47,6 +47,7 @@ struct particle {
     struct digest_value digest; /* of the image's pixels; 0: not read yet, or spoiled */
     bool doubled;               /* another image was found to have the same pixels */
     int twin;                   /* 1 + index of the particle whose twin it is: it is left out; 0: it counts */
+    bool junk;                  /* it does not show the first map (initial/junk.h); it counts all the same */
     int repeated;               /* further rows of its table that name the same image */
 };
 
@@ -104,6 +105,7 @@ struct particle_set {
     bool poses_given;           /* tables must give poses (given_poses.h) */
     bool inverted;              /* poses are those of maps in the other hand than the reference, and tables (hand.h) */
     bool keep_twins;            /* no particle is left out as a twin */
+    bool marked;                /* some particles were compared with a first map: `junk` means something */
     bool settled;               /* the twins of the present particles are known, as far as images were read */
     double twin_distance;       /* Å, between twins in one micrograph; 0: places are not compared */
 };

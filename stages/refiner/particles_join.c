@@ -10,6 +10,7 @@
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
+#include "stages/refiner/heirs.h"
 
 struct joining {
     struct particle_set *set, *read;
@@ -184,6 +185,7 @@ static enum status take_poses(struct joining *j, struct err *err) {
 static enum status join(struct joining *j, bool replace, struct err *err) {
     struct particle_set *set = j->set;
     bool all = set->unsettled;
+    const size_t before = set->count;
     TRY(join_stacks(j, err));
     TRY(join_optics(j, err));
     TRY(find_particles(j, err));
@@ -197,6 +199,7 @@ static enum status join(struct joining *j, bool replace, struct err *err) {
     if (replace) particle_set_release_sources(set);
     TRY(grids_settle(set, all ? NULL : j->particles, j->read->count, err));
     set->unsettled = false;
+    if (replace) TRY(heirs_join(set, before, err));
     return take_poses(j, err);
 }
 

@@ -19,7 +19,7 @@ struct reading {
     const char *path;
     struct particle_table *table;
     struct particle_places places;
-    int subset;                 /* column rlnRandomSubset; −1: absent */
+    int subset, junk;           /* columns rlnRandomSubset, icestreamJunk; −1: absent */
     int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
     struct given_columns poses; /* if tables must give poses */
     struct names given_names;   /* finds stacks by their names in this table */
@@ -273,6 +273,12 @@ static enum status read_half(const struct reading *r, size_t row, struct particl
     return STATUS_OK;
 }
 
+static bool read_junk(const struct reading *r, size_t row) {
+    double junk = 0;
+    return r->junk >= 0 && star_get_number(particle_table_rows(r->table), row, r->junk, &junk, NULL) == STATUS_OK &&
+           junk != 0;
+}
+
 static enum status add_row(struct reading *r, size_t row, const char *name, uint32_t hash, int stack, int slice,
                            struct err *err) {
     struct particle p = {.stack = stack,
@@ -281,6 +287,7 @@ static enum status add_row(struct reading *r, size_t row, const char *name, uint
                          .norm = 1,
                          .reliability = 1,
                          .residual = -1,
+                         .junk = read_junk(r, row),
                          .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
     TRY(particle_text(name, &p.name, err));
     enum status status = read_half(r, row, &p, err);
@@ -332,6 +339,7 @@ static enum status read_rows(struct reading *r, struct err *err) {
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
     r->subset = star_column_find(rows, "rlnRandomSubset");
+    r->junk = star_column_find(rows, "icestreamJunk");
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count == 0) return STATUS_OK;
     if (set->poses_given) TRY(given_poses_find(rows, r->path, &r->poses, err));

@@ -142,6 +142,10 @@ enum status refiner_look(struct refiner *refiner, struct err *err);
 /* Gives a reference to a refinement that was created without one. lowpass: Å, in place of options.initial_lowpass. The
  * file is read when the first iteration begins. */
 enum status refiner_give_reference(struct refiner *refiner, const char *path, double lowpass, struct err *err);
+/* Begins the refinement again from another reference, as if it had just been created: what iterations have found of the
+ * particles is forgotten, their halves and the hand stay. Call it between iterations only, and refiner_forget before. In
+ * anew.c. */
+enum status refiner_begin_anew(struct refiner *refiner, const char *path, double lowpass, struct err *err);
 /* Returns how many operators the point group has. */
 int refiner_operators(const struct refiner *refiner);
 
@@ -233,6 +237,9 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * files/output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
+/* Makes the files of all iterations and of the end such that no run continues from them, or takes them for its end. Maps
+ * of the last iteration stay, since latest_map.mrc leads to one. In anew.c. */
+enum status refiner_forget(const struct refiner *refiner, const char *folder, struct err *err);
 /* Writes the picture of the final map anew, with its FSC inside a mask (files/map_picture.h). In files/output.c. */
 struct map_curve;
 enum status refiner_write_masked(const struct refiner *refiner, const char *folder, const struct map_curve *masked,

@@ -202,7 +202,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
     struct err own = {0};
     if (refiner_write_trace(state->refiner, stage_folder(stage), &own) != STATUS_OK)
         stage_log(stage, LOG_WARN, "refine-trace", "%s", own.message);
-    TRY(writer_write(state->writer, err));
+    TRY(writer_write(state->writer, attempts_remark(&state->attempts), err));
     state->unwritten = false;
     return STATUS_OK;
 }
@@ -247,6 +247,19 @@ static void look_for_end(struct stage *stage, struct state *state, size_t partic
     state->live.settled_particles = particles;
 }
 
+/* Works on a first map that is made again, or on its marks, while the refinement has nothing to do. */
+static enum status make_again(struct stage *stage, struct state *state, enum stage_work *ret_work, struct err *err) {
+    bool worked = false, replaced = false;
+    if (!attempts_go_on(&state->attempts)) return STATUS_OK;
+    TRY(writer_wait(state->writer, err)); /* the attempt may do away with what it writes */
+    TRY(attempts_again(stage, state->refiner, &state->attempts, &worked, &replaced, err));
+    *ret_work = worked ? STAGE_WORK_MORE : STAGE_WORK_NONE;
+    if (!replaced) return STATUS_OK;
+    state->live = (struct schedule_live){0};
+    state->logged_start = false;
+    return STATUS_OK;
+}
+
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
@@ -258,7 +271,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         *ret_work = STAGE_WORK_MORE;
         return STATUS_OK;
     }
-    if (state->attempts.running == NULL) TRY(take_arrivals(stage, state, err));
+    if (!attempts_hold(&state->attempts)) TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
     if (particles < (size_t)p->min_particles) return STATUS_OK;
     if (state->attempts.wanted) {
@@ -270,7 +283,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     look_for_end(stage, state, particles);
     if (!refiner_inverts(state->refiner) &&
         !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
-        return STATUS_OK;
+        return make_again(stage, state, ret_work, err);
     const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(begin(stage, state, &next, err));

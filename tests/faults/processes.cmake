@@ -37,6 +37,8 @@ endforeach()
 icestream_add_fault_test(control control.py $<TARGET_FILE:control_tool>)
 icestream_add_fault_test(redo redo.py calm)
 icestream_add_fault_test(redo_kills redo.py kills)
+icestream_add_fault_test(picked_again picked_again.py calm)
+icestream_add_fault_test(picked_again_kills picked_again.py kills)
 icestream_add_fault_test(revisions revisions.py calm)
 icestream_add_fault_test(revisions_kills revisions.py kills)
 

@@ -116,7 +116,7 @@ with Work(f"revisions-{CASE}") as work:
     there = [row["rlnImageName"] for row in star(newest)["particles"]]
     check(sorted(there) == sorted(extracted), f"{len(there)} particles in classes, each once")
     if CASE == "calm":
-        out = open(f"{session}.out").read()
+        out = open(f"{session}/log/classifier.0.log").read()
         check("came in a later revision" in out, "the classifier began again from its ledger")
     same_numbers(session)
     finish()

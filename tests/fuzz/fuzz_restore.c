@@ -229,7 +229,7 @@ static bool classifier_goes_on(void) {
     FUZZ_CHECK(dataset_create(0, &dataset, NULL) == STATUS_OK);
     FUZZ_CHECK(dataset_batch_read(path, resolve, NULL, NAN, false, &batch, &err) == STATUS_OK);
     FUZZ_CHECK(dataset_submit(dataset, &batch, &err) == STATUS_OK && dataset_merge(dataset, NULL, &err) == STATUS_OK);
-    FUZZ_CHECK(snapshot_particles(&state, dataset, NULL, state.class_count + 1, &known, &err) == STATUS_OK);
+    FUZZ_CHECK(snapshot_particles(&state, dataset, NULL, state.class_count + 1, 40, &known, NULL, &err) == STATUS_OK);
     check_classified(dataset, state.class_count + 1, known);
     dataset_destroy(&dataset);
     snapshot_state_clear(&state);

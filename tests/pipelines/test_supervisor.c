@@ -73,6 +73,10 @@ static int fake(char **argv) {
         }
         return EXIT_UNAVAILABLE;
     }
+    if (strcmp(mode, "again-times") == 0) { /* begins again this many times, then ends well */
+        touch(file);
+        return stat(file, &info) == 0 && info.st_size > atoi(argv[4]) ? 0 : EXIT_AGAIN;
+    }
     if (strcmp(mode, "abort") == 0) abort();
     if (strcmp(mode, "leave-grandchild") == 0) {
         int ends[2];
@@ -326,6 +330,16 @@ static void test_lack_is_said_again(void **state) {
     unlink(beat);
 }
 
+/* To begin again is no death, and nobody is told of it. */
+static void test_begins_again(void **state) {
+    struct scene *scene = *state;
+    scene->options.restart_limit = 1;
+    add(scene, "again-times", "4");
+    assert_int_equal(run(scene), SUPERVISOR_ENDED);
+    assert_int_equal(scene->deaths, 0);
+    assert_string_equal(scene->said, "");
+}
+
 /* Returns whether a process is gone. A zombie that waits for init counts as gone. */
 static bool is_gone(pid_t pid) {
     char path[64], text[512] = "";
@@ -369,6 +383,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_hangup_stops, begin, end),
         cmocka_unit_test_setup_teardown(test_hanging_is_killed, begin, end),
         cmocka_unit_test_setup_teardown(test_lack_is_said_again, begin, end),
+        cmocka_unit_test_setup_teardown(test_begins_again, begin, end),
         cmocka_unit_test_setup_teardown(test_grandchildren_go_too, begin, end),
     };
     return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);

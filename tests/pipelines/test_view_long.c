@@ -187,13 +187,13 @@ static void shows_a_redo(void **state) {
     struct err err = {0};
     bool sent;
     const struct ledger_key key = {"watcher", "mic_000301"};
-    assert_ok(ledger_send_revised(watcher, ">picker", key, 1, &sent, &err));
+    assert_ok(ledger_send_revised(watcher, ">picker", key, 1, 0, &sent, &err));
     assert_true(sent);
     glance();
     pick(key.id, 1, LEDGER_FAILED, "no other result");
     glance();
     assert_string_equal(row_of(key.id)->reason, "no other result");
-    assert_ok(ledger_send_revised(watcher, ">picker", key, 2, &sent, &err));
+    assert_ok(ledger_send_revised(watcher, ">picker", key, 2, 0, &sent, &err));
     pick(key.id, 2, LEDGER_REJECTED, "flat");
     assert_true(glance() & VIEW_COUNTS);
     assert_int_equal(row_of(key.id)->item_revision, 2);

@@ -17,6 +17,7 @@
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
+#include "common/harness/again.h"
 #include "common/harness/stage.h"
 #include "common/harness/template_set.h"
 #include "common/memory.h"
@@ -213,6 +214,33 @@ static void history_of(const char *place, struct template_history *history, char
     OK(template_history_read(path, history, &err));
 }
 
+/* Checks that items of an epoch before this one were asked for again; 0: none were. */
+static void assert_asked(const char *place, int epoch) {
+    char own[256];
+    struct again again = {0};
+    struct err err = {0};
+    snprintf(own, sizeof own, "%s/lowpass-picker", place);
+    assert_int_equal(again_read(own, &again, &err), epoch > 0 ? STATUS_OK : STATUS_NOT_FOUND);
+    assert_int_equal(again.number, epoch);
+    if (epoch > 0) assert_string_equal(again.column, "icestreamPickEpoch");
+}
+
+/* A history of an earlier version names the first item that was picked with the templates. */
+static void replays_a_history_of_an_earlier_version(const char *path, int first, const int expected[MICROGRAPHS]) {
+    char place[160], command[600];
+    int epochs[MICROGRAPHS];
+    snprintf(place, sizeof place, "%s/earlier", folder);
+    OK(file_make_folders(place, 0777, &err));
+    snprintf(command, sizeof command,
+             "sed 's/,\"after_item\":true//; s/\"item\":\"mic%d\"/\"item\":\"mic%d\"/' '%s' > '%s/history.jsonl' && cp "
+             "'%s/lowpass-picker/templates_e001.mrcs' '%s'",
+             first - 1, first, path, place, folder, place);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/history.jsonl", place);
+    pick(place, command, epochs);
+    assert_memory_equal(epochs, expected, sizeof epochs);
+}
+
 static void without_templates_nothing_changes(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];
@@ -236,6 +264,7 @@ static void random_phases_are_refused(void **state) {
     assert_false(history.lines[0].adopted);
     assert_true(template_history_knows(&history, "classifier", 1));
     template_history_clear(&history);
+    assert_asked(folder, 0);
 }
 
 static void adopts_what_finds_more(void **state) {
@@ -255,11 +284,13 @@ static void adopts_what_finds_more(void **state) {
     history_of(folder, &history, path);
     assert_int_equal(history.count, 2);
     const struct adoption *last = template_history_last(&history);
-    snprintf(id, sizeof id, "mic%d", first);
+    snprintf(id, sizeof id, "mic%d", first - 1);
     assert_string_equal(last->item, id);
+    assert_true(last->after_item);
     assert_string_equal(last->file, "templates_e001.mrcs");
     assert_int_equal(last->stage_epoch, 2);
     template_history_clear(&history);
+    assert_asked(folder, 1);
 
     /* A replay: in another folder, where nothing makes templates. */
     snprintf(place, sizeof place, "%s/again", folder);
@@ -267,6 +298,7 @@ static void adopts_what_finds_more(void **state) {
     int again[MICROGRAPHS];
     pick(place, path, again);
     assert_memory_equal(again, epochs, sizeof epochs);
+    assert_asked(place, 1);
     char a[400], b[400], command[900];
     for (int i = 0; i < MICROGRAPHS; i++) {
         snprintf(a, sizeof a, "%s/lowpass-picker/mic%d_autopick.star", folder, i);
@@ -274,6 +306,8 @@ static void adopts_what_finds_more(void **state) {
         snprintf(command, sizeof command, "cmp '%s' '%s'", a, b);
         assert_int_equal(system(command), 0);
     }
+
+    replays_a_history_of_an_earlier_version(path, first, epochs);
 
     /* A restart goes on with what was adopted, although its maker is gone; what was tried is not tried again. */
     snprintf(command, sizeof command, "rm '%s/classifier/templates_e002.mrcs'", folder);

@@ -1,5 +1,5 @@
 /* Tests the first map of a refinement without a reference: particles of an object give its map, up to rotation and hand,
- * and a refinement of it; images of noise give none, and are not tried again until there are more; parts of the particles
+ * and a refinement of it, and images of noise among them are marked; images of noise give none, and are not tried again until there are more; parts of the particles
  * do not divide micrographs, whatever the order in which they come. */
 #include <math.h>
 #include <setjmp.h>
@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "common/formats/star.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/map_align/map_align.h"
 #include "stages/refiner/initial/images.h"
@@ -21,7 +22,7 @@
 #include "tests/stages/blobs.h"
 #include "tests/stages/refiner_runs.h"
 
-enum { BLOBS = 12, VOXELS = BOX * BOX * BOX };
+enum { BLOBS = 12, KINDS = 5, VOXELS = BOX * BOX * BOX };
 #define DIAMETER 126.0 /* Å */
 
 static char *decision_of(const char *folder) {
@@ -75,17 +76,42 @@ static double against(const float *truth, const char *folder, const char *name) 
     return resolution;
 }
 
+/* Checks the marks of particles in the final table: every fifth image is noise. */
+static void noise_is_marked(const char *folder) {
+    char path[PATH_SIZE + 64];
+    struct star_file *file = NULL;
+    int marked[2] = {0}, counts[2] = {0};
+    snprintf(path, sizeof path, "%s/refiner/run_data.star", folder);
+    assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
+    const struct star_table *t = star_table_find(file, "particles");
+    const int junk = star_column_find(t, "icestreamJunk"), name = star_column_find(t, "rlnImageName");
+    assert_true(junk >= 0);
+    for (size_t row = 0; row < star_row_count(t); row++) {
+        const bool noise = atoi(star_get(t, row, name)) % KINDS == 0;
+        counts[noise]++;
+        marked[noise] += strcmp(star_get(t, row, junk), "1") == 0;
+    }
+    star_destroy(&file);
+    print_message("marked: %d of %d images of noise, %d of %d of the object\n", marked[1], counts[1], marked[0],
+                  counts[0]);
+    assert_int_equal(counts[0] + counts[1], 600);
+    assert_true(marked[1] > 9 * counts[1] / 10);
+    assert_true(marked[0] < counts[0] / 20);
+}
+
 static void finds_the_object(void **state) {
     (void)state;
     char folder[PATH_SIZE];
     static float truth[VOXELS];
-    struct object object = {0};
+    struct object objects[KINDS] = {{0}}; /* the last one has nothing */
     srand(20261128);
     scratch_path("initial", folder);
     assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
-    make_object(&object, BLOBS);
-    make_map(&object, truth, SIGMA);
-    write_particles(folder, "a", &object, 1, 600, 0.7);
+    make_object(&objects[0], BLOBS);
+    make_map(&objects[0], truth, SIGMA);
+    for (int i = 1; i < KINDS - 1; i++)
+        objects[i] = objects[0];
+    write_particles(folder, "a", objects, KINDS, 600, 0.7);
     run_without_reference(folder);
     char *text = decision_of(folder);
     print_message("%s", text);
@@ -95,6 +121,7 @@ static void finds_the_object(void **state) {
     assert_true(has(folder, "initial_model.png"));
     assert_true(against(truth, folder, "initial_model.mrc") < 30);
     assert_true(against(truth, folder, "run_class001.mrc") < 26);
+    noise_is_marked(folder);
 }
 
 static void refuses_noise(void **state) {

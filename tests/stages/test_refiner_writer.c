@@ -164,7 +164,7 @@ static struct writer *new_writer(void) {
 
 static enum status write_next(struct writer *w) {
     iteration++;
-    return writer_write(w, NULL);
+    return writer_write(w, "", NULL);
 }
 
 static void expect_told(int count) {
@@ -236,9 +236,9 @@ static void another_failure_is_told_once(void **state) {
     assert_int_equal(write_next(w), STATUS_OK);
     gate(true, STATUS_IO);
     iteration++;
-    enum status status = writer_write(w, NULL);
+    enum status status = writer_write(w, "", NULL);
     assert_int_equal(status, STATUS_IO);
-    assert_int_equal(writer_write(w, NULL), STATUS_OK);
+    assert_int_equal(writer_write(w, "", NULL), STATUS_OK);
     assert_int_equal(writer_wait(w, NULL), STATUS_OK);
     assert_int_equal(told_count, 2);
     assert_int_equal(told[0], 3);

@@ -44,6 +44,8 @@ def test_the_list_of_sessions(page):
         assert facility.url, "icestream serve --sessions printed no address"
         page.driver.get(facility.url)
         page.wait("document.querySelectorAll('.sessions tbody tr').length === 2", "two sessions")
+        # The server lists a session before it has found out that it runs.
+        page.wait("document.querySelector('.sessions tbody th').textContent === 'grid_running'", "the running session first")
         names = page.texts(".sessions tbody th")
         assert names == ["grid_running", "grid <1> & 2"], names
         rows = page.get("[...document.querySelectorAll('.sessions tbody tr')]"

@@ -36,15 +36,20 @@ static void inject_kills(struct run *run, struct supervisor *supervisor) {
     }
 }
 
-/* Ends the stream when all files are in place and the sources have seen each of them. */
-static void end_replay(struct run *run, struct supervisor *supervisor) {
+/* Ends the stream when all files are in place, the sources have seen each of them, and a stage that adopts templates has
+ * made again what it wants again. */
+static enum status end_replay(struct run *run, struct supervisor *supervisor, struct err *err) {
+    bool pending = false;
     int64_t seen = 0;
     for (size_t i = 0; i < run->tally.count; i++)
         if (run->tally.stages[i].source) seen += run->tally.stages[i].seen;
-    if (run->replay->drained || !replay_all_in(run->replay) || seen < (int64_t)run->replay->expected) return;
+    if (run->replay->drained || !replay_all_in(run->replay) || seen < (int64_t)run->replay->expected) return STATUS_OK;
+    TRY(run_again_pending(run, &pending, err));
+    if (pending) return STATUS_OK;
     run->replay->drained = true;
     for (size_t i = 0; i < run->plan->instance_count; i++)
         if (run->children[i].source) supervisor_kill(supervisor, i, SIGINT);
+    return STATUS_OK;
 }
 
 /* Returns whether the instance sends to some stage, and all instances to which it sends have ended. */
@@ -97,6 +102,7 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
 static void look_around(struct run *run, struct supervisor *supervisor) {
     bool due = clock_monotonic() >= run->look_at;
     run_sockets_tend(run, supervisor, due);
+    run_again_tend(run, supervisor);
     if (!due) return;
     run_warnings_look(run, false);
     run->look_at = clock_monotonic() + 1;
@@ -130,7 +136,7 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
     progress_draw(&run->progress, &run->session, run->plan, &run->tally);
     if (run->replay != NULL) {
         inject_kills(run, supervisor);
-        end_replay(run, supervisor);
+        TRY(end_replay(run, supervisor, err));
     }
     return STATUS_OK;
 }
@@ -159,6 +165,7 @@ static void say(void *context, const char *text) {
 
 static int conclude(struct run *run, enum supervisor_outcome outcome, struct err *err) {
     struct tally tally;
+    if (outcome == SUPERVISOR_ENDED && run_again_end(run, err) != STATUS_OK) return EXIT_ERROR;
     if (tally_take(&run->session, run->planned, TALLY_COUNTS, &tally, err) != STATUS_OK) return EXIT_ERROR;
     run_warnings_look(run, true);
     progress_end(&run->progress);
@@ -190,6 +197,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 
 static void run_clear(struct run *run) {
     run_serve_end(run);
+    run_again_destroy(run);
     run_sockets_remove(run);
     explicit_bzero(run->secret_key, sizeof run->secret_key);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
@@ -264,6 +272,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     TRY(run_changes_begin(run, err));
     TRY(run_prepare(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
+    TRY(run_again_create(run, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     run_serve_begin(run);
     progress_begin(&run->progress, run->log);

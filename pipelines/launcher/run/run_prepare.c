@@ -8,7 +8,9 @@
 #include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/run_private.h"
 
-static const double REPLAY_IDLE = 2; /* s without a new file before the stream of a replay ends */
+/* s without a new file before the stream of a replay ends. The launcher ends it earlier when all is done; where a stage
+ * makes items again, that takes its time. */
+static const double REPLAY_IDLE = 2, AGAIN_IDLE = 3600;
 
 /* Appends the name of GPU i among those that this process may see, as CUDA numbers them. */
 static void append_gpu(char *text, size_t size, int gpu) {
@@ -84,7 +86,7 @@ enum status run_prepare(struct run *run, struct err *err) {
     run->orders = (struct instance_orders){.until_idle = run->options->until_idle,
                                            .log_size = (int64_t)(run->options->log_size * (1 << 20))};
     if (run->replay != NULL && run->orders.until_idle < 0)
-        run->orders.until_idle = run->replay->longest_gap + REPLAY_IDLE;
+        run->orders.until_idle = run->replay->longest_gap + (run_again_expected(run) ? AGAIN_IDLE : REPLAY_IDLE);
     if (run->replay != NULL) run->orders.recorded = run->replay->source;
     if (run->graph->tcp) {
         TRY(transport_make_keys(run->public_key, run->secret_key, err));

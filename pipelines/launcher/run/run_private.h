@@ -1,5 +1,5 @@
 /* Declares a run for its files: run_prepare.c (preparations), run_sockets.c (sockets and instance files), run_deaths.c
- * (deaths and silence), run.c (everything else). */
+ * (deaths and silence), run_again.c (items that are made again), run.c (everything else). */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 #define ICESTREAM_PIPELINES_LAUNCHER_RUN_RUN_PRIVATE_H
 
@@ -71,6 +71,7 @@ struct run {
     int change;                /* number of the last change of the session that the stages were told of */
     bool unchanged;            /* the next one cannot be read or passed on, which was reported */
     struct run_page page;
+    struct run_again *again; /* the items that stages want again; NULL: the stages do not run yet */
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
     char unheard[256];  /* the last reported reason why the items of an instance that hangs could not be passed on */
@@ -92,6 +93,17 @@ enum status run_prepare(struct run *run, struct err *err);
  * that have come since; call it about once a second. */
 enum status run_changes_begin(struct run *run, struct err *err);
 void run_changes_tend(struct run *run, struct supervisor *supervisor);
+
+/* run_again.c: sends items again that a stage wants again; call tend at each tick. expected: whether a
+ * stage adopts templates of the session. pending: whether a stage that adopts
+ * templates of the session has items to do, or wants some again. end: call it when all stages have ended; settles what
+ * was sent, and nobody has begun. */
+enum status run_again_create(struct run *run, struct err *err);
+void run_again_destroy(struct run *run);
+bool run_again_expected(const struct run *run);
+void run_again_tend(struct run *run, const struct supervisor *supervisor);
+enum status run_again_pending(const struct run *run, bool *ret_pending, struct err *err);
+enum status run_again_end(const struct run *run, struct err *err);
 
 /* run_serve.c: starts the page if the graph or the command line wants it, and prints its address; call it before a stage
  * starts. Starts it again when it has ended; call it about once a second. Ends it. */

@@ -75,6 +75,10 @@ bool supervisor_stopping(const struct supervisor *supervisor) {
     return supervisor->stopping;
 }
 
+bool supervisor_draining(const struct supervisor *supervisor) {
+    return supervisor->draining || supervisor->stopping;
+}
+
 double supervisor_silence(const struct supervisor *supervisor, size_t index) {
     const struct supervisor_child *spec = &supervisor->specs[index];
     const struct child *child = &supervisor->children[index];
@@ -302,6 +306,11 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     if (is_renewal(s, child)) {
         child->state = CHILD_WAITING;
         child->start_at = clock_monotonic();
+        return STATUS_OK;
+    }
+    if (code == EXIT_AGAIN) {
+        child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
+        start_later(s, child, 0);
         return STATUS_OK;
     }
     child->state = well ? CHILD_ENDED : CHILD_WAITING;

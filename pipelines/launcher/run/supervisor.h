@@ -16,6 +16,9 @@
 /* A stage exits with this code when the machine lacks something (room on a disk, a folder, descriptors). The exit does
  * not count as a death; the supervisor starts the stage again until it runs. */
 enum { EXIT_UNAVAILABLE = 75 };
+/* A stage exits with this code to begin again from its ledger, since an item came in a later revision. That is no death
+ * either; the supervisor starts the stage again after the shortest pause. */
+enum { EXIT_AGAIN = 76 };
 
 struct supervisor_child {
     const char *name;
@@ -79,6 +82,8 @@ enum child_state supervisor_state(const struct supervisor *supervisor, size_t ch
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
 /* Returns whether the children were told to stop, so that their deaths say nothing about them. */
 bool supervisor_stopping(const struct supervisor *supervisor);
+/* Returns whether the sources were told to end. */
+bool supervisor_draining(const struct supervisor *supervisor);
 /* Returns the seconds since the last sign of life of a child that runs and is watched; else 0. */
 double supervisor_silence(const struct supervisor *supervisor, size_t child);
 /* For tests: returns how often a child was started again. */

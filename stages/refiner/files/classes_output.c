@@ -58,7 +58,7 @@ static void remove_file(const char *folder, int iteration, const char *part) {
         (void)file_remove(path, NULL); /* a file that cannot be removed only takes room */
 }
 
-static void remove_iteration(const struct refiner *r, const char *folder, int iteration) {
+void classes_remove_iteration(const struct refiner *r, const char *folder, int iteration) {
     char part[64];
     remove_file(folder, iteration, "optimiser.star");
     remove_file(folder, iteration, "data.star");
@@ -79,6 +79,6 @@ enum status classes_write(const struct refiner *r, const char *folder, const cha
     TRY(write_as(r, folder, prefix, stem, err));
     if (r->schedule.converged) TRY(write_as(r, folder, prefix, "run", err));
     TRY(output_latest(folder, r->schedule.converged ? "run" : stem, largest_class(r), err));
-    if (keep > 0 && r->schedule.iteration > keep) remove_iteration(r, folder, r->schedule.iteration - keep);
+    if (keep > 0 && r->schedule.iteration > keep) classes_remove_iteration(r, folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

@@ -8,5 +8,7 @@
  * refiner_write has them. */
 enum status classes_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
+/* Removes the files of an iteration. */
+void classes_remove_iteration(const struct refiner *refiner, const char *folder, int iteration);
 
 #endif

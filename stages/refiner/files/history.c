@@ -62,3 +62,14 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     FAIL_IF(length < 0 || (size_t)length >= size, err, STATUS_BAD_STATE, "%s: a line is too long", path);
     return file_append_line(path, line, err);
 }
+
+enum status history_write_first_map(const char *folder, int attempt, int replaced, size_t particles, double gain,
+                                    struct err *err) {
+    char path[PATH_SIZE], line[256];
+    TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
+    snprintf(line, sizeof line,
+             "{\"time\": %.3f, \"event\": \"first-map\", \"attempt\": %d, \"replaces\": %d, \"particles\": %zu, "
+             "\"gain\": %.2f}",
+             clock_realtime(), attempt, replaced, particles, gain);
+    return file_append_line(path, line, err);
+}

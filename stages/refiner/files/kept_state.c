@@ -13,6 +13,7 @@
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
 #include "stages/refiner/grids.h"
+#include "stages/refiner/heirs.h"
 #include "stages/refiner/twins.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000 };
@@ -313,22 +314,73 @@ static void take_twins(const struct star_file *data, struct particle_set *set) {
     }
 }
 
-void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
-    const struct star_table *t = star_table_find((struct star_file *)data, "particles");
+/* Gives back which particles were marked as junk. */
+static void take_junk(const struct star_table *t, int name, struct particle_set *set) {
+    const int column = star_column_find(t, "icestreamJunk");
+    double junk;
+    for (size_t row = 0; column >= 0 && row < star_row_count(t); row++) {
+        struct particle *p = particle_find(set, star_get(t, row, name));
+        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK) p->junk = junk != 0;
+    }
+    set->marked = set->marked || column >= 0;
+}
+
+/* The columns of a table of poses. */
+struct pose_columns {
+    const struct star_table *rows;
+    int columns[POSE_COLUMNS];
+};
+
+static bool find_columns(const struct star_table *t, struct pose_columns *c) {
     static const char *const NAMES[POSE_COLUMNS] = {"rlnImageName",      "rlnAngleRot",     "rlnAngleTilt",
                                                     "rlnAnglePsi",       "rlnOriginXAngst", "rlnOriginYAngst",
                                                     "rlnNormCorrection", "rlnRandomSubset", "rlnClassNumber"};
-    int columns[POSE_COLUMNS];
+    c->rows = t;
     bool complete = t != NULL;
     for (int i = 0; i < POSE_COLUMNS && complete; i++)
-        complete = (columns[i] = star_column_find(t, NAMES[i])) >= 0;
-    for (size_t row = 0; complete && row < star_row_count(t); row++) {
-        struct particle *p = particle_find(set, star_get(t, row, columns[NAME]));
-        double v[POSE_COLUMNS] = {0};
-        bool read = p != NULL && !p->aligned;
-        for (int i = ROT; i < POSE_COLUMNS && read; i++)
-            read = star_get_number(t, row, columns[i], &v[i], NULL) == STATUS_OK;
-        if (read) take_pose(v, set, classes, p);
+        complete = (c->columns[i] = star_column_find(t, NAMES[i])) >= 0;
+    return complete;
+}
+
+static void read_pose(const struct pose_columns *c, size_t row, const struct particle_set *set, int classes,
+                      struct particle *p) {
+    double v[POSE_COLUMNS] = {0};
+    bool read = !p->aligned;
+    for (int i = ROT; i < POSE_COLUMNS && read; i++)
+        read = star_get_number(c->rows, row, c->columns[i], &v[i], NULL) == STATUS_OK;
+    if (read) take_pose(v, set, classes, p);
+}
+
+/* Gives the poses of particles whose micrographs were picked again to those that lie in their places. Without memory
+ * for this they count as new ones. */
+static void read_heirs(const struct pose_columns *c, const struct star_table *optics, struct particle_set *set,
+                       int classes) {
+    _cleanup_(mem_free) int *heir_of = NULL;
+    struct particle_places places;
+    size_t count = star_row_count(c->rows);
+    if (mem_new_unset(count + 1, sizeof *heir_of, "poses", &heir_of, NULL) != STATUS_OK ||
+        heirs_of_rows(set, c->rows, optics, heir_of, NULL) != STATUS_OK)
+        return;
+    particle_places_open(c->rows, optics, &places);
+    for (size_t row = 0; row < count; row++) {
+        if (heir_of[row] < 0) continue;
+        struct particle *p = &set->particles[heir_of[row]];
+        read_pose(c, row, set, classes, p);
+        const struct particle_place place = heirs_place(set, &places, row);
+        if (p->aligned) heirs_settle(set, &place, p);
+    }
+}
+
+void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
+    struct star_file *file = (struct star_file *)data;
+    struct pose_columns c;
+    if (find_columns(star_table_find(file, "particles"), &c)) {
+        for (size_t row = 0; row < star_row_count(c.rows); row++) {
+            struct particle *p = particle_find(set, star_get(c.rows, row, c.columns[NAME]));
+            if (p != NULL) read_pose(&c, row, set, classes, p);
+        }
+        read_heirs(&c, star_table_find(file, "optics"), set, classes);
+        take_junk(c.rows, c.columns[NAME], set);
     }
     take_twins(data, set);
 }

@@ -204,7 +204,7 @@ enum status output_latest(const char *folder, const char *stem, int class_index,
     return STATUS_OK;
 }
 
-static void remove_iteration(const char *folder, int iteration) {
+void output_remove_iteration(const char *folder, int iteration) {
     static const char *const PARTS[] = {
         "optimiser.star", "half1_class001.mrc", "half2_class001.mrc", "class001.mrc",  "class001.png",
         "data.star",      "half1_model.star",   "half2_model.star",   "sampling.star", "memory.csv"};
@@ -232,6 +232,7 @@ enum status refiner_write(const struct refiner *r, const char *folder, const cha
     TRY(output_files(r, &place, files, final ? count : count - 1, err));
     TRY(output_optimiser(r, &place, err));
     TRY(output_latest(folder, stem, 0, err)); /* before the files go to which the link has led so far */
-    if (!final && keep > 0 && r->schedule.iteration > keep) remove_iteration(folder, r->schedule.iteration - keep);
+    if (!final && keep > 0 && r->schedule.iteration > keep)
+        output_remove_iteration(folder, r->schedule.iteration - keep);
     return STATUS_OK;
 }

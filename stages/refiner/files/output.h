@@ -14,6 +14,9 @@ enum status output_picture(const struct refiner *refiner, const char *folder, co
 /* Lets latest_map.mrc and latest_map.png in the folder lead to the map and the picture of a class (0: the first). */
 enum status output_latest(const char *folder, const char *stem, int class_index, struct err *err);
 
+/* Removes the files of an iteration of a refinement. */
+void output_remove_iteration(const char *folder, int iteration);
+
 /* The place of the files of an iteration, or of the end. */
 struct output_place {
     const char *folder, *prefix; /* as refiner_write has them */

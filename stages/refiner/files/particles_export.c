@@ -62,6 +62,7 @@ static enum status export_particle(const struct particle_set *set, const struct 
         {.column = "rlnMaxValueProbDistribution", .value = p->max_probability},
         {.column = "rlnNrOfSignificantSamples", .value = p->significant, .integer = true},
         {.column = "rlnRandomSubset", .value = p->half + 1, .integer = true},
+        {.column = "icestreamJunk", .value = p->junk, .integer = true, .unless = !set->marked},
         {.column = "rlnParticleReliability",
          .value = p->reliability,
          .unless = p->reliability == 1 && star_column_find(t, "rlnParticleReliability") < 0},

@@ -17,6 +17,7 @@ enum { SLOTS = 2 };
 struct slot {
     struct snapshot *snapshot;
     struct refiner_state state;
+    const char *remark;
 };
 
 struct writer {
@@ -70,15 +71,17 @@ static const char *hand(const struct refiner_state *s) {
     return s->inverted ? ", hand inverted" : "";
 }
 
-static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s) {
+static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s,
+                        const char *remark) {
     char classes[512], took[64], worth[64];
     describe_classes(refiner, s->classes, classes, sizeof classes);
     describe_time(s, took, sizeof took);
     describe_resolution(s, 2, worth, sizeof worth);
-    stage_note(stage, "iteration %d, %zu particles%s%s%s", s->iteration, s->particles, hand(s), classes,
+    stage_note(stage, "iteration %d, %zu particles%s%s%s%s", s->iteration, s->particles, hand(s), classes,
                s->noise   ? ", noise, no resolution"
                : s->alike ? ", alike: no difference found"
-                          : "");
+                          : "",
+               remark);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d: %zu particles%s%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
               "Pmax %.2f, %.0f significant, %s",
@@ -86,13 +89,14 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
               s->offset_step, s->current_size, s->average_pmax, s->significant, took);
 }
 
-static void log_halves(struct stage *stage, const struct refiner_state *s) {
+static void log_halves(struct stage *stage, const struct refiner_state *s, const char *remark) {
     char took[64], noted[64], worth[64], views[128];
     describe_time(s, took, sizeof took);
     describe_resolution(s, 1, noted, sizeof noted);
     describe_resolution(s, 2, worth, sizeof worth);
     orientations_note(&s->views, views, sizeof views);
-    stage_note(stage, "iteration %d, %zu particles%s, %s, %s", s->iteration, s->particles, hand(s), noted, views);
+    stage_note(stage, "iteration %d, %zu particles%s, %s, %s%s", s->iteration, s->particles, hand(s), noted, views,
+               remark);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d%s: %zu particles%s, %s, order %d%s (%.2f°, %.2f px), size %d, accuracy %.2f° %.2f px, "
               "Pmax %.2f, %.0f significant, directions %.2f, %s",
@@ -115,9 +119,9 @@ static enum status write_slot(struct writer *w, const struct slot *slot, struct 
     STAGE_PERSIST(stage, status, err, history_write(stage_folder(stage), writer_prefix(stage), &state, err));
     TRY(status);
     if (state.classes > 1)
-        log_classes(stage, refiner, &state);
+        log_classes(stage, refiner, &state, slot->remark);
     else
-        log_halves(stage, &state);
+        log_halves(stage, &state, slot->remark);
     return STATUS_OK;
 }
 
@@ -241,7 +245,7 @@ enum status writer_look(struct writer *w, struct err *err) {
     return STATUS_OK;
 }
 
-enum status writer_write(struct writer *w, struct err *err) {
+enum status writer_write(struct writer *w, const char *remark, struct err *err) {
     double began = clock_monotonic();
     bool running;
     if (settle(w, &running) == SLOTS) TRY(writer_wait(w, err));
@@ -253,6 +257,7 @@ enum status writer_write(struct writer *w, struct err *err) {
     pthread_mutex_unlock(&w->lock);
     TRY(snapshot_take(slot->snapshot, w->refiner, err));
     slot->state = refiner_state(w->refiner);
+    slot->remark = remark;
     slot->state.waited = clock_monotonic() - began;
     pthread_mutex_lock(&w->lock);
     w->count++;

@@ -16,7 +16,8 @@ enum status writer_create(struct stage *stage, struct refiner *refiner, int keep
 /* Waits for files that are being written. Call it before the refiner is destroyed; accepts NULL. */
 void writer_destroy(struct writer **writer);
 
-/* Copies what an iteration writes, and returns while the files are being written. Call it after each iteration.
+/* Copies what an iteration writes, and returns while the files are being written. Call it after each iteration. remark:
+ * follows the resolution where the stage says how it stands; a constant text.
  *
  * The function first waits if the files of two iterations are still in progress. Iterations are written in order, and
  * the line in history.jsonl, which announces the maps to others, comes when the maps are complete.
@@ -24,7 +25,7 @@ void writer_destroy(struct writer **writer);
  * Returns an error in the files of an earlier iteration; this iteration is then not written, so call the function
  * again. Waits while the disk is full (STAGE_PERSIST). If there was no memory for some files, the next call of any of
  * these functions writes them again. */
-enum status writer_write(struct writer *writer, struct err *err);
+enum status writer_write(struct writer *writer, const char *remark, struct err *err);
 /* Returns the status of the files without waiting: STATUS_OK while files are being written and after success. Returns
  * each error once. */
 enum status writer_look(struct writer *writer, struct err *err);

@@ -9,10 +9,10 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "stages/refiner/files/history.h"
+#include "stages/refiner/initial/again.h"
+#include "stages/refiner/initial/write.h"
 #include "stages/refiner/refiner.h"
-
-#define MAP "initial_model.mrc"
-#define DECISION "initial_model.json"
 
 enum { DECISION_BYTES = 65536 };
 
@@ -24,9 +24,23 @@ static const char *value_of(const char *text, const char *key) {
     return at != NULL ? at + strlen(pattern) : NULL;
 }
 
+/* Returns the number of a key, or NaN. */
 static double number_of(const char *text, const char *key) {
     const char *at = value_of(text, key);
     return at != NULL ? strtod(at, NULL) : NAN;
+}
+
+/* Files of older versions do not tell how the attempts stand: then there was one. */
+static void read_standing(const char *text, double present, struct attempts *attempts) {
+    const double tried = number_of(text, "tried"), count = number_of(text, "attempts"),
+                 made_by = number_of(text, "attempt");
+    const char *confirmed = value_of(text, "confirmed");
+    attempts->tried = (size_t)(tried >= present && tried < 1e15 ? tried : present);
+    attempts->count = count >= 1 && count < 1e6 ? (int)count : 1;
+    attempts->made_by = made_by >= 1 && made_by <= attempts->count ? (int)made_by : 1;
+    const double marked = number_of(text, "junk");
+    attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
+    attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
 }
 
 /* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is nothing. */
@@ -37,7 +51,7 @@ static enum status read_decision(struct stage *stage, struct attempts *attempts,
     _cleanup_(mem_free) char *text = NULL;
     size_t length;
     *ret_accepted = false;
-    TRY(path_join(stage_folder(stage), DECISION, path, sizeof path, err));
+    TRY(path_join(stage_folder(stage), INITIAL_DECISION, path, sizeof path, err));
     if (!file_exists(path)) return STATUS_OK;
     TRY(file_read_whole(path, DECISION_BYTES, &text, &length, err));
     const char *symmetry = value_of(text, "symmetry"), *accepted = value_of(text, "accepted"),
@@ -50,8 +64,8 @@ static enum status read_decision(struct stage *stage, struct attempts *attempts,
         return STATUS_OK;
     *ret_accepted = strncmp(accepted, "true", 4) == 0;
     *ret_lowpass = lowpass;
+    read_standing(text, present, attempts);
     if (*ret_accepted) return STATUS_OK;
-    attempts->tried = (size_t)present;
     snprintf(attempts->text, sizeof attempts->text, "%.*s", (int)strcspn(found + 1, "\""), found + 1);
     stage_note(stage, "no first map yet");
     return STATUS_OK;
@@ -59,7 +73,7 @@ static enum status read_decision(struct stage *stage, struct attempts *attempts,
 
 static enum status give(struct stage *stage, struct refiner *refiner, double lowpass, struct err *err) {
     char path[PATH_SIZE];
-    TRY(path_join(stage_folder(stage), MAP, path, sizeof path, err));
+    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     return refiner_give_reference(refiner, path, lowpass, err);
 }
 
@@ -68,9 +82,11 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     char path[PATH_SIZE];
     bool accepted;
     double lowpass = p->initial_lowpass;
+    attempts->marked = -1;
     if (p->reference != NULL) return STATUS_OK;
-    TRY(path_join(stage_folder(stage), MAP, path, sizeof path, err));
+    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
+    attempts->unconfirmed = attempts->unconfirmed && accepted && file_exists(path);
     /* A refinement that has begun had its reference, and can do without the file. */
     if ((accepted && file_exists(path)) || refiner_last(stage_folder(stage), INT_MAX) > 0)
         return give(stage, refiner, lowpass, err);
@@ -78,63 +94,236 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     return STATUS_OK;
 }
 
-void attempts_destroy(struct attempts *attempts) {
+/* Gives the attempt that runs up, or ends it. */
+static void leave(struct attempts *attempts) {
+    junk_destroy(&attempts->junk);
     initial_destroy(&attempts->running);
+    attempts->marking = false;
 }
 
-static enum status conclude(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
+void attempts_destroy(struct attempts *attempts) {
+    leave(attempts);
+}
+
+/* The text of an attempt of an earlier run stays in its file only until there is another one. */
+static struct initial_standing standing_of(const struct attempts *attempts) {
+    return (struct initial_standing){.attempt = attempts->wanted ? attempts->count : attempts->made_by,
+                                     .attempts = attempts->count,
+                                     .tried = attempts->tried,
+                                     .confirmed = !attempts->wanted && !attempts->unconfirmed,
+                                     .junk = attempts->marked,
+                                     .last = *attempts->later != 0 ? attempts->later : NULL};
+}
+
+/* Counts the attempt that runs, which is complete. */
+static void count(struct attempts *attempts) {
+    attempts->tried = initial_decision(attempts->running)->present;
+    attempts->count++;
+}
+
+/* The map in use, or the same one, is that of the attempt that runs, which goes on to mark what does not show it. */
+static void begin_marking(struct attempts *attempts) {
+    attempts->marking = true;
+}
+
+static enum status conclude_first(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                                  struct err *err) {
     const struct initial_decision d = *initial_decision(attempts->running);
-    TRY(initial_write(attempts->running, stage_folder(stage), err));
-    if (d.failed == INITIAL_ACCEPTED) TRY(give(stage, refiner, d.lowpass, err));
-    initial_destroy(&attempts->running);
-    attempts->tried = d.present;
+    const bool accepted = d.failed == INITIAL_ACCEPTED;
+    enum status status;
+    count(attempts);
+    attempts->wanted = !accepted;
+    attempts->unconfirmed = accepted;
+    attempts->made_by = attempts->count;
+    const struct initial_standing standing = standing_of(attempts);
+    STAGE_PERSIST(stage, status, err, initial_write(attempts->running, NULL, &standing, stage_folder(stage), err));
+    if (status == STATUS_OK && accepted) status = give(stage, refiner, d.lowpass, err);
+    if (status != STATUS_OK) attempts->wanted = true;
+    TRY(status);
     memcpy(attempts->text, d.text, sizeof attempts->text);
-    if (d.failed != INITIAL_ACCEPTED) {
-        stage_note(stage, "no first map yet (%s)", initial_test_name(d.failed));
-        if (!attempts->last)
-            stage_log(stage, LOG_WARN, "refine-no-model",
-                      "no first map yet (%s): %s. The next attempt is made when there are twice as many, or at the end",
-                      initial_test_name(d.failed), d.text);
+    if (accepted) {
+        stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
+        begin_marking(attempts);
         return STATUS_OK;
     }
-    stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
-    attempts->wanted = false;
+    leave(attempts);
+    stage_note(stage, "no first map yet (%s)", initial_test_name(d.failed));
+    if (!attempts->last)
+        stage_log(stage, LOG_WARN, "refine-no-model",
+                  "no first map yet (%s): %s. The next attempt is made when there are twice as many, or at the end",
+                  initial_test_name(d.failed), d.text);
+    return STATUS_OK;
+}
+
+/* Says in words what an attempt that was made again has found. */
+static void describe(const struct initial_decision *d, const struct again *found, char *text, size_t size) {
+    if (d->failed != INITIAL_ACCEPTED)
+        snprintf(text, size, "the attempt with %zu particles finds no map (%s): %s", d->present,
+                 initial_test_name(d->failed), d->text);
+    else if (found->same)
+        snprintf(text, size, "an attempt with %zu particles makes the same map: mean FSC %.2f with it up to %.1f Å",
+                 d->present, found->mean, d->wanted);
+    else
+        snprintf(
+            text, size,
+            "the attempt with %zu particles makes another map (mean FSC %.2f up to %.1f Å), to which particles that "
+            "were held out fit %s by %.1f standard errors",
+            d->present, found->mean, d->wanted, found->gain >= 0 ? "better" : "worse", fabs(found->gain));
+}
+
+static enum status write_standing(struct stage *stage, const struct attempts *attempts, struct err *err) {
+    const struct initial_standing standing = standing_of(attempts);
+    enum status status;
+    STAGE_PERSIST(stage, status, err, initial_write_standing(&standing, stage_folder(stage), err));
+    return status;
+}
+
+/* Leaves the map as it is. */
+static enum status keep_map(struct stage *stage, struct attempts *attempts, bool confirmed, struct err *err) {
+    count(attempts);
+    attempts->unconfirmed = !confirmed;
+    TRY(write_standing(stage, attempts, err));
+    stage_log(stage, LOG_INFO, "refine-first-map", "first map %s: %s",
+              confirmed ? "confirmed" : "kept, not confirmed yet", attempts->later);
+    if (confirmed)
+        begin_marking(attempts);
+    else
+        leave(attempts);
+    return STATUS_OK;
+}
+
+/* map: of the attempt, turned onto the one that it replaces. */
+static enum status replace_map(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                               const float *map, double gain, struct err *err) {
+    const struct initial_decision d = *initial_decision(attempts->running);
+    const int replaced = attempts->made_by;
+    char path[PATH_SIZE];
+    enum status status;
+    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
+    count(attempts);
+    attempts->made_by = attempts->count;
+    attempts->marked = -1;
+    const struct initial_standing standing = standing_of(attempts);
+    STAGE_PERSIST(stage, status, err, refiner_forget(refiner, stage_folder(stage), err));
+    TRY(status);
+    STAGE_PERSIST(stage, status, err, initial_write(attempts->running, map, &standing, stage_folder(stage), err));
+    TRY(status);
+    TRY(refiner_begin_anew(refiner, path, d.lowpass, err));
+    stage_note(stage, "first map replaced, begins again");
+    stage_log(stage, LOG_WARN, "refine-first-map-replaced", "first map replaced, the refinement begins again: %s",
+              attempts->later);
+    begin_marking(attempts);
+    STAGE_PERSIST(stage, status, err,
+                  history_write_first_map(stage_folder(stage), attempts->count, replaced, d.present, gain, err));
+    return status;
+}
+
+static enum status conclude_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                                  bool *ret_replaced, struct err *err) {
+    const struct initial_decision *d = initial_decision(attempts->running);
+    struct again found = {.gain = NAN};
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) float *turned = NULL;
+    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
+    if (d->failed == INITIAL_ACCEPTED) TRY(again_compare(attempts->running, path, &turned, &found, err));
+    describe(d, &found, attempts->later, sizeof attempts->later);
+    *ret_replaced = found.better;
+    if (!found.better) return keep_map(stage, attempts, found.same, err);
+    return replace_map(stage, refiner, attempts, turned, found.gain, err);
+}
+
+/* Does a part of what marks particles. Marks become those of the refinement between two iterations. */
+static enum status mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
+    bool complete;
+    const size_t particles = initial_decision(attempts->running)->particles;
+    stage_doing(stage, "looking for particles that do not show the first map");
+    TRY(junk_work(&attempts->junk, attempts->running, &complete, err));
+    if (!complete) return STATUS_OK;
+    TRY(junk_mark(&attempts->junk, attempts->running, refiner, &attempts->marked, err));
+    TRY(write_standing(stage, attempts, err));
+    stage_log(stage, LOG_INFO, "refine-junk",
+              "%d of %zu particles do not show the first map: icestreamJunk is 1 in the tables of the particles",
+              attempts->marked, particles);
+    leave(attempts);
     return STATUS_OK;
 }
 
 static enum status begin(struct refiner *refiner, int threads, struct attempts *attempts, struct err *err) {
     TRY(refiner_look(refiner, err));
+    attempts->gathered = false;
     return initial_create(refiner, threads, &attempts->running, err);
 }
 
-static enum status work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
+static enum status make(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+                        struct err *err) {
     bool complete;
-    stage_doing(stage, "making a first map: %.0f %%", 100 * initial_progress(attempts->running));
-    enum status status = initial_work(attempts->running, &complete, err);
-    if (status == STATUS_OK && complete) status = conclude(stage, refiner, attempts, err);
+    stage_doing(stage, "making a first map%s: %.0f %%", attempts->wanted ? "" : " again",
+                100 * initial_progress(attempts->running));
+    TRY(initial_work(attempts->running, &complete, err));
+    attempts->gathered = true;
+    if (!complete) return STATUS_OK;
+    return attempts->wanted ? conclude_first(stage, refiner, attempts, err)
+                            : conclude_again(stage, refiner, attempts, ret_replaced, err);
+}
+
+/* Does a part of the attempt that runs. */
+static enum status work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+                        struct err *err) {
+    enum status status =
+        attempts->marking ? mark(stage, refiner, attempts, err) : make(stage, refiner, attempts, ret_replaced, err);
     /* Without memory, or images, an attempt is made anew when there is some again. */
-    if (status != STATUS_OK) initial_destroy(&attempts->running);
+    if (status != STATUS_OK) leave(attempts);
     return status;
 }
 
-enum status attempts_work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
-                          struct err *err) {
-    *ret_worked = true;
-    if (attempts->running != NULL) return work(stage, refiner, attempts, err);
+bool attempts_hold(const struct attempts *attempts) {
+    return attempts->running != NULL && !attempts->marking && (attempts->wanted || !attempts->gathered);
+}
+
+static enum status begin_if_due(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                                bool *ret_worked, struct err *err) {
     *ret_worked = initial_is_due(initial_present(refiner), attempts->tried, refiner_operators(refiner));
     return *ret_worked ? begin(refiner, stage_threads(stage), attempts, err) : STATUS_OK;
 }
 
+enum status attempts_work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
+                          struct err *err) {
+    bool replaced;
+    *ret_worked = true;
+    if (attempts->running != NULL) return work(stage, refiner, attempts, &replaced, err);
+    return begin_if_due(stage, refiner, attempts, ret_worked, err);
+}
+
+bool attempts_go_on(const struct attempts *attempts) {
+    return attempts->unconfirmed || attempts->running != NULL;
+}
+
+enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
+                           bool *ret_replaced, struct err *err) {
+    *ret_worked = *ret_replaced = false;
+    if (!attempts_go_on(attempts)) return STATUS_OK;
+    if (attempts->running == NULL) TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
+    if (attempts->running == NULL) return STATUS_OK;
+    *ret_worked = true;
+    return work(stage, refiner, attempts, ret_replaced, err);
+}
+
+const char *attempts_remark(const struct attempts *attempts) {
+    return attempts->unconfirmed ? ", first map not confirmed yet" : "";
+}
+
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
+    bool replaced;
+    if (!attempts->wanted && !attempts->marking) leave(attempts);
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
-        TRY(work(stage, refiner, attempts, err));
+        TRY(work(stage, refiner, attempts, &replaced, err));
     }
     return STATUS_OK;
 }
 
 enum status attempts_last(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
-    static const char *const files[] = {DECISION, NULL};
+    static const char *const files[] = {INITIAL_DECISION, NULL};
     const size_t particles = initial_present(refiner);
     attempts->last = true;
     if (attempts->wanted && particles != attempts->tried) {

@@ -1,4 +1,15 @@
-/* Makes the first map of a refinement that was given no reference, when there are particles enough for an attempt. */
+/* Makes the first map of a refinement that was given no reference, when there are particles enough for an attempt.
+ *
+ * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. While a stream
+ * goes on, attempts then follow at doublings, in the time that the refinement leaves, until one of them confirms the map: it
+ * is accepted and is the same map, up to rotation and hand. One that is accepted, is another map, and fits held-out particles
+ * clearly better (again.h) replaces the map, and the refinement begins again from it; any other one changes nothing. No
+ * attempt is made again on files or at the end of a stream.
+ *
+ * An attempt that has made the map in use then marks the particles that do not show it (junk.h).
+ *
+ * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new map,
+ * then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is due again. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
 
@@ -7,14 +18,22 @@
 
 #include "common/harness/stage.h"
 #include "stages/refiner/initial/initial.h"
+#include "stages/refiner/initial/junk.h"
 
 /* All 0: a reference was given, and nothing is to be done. */
 struct attempts {
     bool wanted;             /* there is no map yet */
+    bool unconfirmed;        /* there is one, which no later attempt has confirmed */
     struct initial *running; /* NULL: none is */
-    size_t tried;            /* particles that were present at the last attempt, which failed; 0: none */
-    bool last;               /* no attempt follows the one that runs */
-    char text[256];          /* what it found */
+    bool gathered;           /* the one that runs has its images */
+    bool marking;            /* it has made the map, and marks what does not show it */
+    struct junk junk;
+    int marked;         /* particles that were; −1: none were compared */
+    int count, made_by; /* attempts made; the one that made the map */
+    size_t tried;       /* particles that were present at the last attempt; 0: none */
+    bool last;          /* no attempt follows the one that runs */
+    char text[256];     /* what the last one found, while there is no map */
+    char later[512];    /* what one has found that was made again, of this run; "": none was */
 };
 
 /* Looks for a map that an earlier run accepted, and gives it to the refiner; else a map is wanted. Call it before the
@@ -22,11 +41,21 @@ struct attempts {
 enum status attempts_init(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
 void attempts_destroy(struct attempts *attempts);
 
+/* Returns whether an attempt that runs forbids that particles join. */
+bool attempts_hold(const struct attempts *attempts);
 /* Does a part of an attempt that runs, or begins one if particles enough are there. ret_worked: false: nothing is to be
- * done until more particles come. While an attempt runs the refiner must not change. */
+ * done until more particles come. */
 enum status attempts_work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                           struct err *err);
-/* Does at the end of the stream what is left of an attempt. */
+/* Returns whether there is a map, and attempts_again may have something to do. */
+bool attempts_go_on(const struct attempts *attempts);
+/* Does the same once there is a map. Call it between iterations, when the files of the last one are written. ret_replaced:
+ * the refiner begins again from another map. */
+enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
+                           bool *ret_replaced, struct err *err);
+/* Returns what to say of the first map beside the refinement; "": nothing. */
+const char *attempts_remark(const struct attempts *attempts);
+/* Does at the end of the stream what is left of an attempt at the first map; one that is made again is given up. */
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
 /* Makes a last attempt with all particles, unless that was made already, and says what came of it. */
 enum status attempts_last(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);

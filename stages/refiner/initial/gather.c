@@ -44,13 +44,13 @@ static size_t scratch_size(const struct regrid *regrid) {
     return regrid != NULL ? (regrid_scratch(regrid) + 15) / 16 * 16 : 0;
 }
 
-/* Reads the images of particles which[], from `first` on, and brings them to the small grid. scratch: [threads] times what
+/* Reads the images of particles images->which[], from `first` on, and brings them to the small grid. scratch: [threads] times what
  * the regridding needs. */
-static enum status read_some(struct refiner *r, const struct regrid *regrid, float *scratch, const int *which,
-                             int first, int count, struct initial_images *images, struct err *err) {
+static enum status read_some(struct refiner *r, const struct regrid *regrid, float *scratch, int first, int count,
+                             struct initial_images *images, struct err *err) {
     const size_t pixels = (size_t)images->box * (size_t)images->box, own = scratch_size(regrid);
     const float *const *read;
-    TRY(loader_take(r->loader, NULL, which + first, count, &read, err));
+    TRY(loader_take(r->loader, NULL, images->which + first, count, &read, err));
 #pragma omp parallel for num_threads(r->context.threads) schedule(static)
     for (int i = 0; i < count; i++) {
         float *image = images->values + (size_t)(first + i) * pixels;
@@ -62,7 +62,7 @@ static enum status read_some(struct refiner *r, const struct regrid *regrid, flo
     return STATUS_OK;
 }
 
-static enum status read_all(struct refiner *r, const int *which, struct initial_images *images, struct err *err) {
+static enum status read_all(struct refiner *r, struct initial_images *images, struct err *err) {
     const struct regrid_options options = {.from_box = r->box,
                                            .box = images->box,
                                            .from_pixel = r->pixel_size,
@@ -75,7 +75,7 @@ static enum status read_all(struct refiner *r, const int *which, struct initial_
         mem_new((size_t)r->context.threads * scratch_size(regrid) + 1, sizeof *scratch, "images", &scratch, err);
     for (int first = 0, count; status == STATUS_OK && first < images->count; first += count) {
         count = images->count - first < READ_AT_ONCE ? images->count - first : READ_AT_ONCE;
-        status = read_some(r, regrid, scratch, which, first, count, images, err);
+        status = read_some(r, regrid, scratch, first, count, images, err);
     }
     regrid_destroy(&regrid);
     return status;
@@ -85,22 +85,21 @@ enum status initial_images_gather(struct refiner *r, int most, double finest, st
                                   struct err *err) {
     const size_t all = (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count;
     const int count = all < (size_t)most ? (int)all : most;
-    _cleanup_(mem_free) int *which = NULL;
     _cleanup_(mem_free) struct initial_key *keys = NULL;
-    TRY(mem_new((size_t)count + 1, sizeof *which, "particles", &which, err));
+    TRY(mem_new((size_t)count + 1, sizeof *images->which, "particles", &images->which, err));
     TRY(mem_new((size_t)count + 1, sizeof *keys, "particles", &keys, err));
     choose_grid(r, finest, images);
     TRY(reserve(images, count, err));
     for (int i = 0, n = 0; n < count; i++)
         for (int side = 0; side < r->side_count && n < count; side++)
-            if (i < r->sides[side].member_count) which[n++] = r->sides[side].members[i];
+            if (i < r->sides[side].member_count) images->which[n++] = r->sides[side].members[i];
     for (int i = 0; i < count; i++) {
-        const struct particle *p = &r->set.particles[which[i]];
+        const struct particle *p = &r->set.particles[images->which[i]];
         const struct ctf *ctf = particle_ctf(p);
         keys[i] = (struct initial_key){particle_hash(p->name, (unsigned)r->options.seed), p->place.micrograph};
         images->with_ctf[i] = ctf != NULL;
         if (ctf != NULL) images->ctfs[i] = *ctf;
     }
-    TRY(read_all(r, which, images, err));
+    TRY(read_all(r, images, err));
     return initial_images_divide(images, keys, (unsigned)r->options.seed, err);
 }

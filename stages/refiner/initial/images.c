@@ -5,6 +5,7 @@
 #include "common/memory.h"
 
 void initial_images_destroy(struct initial_images *images) {
+    mem_free(&images->which);
     mem_free(&images->values);
     mem_free(&images->ctfs);
     mem_free(&images->with_ctf);

@@ -16,6 +16,7 @@ enum initial_part { INITIAL_HALF_A, INITIAL_HALF_B, INITIAL_HELD_OUT, INITIAL_PA
 struct initial_images {
     int count, box;
     double pixel_size;            /* Å */
+    int *which;                   /* [count]: index of the particle in the refinement */
     float *values;                /* [count][box²] */
     struct ctf *ctfs;             /* [count] */
     bool *with_ctf;               /* [count]; false: the CTF is 1 */

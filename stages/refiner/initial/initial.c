@@ -9,14 +9,17 @@
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/map_align/map_align.h"
+#include "stages/refiner/initial/contest.h"
 #include "stages/refiner/initial/images.h"
 #include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 
 /* Particles that are looked at; iterations of a start, and the particles of each. */
 enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED = 12, SETTLED_PARTICLES = 300 };
-/* Starts on the CPU and on a device; of a point group with so many operators more, which cost less. */
-enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, SYMMETRIC = 4 };
+/* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them fewer
+ * become the right map. */
+enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
+enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
 enum { FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2 };
 static const double SURE = 3;      /* standard errors */
@@ -24,9 +27,10 @@ static const double LEAST = 0.143; /* FSC of such maps in each shell */
 static const double AGREED = 0.7;  /* mean FSC of two maps that are the same */
 static const double WANTED = 1.3;  /* times the finest detail that is compared */
 static const double ALIKE = 0.7;   /* correlation of two starts that are the same map */
+static const double FINER = 0.7;   /* times the finest detail: of a contest */
 
 /* The step of an attempt that comes next. */
-enum phase { GATHER, EXPLORE, RANK, MATCH, SETTLE, DECIDE, COMPLETE };
+enum phase { GATHER, EXPLORE, RANK, MATCH, SETTLE, DECIDE, PAIR, CONTEST, COMPLETE };
 
 struct initial {
     struct refiner *refiner;
@@ -38,7 +42,9 @@ struct initial {
     int start, iteration, done, steps;
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
-    double coarse, fine;                    /* Å: limits of the first and of the last iteration */
+    int partner;             /* the same map as the different one, of its other half; −1: there is none */
+    struct contest *contest; /* of the best maps and the different one */
+    double coarse, fine;     /* Å: limits of the first and of the last iteration */
     size_t voxels;
     float *turned, *other; /* box³: scratch */
     float *fsc;
@@ -74,6 +80,7 @@ static int held_out(const struct initial *a) {
 static int count_starts(const struct refiner *r) {
     const bool symmetric = r->symmetry.count >= SYMMETRIC;
     if (r->context.device.kind == DEVICE_CPU) return symmetric ? STARTS_SYMMETRIC : STARTS_FEW;
+    if (r->symmetry.count >= HIGH) return DEVICE_HIGH;
     return symmetric ? DEVICE_SYMMETRIC : DEVICE_FEW;
 }
 
@@ -83,6 +90,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     FAIL_IF(a == NULL, err, STATUS_NO_MEMORY, "no memory for a first map");
     a->refiner = r;
     a->threads = threads;
+    a->partner = -1;
     a->coarse = clamp(diameter / 6, 15, 35);
     a->fine = clamp(diameter / 12, 9, 15);
     struct initial_decision *d = &a->decision;
@@ -91,7 +99,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     d->start_count = count_starts(r);
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
-    d->rival = NAN;
+    d->rival = d->contest = d->contest_limit = d->contest_diameter = NAN;
     d->agreement = d->mean = d->least = d->gains[0] = d->gains[1] = d->gain_deviations[0] = d->gain_deviations[1] = NAN;
     a->steps = 1 + d->start_count * (EXPLORED + 2) + (SIDES + 1) * SETTLED + 1;
     *ret_initial = a;
@@ -101,6 +109,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
 void initial_destroy(struct initial **initial) {
     struct initial *a = *initial;
     if (a == NULL) return;
+    contest_destroy(&a->contest);
     starts_destroy(&a->starts);
     initial_images_destroy(&a->images);
     map_align_destroy(&a->aligner);
@@ -115,17 +124,25 @@ void initial_destroy(struct initial **initial) {
     *initial = NULL;
 }
 
+/* On a device the starts take one half of the memory, and those of a contest the other; beside a refinement that has
+ * begun, whose memory it is, a little more of it is used. */
+static struct starts_options starts_options_of(const struct initial *a) {
+    const struct refiner *r = a->refiner;
+    const bool device = r->context.device.kind != DEVICE_CPU;
+    const double share = r->reference_path == NULL ? 0.5 : 0.0625;
+    const double memory = device ? share * compare_memory(&r->options) : host_memory(&r->options);
+    return (struct starts_options){.device = r->context.device,
+                                   .threads = a->threads,
+                                   .memory = memory / 0x1p30,
+                                   .diameter = r->options.diameter,
+                                   .symmetry = &r->symmetry,
+                                   .seed = r->options.seed};
+}
+
 static enum status open(struct initial *a, struct err *err) {
     struct refiner *r = a->refiner;
     const size_t box = (size_t)a->images.box, held = (size_t)held_out(a) + 1;
-    const struct device device = r->context.device;
-    const double memory = device.kind == DEVICE_CPU ? host_memory(&r->options) : compare_memory(&r->options);
-    const struct starts_options options = {.device = device,
-                                           .threads = a->threads,
-                                           .memory = memory / 0x1p30,
-                                           .diameter = r->options.diameter,
-                                           .symmetry = &r->symmetry,
-                                           .seed = r->options.seed};
+    const struct starts_options options = starts_options_of(a);
     const struct map_align_options align = {
         .box = a->images.box,
         .pixel_size = a->images.pixel_size,
@@ -145,8 +162,8 @@ static enum status open(struct initial *a, struct err *err) {
         TRY(mem_new(held, sizeof *a->evidence[i], "likelihoods", &a->evidence[i], err));
     }
     TRY(map_align_create(&align, &a->aligner, err));
-    /* The starts work in its memory; the next iteration makes it anew. */
-    alignment_destroy(&r->alignment);
+    /* The starts work in its memory, which nothing else uses before there is a reference. */
+    if (r->reference_path == NULL) alignment_destroy(&r->alignment);
     return starts_create(&a->images, &options, a->decision.start_count, &a->starts, err);
 }
 
@@ -175,6 +192,14 @@ static bool is_too_little(struct initial *a) {
     return *d->text != 0;
 }
 
+/* The sums of starts stay in host memory: they take at most half of it. */
+static void limit_starts(struct initial *a) {
+    struct initial_decision *d = &a->decision;
+    const double each = (double)starts_bytes(&a->images), most = host_memory(&a->refiner->options) / 2;
+    while (d->start_count > STARTS_FEW && d->start_count * each > most)
+        d->start_count -= SIDES;
+}
+
 static enum status gather(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     TRY(initial_images_gather(a->refiner, PARTICLES_MOST, a->fine, &a->images, err));
@@ -193,6 +218,7 @@ static enum status gather(struct initial *a, struct err *err) {
         a->phase = COMPLETE;
         return STATUS_OK;
     }
+    limit_starts(a);
     TRY(open(a, err));
     a->phase = EXPLORE;
     return STATUS_OK;
@@ -323,7 +349,7 @@ static void choose_settlers(struct initial *a) {
 }
 
 /* Finds the correlation of a start with another one, turned onto it, without their rotational averages. */
-static enum status find_likeness(struct initial *a, int fixed, int start, struct err *err) {
+static enum status correlate(struct initial *a, int fixed, int start, double *ret_likeness, struct err *err) {
     double products = 0, squares[2] = {0};
     TRY(agree(a, starts_state(a->starts, fixed).map, starts_state(a->starts, start).map, err));
     for (size_t i = 0; i < a->voxels; i++) {
@@ -331,8 +357,13 @@ static enum status find_likeness(struct initial *a, int fixed, int start, struct
         squares[0] += (double)a->turned[i] * (double)a->turned[i];
         squares[1] += (double)a->other[i] * (double)a->other[i];
     }
+    *ret_likeness = squares[0] > 0 && squares[1] > 0 ? products / sqrt(squares[0] * squares[1]) : 0;
+    return STATUS_OK;
+}
+
+static enum status find_likeness(struct initial *a, int fixed, int start, struct err *err) {
     struct initial_start *s = &a->decision.starts[start];
-    s->likeness = squares[0] > 0 && squares[1] > 0 ? products / sqrt(squares[0] * squares[1]) : 0;
+    TRY(correlate(a, fixed, start, &s->likeness, err));
     s->alike = s->likeness >= ALIKE;
     return STATUS_OK;
 }
@@ -382,63 +413,102 @@ static enum status compare_rival(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-static void describe(struct initial_decision *d) {
-    char *text = d->text;
-    const size_t size = sizeof d->text;
-    switch (d->failed) {
-    case INITIAL_ACCEPTED:
-        snprintf(text, size,
-                 "maps of independent halves of %zu particles agree: mean FSC %.2f up to %.1f Å; the hand is not known",
-                 d->particles, d->mean, d->wanted);
-        break;
-    case INITIAL_AGREEMENT:
-        snprintf(text, size,
-                 "the best maps of independent halves of %zu particles do not agree up to %.1f Å: their FSC is %.2f on "
-                 "average (%.2f is wanted) and %.2f at least (%.3f is wanted)",
-                 d->particles, d->wanted, d->mean, AGREED, d->least, LEAST);
-        break;
-    case INITIAL_LIKELIHOOD:
-        snprintf(text, size,
-                 "particles that were held out fit the map no better than its opposite: %.2f ± %.2f and "
-                 "%.2f ± %.2f",
-                 d->gains[0], d->gain_deviations[0], d->gains[1], d->gain_deviations[1]);
-        break;
-    case INITIAL_RIVALS:
-        snprintf(
-            text, size,
-            "two different maps explain the particles alike: the other one is worse by %.1f standard errors, %.0f are "
-            "wanted",
-            d->rival, SURE);
-        break;
-    case INITIAL_FEW:
-        break; /* said already */
-    }
-}
-
-static enum status decide(struct initial *a, struct err *err) {
+static enum status judge_best(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const float *first = starts_state(a->starts, d->best[0]).map, *second = starts_state(a->starts, d->best[1]).map;
     TRY(agree(a, first, second, err));
     summarise_curve(a);
     d->agreement = fsc_resolution(a->fsc, a->images.box, a->images.pixel_size, 0.5);
+    if (!(d->mean >= AGREED && d->least >= LEAST)) refuse(a, INITIAL_AGREEMENT);
     for (int half = 0; half < SIDES; half++) {
         mean_of(a->gains[d->best[half]], held_out(a), &d->gains[half], &d->gain_deviations[half]);
         if (!(d->gains[half] > SURE * d->gain_deviations[half])) refuse(a, INITIAL_LIKELIHOOD);
     }
-    TRY(compare_rival(a, err));
-    if (!(d->mean >= AGREED && d->least >= LEAST)) {
-        d->failed = INITIAL_AGREEMENT;
-    } else if (d->rival < SURE) {
-        refuse(a, INITIAL_RIVALS);
-    }
-    describe(d);
+    return STATUS_OK;
+}
+
+static void conclude(struct initial *a) {
+    initial_describe(&a->decision, AGREED, LEAST, SURE);
     a->phase = COMPLETE;
+}
+
+static enum status decide(struct initial *a, struct err *err) {
+    TRY(judge_best(a, err));
+    TRY(compare_rival(a, err));
+    a->start = 0;
+    if (a->decision.failed == INITIAL_ACCEPTED && a->decision.rival < SURE)
+        a->phase = PAIR;
+    else
+        conclude(a);
+    return STATUS_OK;
+}
+
+static enum status begin_contest(struct initial *a, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    const struct starts_options starts = starts_options_of(a);
+    const struct contest_options options = {.refiner = a->refiner,
+                                            .starts = &starts,
+                                            .most = PARTICLES_MOST,
+                                            .finest = FINER * a->fine,
+                                            .box = a->images.box,
+                                            .pixel_size = a->images.pixel_size};
+    const float *maps[CONTEST_FAMILIES][CONTEST_HALVES] = {0};
+    const int rivals[2] = {a->settlers[SIDES], a->partner};
+    for (int i = 0; i < 2; i++) {
+        maps[0][i] = starts_state(a->starts, d->best[i]).map;
+        if (rivals[i] >= 0) maps[1][d->starts[rivals[i]].half] = starts_state(a->starts, rivals[i]).map;
+    }
+    TRY(contest_create(&options, (const float *const(*)[CONTEST_HALVES])maps, &a->contest, err));
+    a->steps += contest_steps(a->contest);
+    a->phase = CONTEST;
+    return STATUS_OK;
+}
+
+/* Looks for the rival's map among the starts of the other half: takes the one with most gain. */
+static enum status pair(struct initial *a, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    const int rival = a->settlers[SIDES];
+    const struct initial_start *s = &d->starts[a->start];
+    double likeness = 0;
+    if (s->half != d->starts[rival].half && !s->alike) TRY(correlate(a, rival, a->start, &likeness, err));
+    if (likeness >= ALIKE && (a->partner < 0 || s->gain > d->starts[a->partner].gain)) a->partner = a->start;
+    return ++a->start < d->start_count ? STATUS_OK : begin_contest(a, err);
+}
+
+/* The maps that won take the place of those that began, and are tested again. */
+static enum status take_winners(struct initial *a, int family, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    for (int half = 0; half < SIDES; half++) {
+        const int rival = a->settlers[SIDES];
+        if (family > 0) d->best[half] = d->starts[rival].half == half ? rival : a->partner;
+        TRY(contest_map(a->contest, family, half, a->other, err));
+        TRY(starts_give(a->starts, d->best[half], a->other, err));
+        TRY(judge(a, d->best[half], err));
+    }
+    return judge_best(a, err);
+}
+
+static enum status contest(struct initial *a, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    bool complete;
+    TRY(contest_work(a->contest, &complete, err));
+    if (!complete) return STATUS_OK;
+    const struct contest_result result = contest_result(a->contest);
+    d->contest = result.verdict;
+    d->contest_limit = result.limit;
+    d->contest_diameter = result.diameter;
+    if (result.verdict >= SURE || (result.verdict <= -SURE && a->partner >= 0))
+        TRY(take_winners(a, result.verdict > 0 ? 0 : 1, err));
+    else
+        refuse(a, INITIAL_RIVALS);
+    contest_destroy(&a->contest);
+    conclude(a);
     return STATUS_OK;
 }
 
 enum status initial_work(struct initial *a, bool *ret_complete, struct err *err) {
     typedef enum status work(struct initial *, struct err *);
-    static work *const phases[] = {gather, explore, rank, match, settle, decide};
+    static work *const phases[] = {gather, explore, rank, match, settle, decide, pair, contest};
     const double before = clock_monotonic();
     if (a->phase != COMPLETE) TRY(phases[a->phase](a, err));
     a->done++;
@@ -458,6 +528,20 @@ const struct initial_decision *initial_decision(const struct initial *a) {
 const float *initial_map(const struct initial *a) {
     const struct initial_decision *d = &a->decision;
     return starts_state(a->starts, d->best[d->gains[1] > d->gains[0] ? 1 : 0]).map;
+}
+
+enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
+                             double *ret_evidence, struct err *err) {
+    const struct starts_judgement judgement = {map, part, ret_evidence};
+    return starts_judge(a->starts, &judgement, 1, order, a->fine, err);
+}
+
+int initial_particle(const struct initial *a, int index) {
+    return a->images.which[a->images.members[index]];
+}
+
+bool initial_is_same(double mean, double least) {
+    return mean >= AGREED && least >= LEAST;
 }
 
 const struct refiner *initial_refiner(const struct initial *a) {

@@ -8,7 +8,9 @@
  *               at least 0.7 on average up to `wanted`, and 0.143 in each shell (a ball that both share agrees by itself);
  *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
  *               average, and the negative of the rest;
- *   rivals      no other start made a different map that explains the held-out particles as well.
+ *   rivals      no other start made a different map that explains the held-out particles as well. If one did, both go on
+ *               with finer detail, in a sphere that fits the particle, and held-out particles decide (contest.h). The
+ *               maps that win must pass the other tests again.
  * Otherwise there is no model: more particles, or better ones, may give it later.
  *
  * Projections tell no hand: the map is the right one or its mirror image.
@@ -23,8 +25,8 @@
 #include <stddef.h>
 
 #include "common/status.h"
+#include "stages/refiner/initial/images.h"
 
-struct refiner;
 struct initial;
 
 enum initial_test {
@@ -38,7 +40,7 @@ enum initial_test {
 const char *initial_test_name(enum initial_test test);
 
 /* Fewest particles of an attempt. */
-enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 24 };
+enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 48 };
 struct initial_start {
     int half;         /* 0: A, 1: B */
     double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
@@ -63,8 +65,11 @@ struct initial_decision {
     double mean;                         /* FSC of A and B up to there */
     double least;                        /* the least value of that curve */
     double agreement;                    /* Å: to which they agree, FSC 0.5 */
-    double rival;   /* standard errors by which the best different map is worse than the best of its half; NaN: none */
-    double lowpass; /* Å: to which the refinement should filter the map at first */
+    double rival; /* standard errors by which the best different map is worse than the best of its half; NaN: none */
+    double
+        contest; /* likewise at the end of a contest (contest.h); below 0 the different one won; NaN: none was held */
+    double contest_limit, contest_diameter; /* Å: detail that was compared, and the sphere */
+    double lowpass;                         /* Å: to which the refinement should filter the map at first */
     double seconds;
 };
 
@@ -72,20 +77,30 @@ struct initial_decision {
 size_t initial_present(const struct refiner *refiner);
 
 /* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The refiner
- * must neither change nor be destroyed until the attempt is. */
+ * must not change until initial_work was called once, which gathers the images, nor be destroyed until the attempt is. */
 enum status initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
 void initial_destroy(struct initial **initial);
 /* Does a part of the attempt, about a second. */
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
 /* Returns how far the attempt is, 0 to 1. */
 double initial_progress(const struct initial *initial);
+/* Says in decision->text what was found: of the FSC `agreed` on average and `least` were wanted, of standard errors `sure`.
+ * In describe.c. */
+void initial_describe(struct initial_decision *decision, double agreed, double least, double sure);
 /* Returns what was found, once the attempt is complete. */
 const struct initial_decision *initial_decision(const struct initial *initial);
-/* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and
- * initial_model.png; the map first, so that a decision that accepts has its map. In write.c. */
-enum status initial_write(const struct initial *initial, const char *folder, struct err *err);
 /* Returns the accepted map, box³ of the small images. */
 const float *initial_map(const struct initial *initial);
+/* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than without:
+ * ret_evidence[decision.parts[part]], natural logarithms. order: of the grid, 1 to STARTS_ORDERS. Call it once the attempt
+ * is complete and has made maps. */
+enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
+                             double *ret_evidence, struct err *err);
+/* Returns the index, among the particles of the refinement, of one that the attempt has looked at: 0 to particles − 1, by
+ * part. */
+int initial_particle(const struct initial *initial, int index);
+/* Returns whether a curve of two maps, of such a mean and least value, says that they are the same map. */
+bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */
 const struct refiner *initial_refiner(const struct initial *initial);
 

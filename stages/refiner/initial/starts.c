@@ -66,6 +66,10 @@ double starts_finest(const struct initial_images *images) {
     return images->box * images->pixel_size / last_shell(images->box);
 }
 
+size_t starts_bytes(const struct initial_images *images) {
+    return accumulator_bytes(3, 2 * last_shell(images->box));
+}
+
 static size_t voxels(const struct starts *s) {
     return (size_t)s->images->box * (size_t)s->images->box * (size_t)s->images->box;
 }
@@ -310,6 +314,14 @@ static void average_results(struct start *start, const struct alignment_result *
         start->pmax += results[i].pmax / count;
     }
     if (weight > 0) start->sigma_offset = 0.7 * start->sigma_offset + 0.3 * fmax(sqrt(offset2 / (2 * weight)), 1);
+}
+
+enum status starts_give(struct starts *s, int index, const float *map, struct err *err) {
+    struct start *start = &s->starts[index];
+    memcpy(start->map, map, voxels(s) * sizeof *map);
+    start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
+    start->iterations = start->cursor = 0;
+    return accumulator_clear(start->sums, s->pixels.size, err);
 }
 
 /* Returns the Fourier size (px) for detail down to a limit. */

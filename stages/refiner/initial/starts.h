@@ -24,6 +24,9 @@ struct starts;
 /* Returns the finest detail (Å) of images that is compared. */
 double starts_finest(const struct initial_images *images);
 
+/* Returns the bytes of host memory that each start takes for its sums. */
+size_t starts_bytes(const struct initial_images *images);
+
 /* count: number of starts, taken in turn from half A and half B. The images stay the caller's. */
 enum status starts_create(const struct initial_images *images, const struct starts_options *options, int count,
                           struct starts **ret_starts, struct err *err);
@@ -35,6 +38,9 @@ int starts_at_once(const struct starts *starts);
 
 /* Makes the maps of starts which[count] anew, of particles in poses chosen by chance. */
 enum status starts_random(struct starts *starts, const int *which, int count, struct err *err);
+
+/* Gives a start its map, box³, in place of one by chance. Nothing stays of what the start has found so far. */
+enum status starts_give(struct starts *starts, int start, const float *map, struct err *err);
 
 struct starts_step {
     int particles; /* of the half, compared in this iteration */

@@ -1,0 +1,28 @@
+/* The files of a first map: initial_model.mrc, initial_model.png and initial_model.json. */
+#ifndef ICESTREAM_STAGES_REFINER_INITIAL_WRITE_H
+#define ICESTREAM_STAGES_REFINER_INITIAL_WRITE_H
+
+#include "stages/refiner/initial/initial.h"
+
+#define INITIAL_MAP "initial_model.mrc"
+#define INITIAL_DECISION "initial_model.json"
+
+/* How the attempts of a session stand. */
+struct initial_standing {
+    int attempt;      /* the one that made the map, or the last one if there is no map; from 1 */
+    int attempts;     /* that were made */
+    size_t tried;     /* particles that were present at the last one */
+    bool confirmed;   /* a later attempt has made the same map */
+    int junk;         /* particles that were marked (junk.h); −1: none were compared */
+    const char *last; /* what an attempt after that of the map has found; NULL: there was none */
+};
+
+/* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and
+ * initial_model.png; the map first, so that a decision that accepts has its map. map: box³ of the small images, in place of
+ * that of the attempt; NULL: that one. */
+enum status initial_write(const struct initial *initial, const float *map, const struct initial_standing *standing,
+                          const char *folder, struct err *err);
+/* Changes in initial_model.json how the attempts stand. The decision that made the map stays. */
+enum status initial_write_standing(const struct initial_standing *standing, const char *folder, struct err *err);
+
+#endif

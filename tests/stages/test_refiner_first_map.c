@@ -1,0 +1,532 @@
+/* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or replace
+ * it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked. Attempts themselves, and the stage, are replaced (--wrap): a
+ * script says which map an attempt makes, and how well held-out particles fit it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/formats/star.h"
+#include "kernels/fsc/fsc.h"
+#include "stages/refiner/initial/attempts.h"
+#include "stages/refiner/refiner_private.h"
+#include "tests/common/scratch.h"
+#include "tests/stages/few_blobs.h"
+#include "tests/stages/refiner_runs.h"
+
+enum { BLOBS = 12, COUNT = 60, VOXELS = BOX * BOX * BOX, HELD = COUNT / 3, SLICES = 2, JUNK = COUNT / 5 };
+#define DIAMETER 126.0 /* Å */
+
+struct initial {
+    struct refiner *refiner;
+    struct initial_decision decision;
+    int slices;
+};
+
+/* The script of the next attempt. */
+static struct {
+    enum initial_test failed;
+    const float *map;
+    double gain; /* standard errors by which the map is better than any other */
+} next;
+static size_t present;
+static char root[PATH_SIZE], folder[PATH_SIZE + 16], told[1 << 14]; /* all lines of the log */
+static bool incomplete;
+static struct refiner_options options;
+
+enum status __wrap_initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
+void __wrap_initial_destroy(struct initial **initial);
+enum status __wrap_initial_work(struct initial *initial, bool *ret_complete, struct err *err);
+double __wrap_initial_progress(const struct initial *initial);
+const struct initial_decision *__wrap_initial_decision(const struct initial *initial);
+const float *__wrap_initial_map(const struct initial *initial);
+const struct refiner *__wrap_initial_refiner(const struct initial *initial);
+size_t __wrap_initial_present(const struct refiner *refiner);
+enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
+                                    double *ret_evidence, struct err *err);
+int __wrap_initial_particle(const struct initial *initial, int index);
+const char *__wrap_stage_folder(const struct stage *stage);
+const void *__wrap_stage_params(const struct stage *stage);
+int __wrap_stage_threads(const struct stage *stage);
+int __wrap_stage_flush_threads(const struct stage *stage);
+bool __wrap_stage_stopping(const struct stage *stage);
+bool __wrap_stage_wait_out(struct stage *stage, enum status status, const struct err *err,
+                           struct stage_patience *patience);
+void __wrap_stage_incomplete(struct stage *stage);
+void __wrap_stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...);
+void __wrap_stage_note(struct stage *stage, const char *format, ...);
+void __wrap_stage_doing(struct stage *stage, const char *format, ...);
+void __wrap_stage_result(struct stage *stage, const char *const *files, const char *format, ...);
+
+enum status __wrap_initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err) {
+    (void)threads, (void)err;
+    struct initial *a = calloc(1, sizeof *a);
+    assert_non_null(a);
+    a->refiner = refiner;
+    a->decision = (struct initial_decision){.failed = next.failed,
+                                            .text = "as the script says",
+                                            .present = present,
+                                            .particles = COUNT,
+                                            .box = BOX,
+                                            .pixel_size = PIXEL,
+                                            .diameter = DIAMETER,
+                                            .parts = {HELD, HELD, HELD},
+                                            .wanted = 22,
+                                            .lowpass = 40};
+    *ret_initial = a;
+    return STATUS_OK;
+}
+
+void __wrap_initial_destroy(struct initial **initial) {
+    free(*initial);
+    *initial = NULL;
+}
+
+enum status __wrap_initial_work(struct initial *a, bool *ret_complete, struct err *err) {
+    (void)err;
+    *ret_complete = ++a->slices == SLICES;
+    return STATUS_OK;
+}
+
+double __wrap_initial_progress(const struct initial *a) {
+    return (double)a->slices / SLICES;
+}
+
+const struct initial_decision *__wrap_initial_decision(const struct initial *a) {
+    return &a->decision;
+}
+
+const float *__wrap_initial_map(const struct initial *a) {
+    (void)a;
+    return next.map;
+}
+
+const struct refiner *__wrap_initial_refiner(const struct initial *a) {
+    return a->refiner;
+}
+
+size_t __wrap_initial_present(const struct refiner *refiner) {
+    (void)refiner;
+    return present;
+}
+
+/* With another map each particle loses about gain/√HELD, ± 1. On the coarse grid, where junk is looked for, all but every
+ * fifth particle show the map. */
+enum status __wrap_initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
+                                    double *ret_evidence, struct err *err) {
+    (void)err;
+    const bool own = map == next.map;
+    for (int i = 0; i < a->decision.parts[part]; i++)
+        if (order == 1)
+            ret_evidence[i] = own && i % 5 != 0 ? 9 : own ? -4 : 2;
+        else
+            ret_evidence[i] = 10 * sin(i) + (own ? 0 : (i % 2 == 0 ? 1 : -1) - next.gain / sqrt(HELD));
+    assert_true(order == 1 || part == INITIAL_HELD_OUT);
+    return STATUS_OK;
+}
+
+int __wrap_initial_particle(const struct initial *a, int index) {
+    (void)a;
+    return (index * 7 + 1) % COUNT;
+}
+
+const char *__wrap_stage_folder(const struct stage *stage) {
+    (void)stage;
+    return folder;
+}
+
+const void *__wrap_stage_params(const struct stage *stage) {
+    (void)stage;
+    return &options;
+}
+
+int __wrap_stage_threads(const struct stage *stage) {
+    (void)stage;
+    return 2;
+}
+
+int __wrap_stage_flush_threads(const struct stage *stage) {
+    (void)stage;
+    return 2;
+}
+
+bool __wrap_stage_stopping(const struct stage *stage) {
+    (void)stage;
+    return false;
+}
+
+bool __wrap_stage_wait_out(struct stage *stage, enum status status, const struct err *err,
+                           struct stage_patience *patience) {
+    (void)stage, (void)status, (void)err, (void)patience;
+    return false;
+}
+
+void __wrap_stage_incomplete(struct stage *stage) {
+    (void)stage;
+    incomplete = true;
+}
+
+void __wrap_stage_log(struct stage *stage, enum log_level level, const char *id, const char *format, ...) {
+    (void)stage, (void)level;
+    const size_t before = strlen(told);
+    va_list list;
+    va_start(list, format);
+    const int used = snprintf(told + before, sizeof told - before, "%s: ", id);
+    vsnprintf(told + before + used, sizeof told - before - (size_t)used, format, list);
+    va_end(list);
+    print_message("%s\n", told + before);
+}
+
+void __wrap_stage_note(struct stage *stage, const char *format, ...) {
+    (void)stage, (void)format;
+}
+
+void __wrap_stage_doing(struct stage *stage, const char *format, ...) {
+    (void)stage, (void)format;
+}
+
+void __wrap_stage_result(struct stage *stage, const char *const *files, const char *format, ...) {
+    (void)stage, (void)files, (void)format;
+}
+
+/* Maps of two objects; of the first one among two others; the first and the last of these turned, in the other hand. */
+static float first[VOXELS], second[VOXELS], mixed[VOXELS], first_turned[VOXELS], mixed_turned[VOXELS];
+
+/* Turns an object, and inverts it. */
+static void rotate_object(struct object *o) {
+    const double c = cos(0.7), s = sin(0.7);
+    for (int i = 0; i < o->count; i++) {
+        double *b = o->blobs[i], x = b[0], y = b[1];
+        b[0] = -(c * x - s * y), b[1] = -(s * x + c * y), b[2] = -b[2];
+    }
+}
+
+/* Adds 0.75 times the map of an object, and that of the object turned. */
+static void add_object(struct object *o, float *map, float *turned) {
+    static float own[VOXELS], other[VOXELS];
+    make_map(o, own, SIGMA);
+    rotate_object(o);
+    make_map(o, other, SIGMA);
+    for (int i = 0; i < VOXELS; i++) {
+        map[i] += 0.75F * own[i];
+        turned[i] += 0.75F * other[i];
+    }
+}
+
+static void make_maps(struct object *object) {
+    struct object turned, others[2] = {{0}};
+    make_object(object, BLOBS);
+    make_object(&others[0], BLOBS);
+    make_object(&others[1], BLOBS);
+    turned = *object;
+    rotate_object(&turned);
+    make_map(object, first, SIGMA);
+    make_map(&turned, first_turned, SIGMA);
+    make_map(&others[0], second, SIGMA);
+    memcpy(mixed, first, sizeof mixed);
+    memcpy(mixed_turned, first_turned, sizeof mixed_turned);
+    for (int i = 0; i < 2; i++)
+        add_object(&others[i], mixed, mixed_turned);
+}
+
+static void create(struct refiner **ret_refiner, struct attempts *attempts) {
+    struct star_file *file = NULL;
+    struct err err = {0};
+    char path[PATH_SIZE + 64];
+    *attempts = (struct attempts){0};
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, ret_refiner, NULL), STATUS_OK);
+    if (attempts_init(NULL, *ret_refiner, attempts, &err) != STATUS_OK) fail_msg("%s", err.message);
+    const int last = refiner_last(folder, 1000);
+    if (last > 0) assert_int_equal(refiner_resume(*ret_refiner, folder, last, &err), STATUS_OK);
+    snprintf(path, sizeof path, "%s/a.star", root);
+    assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
+    if (refiner_merge(*ret_refiner, &file, path, false, NULL, &err) != STATUS_OK) fail_msg("%s", err.message);
+}
+
+static void restart(struct refiner **refiner, struct attempts *attempts) {
+    attempts_destroy(attempts);
+    refiner_destroy(refiner);
+    create(refiner, attempts);
+}
+
+static void iterate(struct refiner *r, int number) {
+    bool complete = false;
+    struct err err = {0};
+    enum status status = refiner_begin(r, &(struct refiner_iteration){.max_order = 1}, &err);
+    while (status == STATUS_OK && !complete)
+        status = refiner_work(r, &complete, &err);
+    if (status == STATUS_OK) status = refiner_write(r, folder, "refiner", 3, &err);
+    if (status != STATUS_OK) fail_msg("%s", err.message);
+    assert_int_equal(refiner_state(r).iteration, number);
+}
+
+/* Lets an attempt run, if one is due, as the script says. Returns whether it was. *ret_replaced: as attempts_again. */
+static bool attempt(struct refiner *r, struct attempts *attempts, size_t particles, bool *ret_replaced) {
+    bool worked = true, replaced = false;
+    int slices = 0;
+    struct err err = {0};
+    present = particles;
+    *ret_replaced = false;
+    while (worked && slices < 20) {
+        enum status status = attempts->wanted ? attempts_work(NULL, r, attempts, &worked, &err)
+                                              : attempts_again(NULL, r, attempts, &worked, &replaced, &err);
+        if (status != STATUS_OK) fail_msg("%s", err.message);
+        *ret_replaced = *ret_replaced || replaced;
+        slices += worked;
+        /* Only an attempt at a map that the refinement waits for, or one without images, keeps particles out. */
+        assert_false(attempts_hold(attempts) && !attempts->wanted);
+        if (!attempts->wanted && attempts->running == NULL) break;
+    }
+    assert_null(attempts->running);
+    return slices > 0;
+}
+
+/* Checks that every fifth particle of each part is marked, and no other one. */
+static void junk_is_marked(const struct refiner *r) {
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(r->set.particles[__wrap_initial_particle(NULL, i)].junk, i % HELD % 5 == 0);
+}
+
+static char *text_of(const char *name) {
+    char path[PATH_SIZE + 64], *text = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(file_read_whole(path, 1 << 16, &text, NULL, NULL), STATUS_OK);
+    return text;
+}
+
+static void decision_has(const char *const *lines) {
+    char *text = text_of("initial_model.json");
+    for (; *lines != NULL; lines++)
+        if (strstr(text, *lines) == NULL) fail_msg("%s is not in\n%s", *lines, text);
+    free(text);
+}
+
+/* Returns the mean FSC up to 22 Å of a map with that on disk, as they lie. */
+static double likeness(const float *map) {
+    static float read[VOXELS];
+    float fsc[BOX / 2 + 1];
+    double mean = 0;
+    const int last = (int)(BOX * PIXEL / 22);
+    read_map(folder, "initial_model.mrc", read);
+    assert_int_equal(fsc_maps(NULL, BOX, map, read, fsc, NULL), STATUS_OK);
+    for (int i = 1; i <= last; i++)
+        mean += (double)fsc[i] / last;
+    return mean;
+}
+
+static bool has(const char *name) {
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return file_exists(path);
+}
+
+static void begin(const char *name, struct object *object) {
+    srand(20261128);
+    scratch_path(name, root);
+    snprintf(folder, sizeof folder, "%s/refiner", root);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    make_maps(object);
+    write_particles(root, "a", object, 1, COUNT, 0.3);
+    options = few_blobs_options();
+    options.diameter = DIAMETER;
+    options.memory = 0.25;
+    options.healpix_order = 1;
+    options.classes = 1;
+    *told = 0;
+    next.failed = INITIAL_ACCEPTED;
+    next.map = first;
+    next.gain = NAN;
+}
+
+static void is_confirmed_by_the_same_map(void **state) {
+    (void)state;
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced;
+    begin("confirmed", &object);
+    create(&r, &attempts);
+    assert_true(attempts.wanted);
+    assert_false(attempt(r, &attempts, 999, &replaced));
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    decision_has((const char *[]){"\"attempt\": 1,", "\"attempts\": 1,", "\"tried\": 1000,", "\"confirmed\": false,",
+                                  "\"junk\": 12,", "\"last\": null,", "\"accepted\": true,", NULL});
+    assert_string_not_equal(attempts_remark(&attempts), "");
+    junk_is_marked(r);
+    iterate(r, 1);
+    assert_false(attempt(r, &attempts, 1999, &replaced));
+    next.failed = INITIAL_AGREEMENT;
+    assert_true(attempt(r, &attempts, 2000, &replaced));
+    decision_has((const char *[]){"\"attempt\": 1,", "\"attempts\": 2,", "\"tried\": 2000,", "\"confirmed\": false,",
+                                  "finds no map (agreement)", "\"accepted\": true,", "\"present\": 1000,", NULL});
+    restart(&r, &attempts);
+    assert_false(attempts.wanted);
+    assert_false(attempt(r, &attempts, 3999, &replaced));
+    iterate(r, 2);
+    junk_is_marked(r); /* as the tables say */
+    next.failed = INITIAL_ACCEPTED;
+    next.map = first_turned;
+    assert_true(attempt(r, &attempts, 4000, &replaced));
+    assert_false(replaced);
+    decision_has((const char *[]){"\"attempt\": 1,", "\"attempts\": 3,", "\"tried\": 4000,", "\"confirmed\": true,",
+                                  "makes the same map", "\"present\": 1000,", NULL});
+    assert_non_null(strstr(told, "first map confirmed"));
+    assert_string_equal(attempts_remark(&attempts), "");
+    assert_true(likeness(first) > 0.99); /* in its own hand */
+    assert_false(attempt(r, &attempts, 8000, &replaced));
+    restart(&r, &attempts);
+    assert_false(attempt(r, &attempts, 8000, &replaced));
+    iterate(r, 3);
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+/* Half of the particles show a map that is nearly round, as the likelihood sees it; the others are junk. */
+static void junk_is_what_fits_the_map_less(void **state) {
+    (void)state;
+    enum { ALL = 1000 };
+    static double map[ALL], round[ALL];
+    static bool junk[ALL];
+    double shares[JUNK_CLASSES];
+    const double *const evidence[JUNK_COMPARED] = {map, round};
+    int wrong = 0;
+    srand(20261128);
+    for (int i = 0; i < ALL; i++) {
+        const bool good = i % 2 == 0;
+        round[i] = i % 4 == 3 ? -2 + normal() : 10 + 3 * normal();
+        map[i] = round[i] + (good ? 5 : -5) + 2 * normal();
+    }
+    const int count = junk_decide(evidence, ALL, junk, shares);
+    for (int i = 0; i < ALL; i++)
+        wrong += junk[i] != (i % 2 != 0);
+    print_message("%d are junk, %d wrong, shares %.3f %.3f %.3f\n", count, wrong, shares[0], shares[1], shares[2]);
+    assert_true(wrong < ALL / 50);
+    assert_true(abs(count - ALL / 2) < ALL / 50);
+    assert_true(fabs(shares[JUNK_MAP] - 0.5) < 0.03);
+    assert_true(fabs(shares[JUNK_NOTHING] - 0.25) < 0.08);
+    /* Where most particles are those of the map, one that fits both about alike is not junk. */
+    for (int i = 0; i < ALL; i++) {
+        round[i] = 10 + 3 * normal();
+        map[i] = round[i] + 0.5 + normal();
+    }
+    assert_true(junk_decide(evidence, ALL, junk, shares) < ALL / 50);
+    assert_int_equal(junk_decide(evidence, 0, junk, shares), 0);
+}
+
+static void is_replaced_by_a_better_one(void **state) {
+    (void)state;
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced;
+    begin("replaced", &object);
+    create(&r, &attempts);
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    iterate(r, 1);
+    iterate(r, 2);
+    next.map = mixed_turned;
+    next.gain = 2.5;
+    assert_true(attempt(r, &attempts, 2000, &replaced));
+    assert_false(replaced);
+    decision_has(
+        (const char *[]){"\"attempt\": 1,", "\"attempts\": 2,", "\"confirmed\": false,", "fit better by", NULL});
+    assert_true(likeness(first) > 0.99);
+    assert_true(has("run_it002_optimiser.star"));
+    assert_false(has("history.jsonl"));
+    next.gain = 3.5;
+    assert_true(attempt(r, &attempts, 4000, &replaced));
+    assert_true(replaced);
+    decision_has((const char *[]){"\"attempt\": 3,", "\"attempts\": 3,", "\"tried\": 4000,", "\"present\": 4000,",
+                                  "\"confirmed\": false,", "makes another map", NULL});
+    assert_true(likeness(mixed) > 0.95); /* turned onto the first one, in its hand */
+    char *history = text_of("history.jsonl");
+    assert_non_null(strstr(history, "\"event\": \"first-map\", \"attempt\": 3, \"replaces\": 1, \"particles\": 4000"));
+    free(history);
+    assert_false(has("run_it001_optimiser.star") || has("run_it002_optimiser.star"));
+    assert_true(has("run_it002_class001.mrc"));
+    restart(&r, &attempts); /* as if killed at once */
+    assert_int_equal(refiner_state(r).iteration, 0);
+    iterate(r, 1);
+    next.map = mixed;
+    assert_true(attempt(r, &attempts, 8000, &replaced));
+    assert_false(replaced);
+    decision_has((const char *[]){"\"attempt\": 3,", "\"attempts\": 4,", "\"confirmed\": true,", NULL});
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+/* The refinement goes on from the other map as one that was created with it. */
+static void begins_again_as_new(void **state) {
+    (void)state;
+    struct refiner *r = NULL, *fresh = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced;
+    begin("anew", &object);
+    create(&r, &attempts);
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    iterate(r, 1);
+    iterate(r, 2);
+    next.map = second;
+    next.gain = 10;
+    assert_true(attempt(r, &attempts, 2000, &replaced));
+    assert_true(replaced);
+    iterate(r, 1);
+    iterate(r, 2);
+    attempts_destroy(&attempts);
+    for (int i = 1; i <= 2; i++) { /* else the new one would continue from them */
+        char path[PATH_SIZE + 64];
+        snprintf(path, sizeof path, "%s/run_it%03d_optimiser.star", folder, i);
+        assert_int_equal(file_remove(path, NULL), STATUS_OK);
+    }
+    create(&fresh, &attempts);
+    iterate(fresh, 1);
+    iterate(fresh, 2);
+    for (int side = 0; side < 2; side++)
+        assert_memory_equal(r->sides[side].references->map, fresh->sides[side].references->map, VOXELS * sizeof(float));
+    for (size_t i = 0; i < r->set.count; i++)
+        assert_int_equal(r->set.particles[i].half, fresh->set.particles[i].half);
+    attempts_destroy(&attempts);
+    refiner_destroy(&fresh);
+    refiner_destroy(&r);
+}
+
+static void is_not_made_again_at_the_end(void **state) {
+    (void)state;
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced, worked;
+    begin("end", &object);
+    create(&r, &attempts);
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    iterate(r, 1);
+    present = 2000;
+    next.map = second;
+    next.gain = 10;
+    assert_int_equal(attempts_again(NULL, r, &attempts, &worked, &replaced, NULL), STATUS_OK);
+    assert_true(worked);
+    assert_non_null(attempts.running);
+    assert_int_equal(attempts_finish(NULL, r, &attempts, NULL), STATUS_OK);
+    assert_int_equal(attempts_last(NULL, r, &attempts, NULL), STATUS_OK);
+    assert_null(attempts.running);
+    assert_false(incomplete);
+    decision_has((const char *[]){"\"attempts\": 1,", "\"tried\": 1000,", NULL});
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(junk_is_what_fits_the_map_less), cmocka_unit_test(is_confirmed_by_the_same_map),
+        cmocka_unit_test(is_replaced_by_a_better_one),    cmocka_unit_test(begins_again_as_new),
+        cmocka_unit_test(is_not_made_again_at_the_end),
+    };
+    return scratch_run("refiner_first_map", tests, sizeof tests / sizeof *tests);
+}

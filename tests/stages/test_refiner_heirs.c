@@ -1,0 +1,208 @@
+/* A micrograph that was picked again has particles of other names. Those that lie where one of the former lay keep its
+ * half, pose and class, with a new selection and after a restart; others are new ones. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/formats/mrc.h"
+#include "kernels/sampling/sampling.h"
+#include "stages/refiner/files/kept_state.h"
+#include "stages/refiner/files/particles_export.h"
+#include "stages/refiner/particles.h"
+#include "stages/refiner/twins.h"
+#include "tests/common/scratch.h"
+
+enum { BOX = 16, FIRST = 6, AGAIN = 5 };
+static const double DIAMETER = 150, PIXEL = 4, MICROGRAPH_PIXEL = 2;
+
+static struct err err;
+
+/* Places on micrographs 1 and 2, px; those of the second picks follow former ones, or none. */
+static const struct {
+    int micrograph;
+    double x, y;
+} first[FIRST] = {{1, 100, 100}, {1, 300, 100}, {1, 100, 300}, {1, 300, 300}, {2, 100, 100}, {2, 300, 300}};
+static const struct {
+    int micrograph;
+    double x, y;
+    int follows; /* of the former picks; -1: none */
+} again[AGAIN] = {{1, 305, 304, 3}, {1, 100, 102, 0}, {1, 200, 200, -1}, {1, 318, 100, -1}, {1, 99, 291, 2}};
+
+static void put_stack(const char *name, int slices) {
+    char path[PATH_SIZE];
+    struct image image = {0};
+    assert_ok(image_resize(&image, BOX, BOX, slices, &err));
+    image.pixel_size = (float)PIXEL;
+    scratch_path(name, path);
+    assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&image);
+}
+
+static FILE *begin_table(const char *name) {
+    char path[PATH_SIZE];
+    scratch_path(name, path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnImagePixelSize #2\n_rlnMicrographOriginalPixelSize #3\n1 %g "
+            "%g\n\ndata_particles\n\nloop_\n_rlnImageName #1\n_rlnMicrographName #2\n_rlnCoordinateX #3\n"
+            "_rlnCoordinateY #4\n_rlnOpticsGroup #5\n",
+            PIXEL, MICROGRAPH_PIXEL);
+    return f;
+}
+
+static void merge(struct particle_set *set, const char *name, bool replace) {
+    char path[PATH_SIZE];
+    struct star_file *file = NULL;
+    scratch_path(name, path);
+    assert_ok(star_read(path, &file, &err));
+    assert_ok(particle_set_merge(set, &file, path, replace, NULL, &err));
+}
+
+/* Writes a selection of all former picks, and one in which micrograph 1 was picked again. */
+static void write_tables(void) {
+    put_stack("m1.mrcs", 4);
+    put_stack("m2.mrcs", 2);
+    put_stack("m1_epoch001.mrcs", AGAIN);
+    FILE *f = begin_table("first.star");
+    for (int i = 0; i < FIRST; i++)
+        fprintf(f, "%06d@m%d.mrcs m%d.mrc %g %g 1\n", i < 4 ? i + 1 : i - 3, first[i].micrograph, first[i].micrograph,
+                first[i].x, first[i].y);
+    assert_int_equal(fclose(f), 0);
+    f = begin_table("again.star");
+    for (int i = 0; i < AGAIN; i++)
+        fprintf(f, "%06d@m1_epoch001.mrcs m1.mrc %g %g 1\n", i + 1, again[i].x, again[i].y);
+    for (int i = 4; i < FIRST; i++)
+        fprintf(f, "%06d@m2.mrcs m2.mrc %g %g 1\n", i - 3, first[i].x, first[i].y);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void begin(struct particle_set *set) {
+    char root[PATH_SIZE];
+    scratch_path("", root);
+    root[strlen(root) - 1] = '\0';
+    particle_set_init(set, 1, 1 << 20, NAN);
+    set->root = strdup(root);
+    set->twin_distance = 0.1 * DIAMETER;
+}
+
+/* The half that no name of `again` decides on: the other one. */
+static int half_of(int i) {
+    char name[64];
+    for (int k = 0; k < AGAIN; k++)
+        if (again[k].follows == i) {
+            snprintf(name, sizeof name, "%06d@m1_epoch001.mrcs", k + 1);
+            return 1 - (int)(particle_hash(name, 1) & 1);
+        }
+    return i % 2;
+}
+
+static void find(struct particle *p, int i) {
+    euler_to_matrix(10 * i + 5, 20, 30, p->pose);
+    p->origin[0] = 0.5 * i;
+    p->origin[1] = -1;
+    p->class_index = i % 3;
+    p->norm = 1 + 0.1 * i;
+    p->half = half_of(i);
+    p->aligned = p->mapped = true;
+}
+
+static struct particle *at(const struct particle_set *set, const char *stack, int number) {
+    char name[64];
+    snprintf(name, sizeof name, "%06d@%s.mrcs", number, stack);
+    struct particle *p = particle_find(set, name);
+    if (p == NULL) fail_msg("there is no %s", name);
+    return p;
+}
+
+static void assert_followed(const struct particle_set *set) {
+    for (int k = 0; k < AGAIN; k++) {
+        const struct particle *p = at(set, "m1_epoch001", k + 1);
+        int i = again[k].follows;
+        double pose[9];
+        assert_int_equal(p->aligned, i >= 0);
+        assert_int_equal(p->mapped, i >= 0);
+        if (i < 0) continue;
+        euler_to_matrix(10 * i + 5, 20, 30, pose);
+        for (int j = 0; j < 9; j++)
+            assert_true(fabs(p->pose[j] - pose[j]) < 1e-5);
+        assert_int_equal(p->half, half_of(i));
+        assert_true(fabs(p->norm - 1 - 0.1 * i) < 1e-5);
+        /* The particle lies where it lay: the pick minus its origin. */
+        double scale = PIXEL / MICROGRAPH_PIXEL;
+        assert_true(fabs(again[k].x - scale * p->origin[0] - (first[i].x - scale * 0.5 * i)) < 1e-3);
+        assert_true(fabs(again[k].y - scale * p->origin[1] - (first[i].y + scale)) < 1e-3);
+    }
+}
+
+/* As the refiner's classifier sends the picks: a selection replaces the one before. */
+static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
+    (void)state;
+    struct particle_set set;
+    write_tables();
+    begin(&set);
+    merge(&set, "first.star", true);
+    for (int i = 0; i < FIRST; i++)
+        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    merge(&set, "again.star", true);
+    assert_int_equal(set.present, AGAIN + 2);
+    assert_followed(&set);
+    for (int k = 0; k < AGAIN; k++)
+        if (again[k].follows >= 0) assert_int_equal(at(&set, "m1_epoch001", k + 1)->class_index, again[k].follows % 3);
+    /* They stay there when twins are looked for. */
+    assert_ok(twins_settle(&set, &err));
+    assert_followed(&set);
+    /* What was not picked again is as it was. */
+    assert_true(at(&set, "m2", 2)->aligned && at(&set, "m2", 2)->origin[0] == 2.5);
+    particle_set_destroy(&set);
+
+    /* A table that replaces nothing adds particles; the others are still there. */
+    begin(&set);
+    merge(&set, "first.star", false);
+    find(at(&set, "m1", 1), 0);
+    merge(&set, "again.star", false);
+    assert_false(at(&set, "m1_epoch001", 2)->aligned);
+    particle_set_destroy(&set);
+}
+
+static void a_restart_with_second_picks_keeps_halves_and_poses(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct particle_set set;
+    struct star_file *file = NULL;
+    write_tables();
+    begin(&set);
+    merge(&set, "first.star", true);
+    for (int i = 0; i < FIRST; i++)
+        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    assert_ok(star_create(&file, &err));
+    assert_ok(particle_set_export(&set, file, &err));
+    scratch_path("run_it001_data.star", path);
+    assert_ok(star_write(file, path, &err));
+    star_destroy(&file);
+    particle_set_destroy(&set);
+
+    begin(&set);
+    merge(&set, "again.star", true);
+    assert_ok(star_read(path, &file, &err));
+    kept_state_poses(file, &set, 1);
+    assert_followed(&set);
+    assert_true(at(&set, "m2", 2)->aligned);
+    star_destroy(&file);
+    particle_set_destroy(&set);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_selection_of_second_picks_keeps_halves_and_poses),
+        cmocka_unit_test(a_restart_with_second_picks_keeps_halves_and_poses),
+    };
+    return scratch_run("refiner_heirs", tests, sizeof tests / sizeof *tests);
+}
