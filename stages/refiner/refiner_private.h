@@ -132,7 +132,7 @@ struct refiner {
     struct fourier_pixels pixels;
     int compared_size; /* px: up to here particles are compared with references, in the fine pass */
     int coarse_pixels, screen_pixels;
-    struct alignment *alignment;
+    struct alignment *alignment; /* NULL: an attempt at the first map has its memory */
     struct loader *loader;
     struct twins_met met;             /* images of the running iteration */
     bool crossed;                     /* one of them is in the maps of the other half */

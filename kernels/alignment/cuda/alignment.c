@@ -118,6 +118,8 @@ static enum status begin(struct alignment *alignment, const struct alignment_ite
     FAIL_IF(iteration->reference_count > ALIGNMENT_REFERENCES_MOST, err, STATUS_UNSUPPORTED,
             "%d references: a CUDA device compares particles with at most %d", iteration->reference_count,
             ALIGNMENT_REFERENCES_MOST);
+    /* The iteration may run on another thread than the one before. */
+    TRY(stream_cuda_adopt(a->stream, err));
     /* Work of an abandoned iteration may still run, and its images may still be in transfer. */
     for (int slot = 0; slot < STREAM_SLOTS; slot++)
         TRY(stream_cuda_brought(a->stream, slot, err));

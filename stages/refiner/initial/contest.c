@@ -148,11 +148,12 @@ enum status contest_work(struct contest *c, bool *ret_complete, struct err *err)
     *ret_complete = false;
     while (c->map < MAPS && !c->has[c->map])
         c->map++;
-    TRY(starts_iterate(c->starts, c->map, &step, err));
+    TRY(starts_iterate(c->starts, &c->map, 1, &step, err));
     if (++c->iteration < ITERATIONS) return STATUS_OK;
     c->iteration = 0;
-    TRY(starts_judge(c->starts, starts_state(c->starts, c->map).map, INITIAL_HELD_OUT, c->options.order,
-                     c->result.limit, c->evidence[c->map], err));
+    const struct starts_judgement judgement = {starts_state(c->starts, c->map).map, INITIAL_HELD_OUT,
+                                               c->evidence[c->map]};
+    TRY(starts_judge(c->starts, &judgement, 1, c->options.order, c->result.limit, err));
     do
         c->map++;
     while (c->map < MAPS && !c->has[c->map]);

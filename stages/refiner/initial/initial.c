@@ -16,8 +16,11 @@
 
 /* Particles that are looked at; iterations of a start, and the particles of each. */
 enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED = 12, SETTLED_PARTICLES = 300 };
-/* Starts; of a point group with so many operators more, which cost less. */
-enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, FIRST_ATTEMPT = 1000 };
+/* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them fewer
+ * become the right map. */
+enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
+enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
+enum { FIRST_ATTEMPT = 1000 };
 enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2, FINE_ORDER = 2 };
 static const double SURE = 3;      /* standard errors */
 static const double LEAST = 0.143; /* FSC of such maps in each shell */
@@ -74,6 +77,13 @@ static int held_out(const struct initial *a) {
     return a->images.begin[INITIAL_PARTS] - a->images.begin[INITIAL_HELD_OUT];
 }
 
+static int count_starts(const struct refiner *r) {
+    const bool symmetric = r->symmetry.count >= SYMMETRIC;
+    if (r->context.device.kind == DEVICE_CPU) return symmetric ? STARTS_SYMMETRIC : STARTS_FEW;
+    if (r->symmetry.count >= HIGH) return DEVICE_HIGH;
+    return symmetric ? DEVICE_SYMMETRIC : DEVICE_FEW;
+}
+
 enum status initial_create(struct refiner *r, int threads, struct initial **ret_initial, struct err *err) {
     const double diameter = r->options.diameter;
     struct initial *a = calloc(1, sizeof *a);
@@ -86,7 +96,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     struct initial_decision *d = &a->decision;
     d->present = initial_present(r);
     d->diameter = diameter;
-    d->start_count = r->symmetry.count >= SYMMETRIC ? STARTS_SYMMETRIC : STARTS_FEW;
+    d->start_count = count_starts(r);
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
     d->rival = d->contest = d->contest_limit = d->contest_diameter = NAN;
@@ -114,20 +124,23 @@ void initial_destroy(struct initial **initial) {
     *initial = NULL;
 }
 
-static struct starts_options starts_options_of(const struct initial *a) {
-    const struct refiner *r = a->refiner;
-    return (struct starts_options){.device = {.kind = DEVICE_CPU},
-                                   .threads = a->threads,
-                                   .memory = host_memory(&r->options) / 0x1p30,
-                                   .diameter = r->options.diameter,
-                                   .symmetry = &r->symmetry,
-                                   .seed = r->options.seed};
+void initial_starts_options(const struct refiner *r, int threads, struct starts_options *ret_options) {
+    const bool device = r->context.device.kind != DEVICE_CPU;
+    const double share = r->reference_path == NULL ? 0.5 : 0.0625;
+    const double memory = device ? share * compare_memory(&r->options) : host_memory(&r->options);
+    *ret_options = (struct starts_options){.device = r->context.device,
+                                           .threads = threads,
+                                           .memory = memory / 0x1p30,
+                                           .diameter = r->options.diameter,
+                                           .symmetry = &r->symmetry,
+                                           .seed = r->options.seed};
 }
 
 static enum status open(struct initial *a, struct err *err) {
     struct refiner *r = a->refiner;
     const size_t box = (size_t)a->images.box, held = (size_t)held_out(a) + 1;
-    const struct starts_options options = starts_options_of(a);
+    struct starts_options options;
+    initial_starts_options(r, a->threads, &options);
     const struct map_align_options align = {
         .box = a->images.box,
         .pixel_size = a->images.pixel_size,
@@ -147,6 +160,8 @@ static enum status open(struct initial *a, struct err *err) {
         TRY(mem_new(held, sizeof *a->evidence[i], "likelihoods", &a->evidence[i], err));
     }
     TRY(map_align_create(&align, &a->aligner, err));
+    /* The starts work in its memory, which nothing else uses before there is a reference. */
+    if (r->reference_path == NULL) alignment_destroy(&r->alignment);
     return starts_create(&a->images, &options, a->decision.start_count, &a->starts, err);
 }
 
@@ -175,6 +190,14 @@ static bool is_too_little(struct initial *a) {
     return *d->text != 0;
 }
 
+/* The sums of starts stay in host memory: they take at most half of it. */
+static void limit_starts(struct initial *a) {
+    struct initial_decision *d = &a->decision;
+    const double each = (double)starts_bytes(&a->images), most = host_memory(&a->refiner->options) / 2;
+    while (d->start_count > STARTS_FEW && d->start_count * each > most)
+        d->start_count -= SIDES;
+}
+
 static enum status gather(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     TRY(initial_images_gather(a->refiner, PARTICLES_MOST, a->fine, &a->images, err));
@@ -193,6 +216,7 @@ static enum status gather(struct initial *a, struct err *err) {
         a->phase = COMPLETE;
         return STATUS_OK;
     }
+    limit_starts(a);
     TRY(open(a, err));
     a->phase = EXPLORE;
     return STATUS_OK;
@@ -208,13 +232,21 @@ static struct starts_step explore_step(const struct initial *a) {
                                 .fudge = 1 + 3 * x};
 }
 
+/* Explores with as many starts at once as are done side by side. */
 static enum status explore(struct initial *a, struct err *err) {
     const struct starts_step step = explore_step(a);
-    if (a->iteration == 0) TRY(starts_random(a->starts, a->start, err));
-    TRY(starts_iterate(a->starts, a->start, &step, err));
+    const int left = a->decision.start_count - a->start, most = starts_at_once(a->starts);
+    const int count = left < most ? left : most;
+    int which[INITIAL_STARTS_MOST];
+    for (int i = 0; i < count; i++)
+        which[i] = a->start + i;
+    if (a->iteration == 0) TRY(starts_random(a->starts, which, count, err));
+    TRY(starts_iterate(a->starts, which, count, &step, err));
+    a->done += count - 1;
     if (++a->iteration < EXPLORED) return STATUS_OK;
     a->iteration = 0;
-    if (++a->start < a->decision.start_count) return STATUS_OK;
+    a->start += count;
+    if (a->start < a->decision.start_count) return STATUS_OK;
     a->start = 0;
     a->phase = RANK;
     return STATUS_OK;
@@ -245,8 +277,9 @@ static enum status judge(struct initial *a, int start, int order, struct err *er
     TRY(map_align_without_radial(a->images.box, a->turned, err));
     for (size_t i = 0; i < a->voxels; i++)
         a->turned[i] = map[i] - 2 * a->turned[i];
-    TRY(starts_judge(a->starts, map, INITIAL_HELD_OUT, order, a->fine, a->evidence[start], err));
-    TRY(starts_judge(a->starts, a->turned, INITIAL_HELD_OUT, order, a->fine, a->scratch, err));
+    const struct starts_judgement maps[] = {{map, INITIAL_HELD_OUT, a->evidence[start]},
+                                            {a->turned, INITIAL_HELD_OUT, a->scratch}};
+    TRY(starts_judge(a->starts, maps, 2, order, a->fine, err));
     for (int i = 0; i < held_out(a); i++)
         a->gains[start][i] = a->evidence[start][i] - a->scratch[i];
     return STATUS_OK;
@@ -354,14 +387,17 @@ static enum status match(struct initial *a, struct err *err) {
 
 /* The chosen starts go on with many more of their particles, and are judged again. */
 static enum status settle(struct initial *a, struct err *err) {
-    const int start = a->settlers[a->start];
     const struct starts_step step = {
         .particles = SETTLED_PARTICLES, .order = FINE_ORDER, .limit = a->fine, .gain = 0.4, .fudge = 4};
-    TRY(starts_iterate(a->starts, start, &step, err));
+    const int left = a->settler_count - a->start, most = starts_at_once(a->starts), count = left < most ? left : most;
+    TRY(starts_iterate(a->starts, a->settlers + a->start, count, &step, err));
+    a->done += count - 1;
     if (++a->iteration < SETTLED) return STATUS_OK;
     a->iteration = 0;
-    TRY(judge(a, start, last_order(a), err));
-    if (++a->start == a->settler_count) a->phase = DECIDE;
+    for (int i = a->start; i < a->start + count; i++)
+        TRY(judge(a, a->settlers[i], last_order(a), err));
+    a->start += count;
+    if (a->start == a->settler_count) a->phase = DECIDE;
     return STATUS_OK;
 }
 
@@ -502,7 +538,8 @@ const float *initial_map(const struct initial *a) {
 
 enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err) {
-    return starts_judge(a->starts, map, part, STARTS_ORDERS, a->fine, ret_evidence, err);
+    const struct starts_judgement judgement = {map, part, ret_evidence};
+    return starts_judge(a->starts, &judgement, 1, STARTS_ORDERS, a->fine, err);
 }
 
 double initial_finest(double diameter) {

@@ -15,8 +15,9 @@
  *
  * Projections tell no hand: the map is the right one or its mirror image.
  *
- * Runs on the CPU alone. Source: the agreement of independent starts, instead of a person, decides; the iteration is
- * the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
+ * Works on the refiner's device, within its `memory`: there on many starts side by side (lane.h), on the CPU on fewer, one
+ * after another. Maps are compared with each other on the CPU. Source: the agreement of independent starts, instead of a
+ * person, decides; the iteration is the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 
@@ -27,6 +28,7 @@
 #include "stages/refiner/initial/images.h"
 
 struct initial;
+struct starts_options;
 
 enum initial_test {
     INITIAL_ACCEPTED,
@@ -39,7 +41,7 @@ enum initial_test {
 const char *initial_test_name(enum initial_test test);
 
 /* Fewest particles of an attempt. */
-enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 12 };
+enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 48 };
 struct initial_start {
     int half;         /* 0: A, 1: B */
     double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
@@ -71,6 +73,10 @@ struct initial_decision {
     double lowpass;                         /* Å: to which the refinement should filter the map at first */
     double seconds;
 };
+
+/* Says how starts compare images for a refiner: on its device, in its memory. On a device the starts take one half of it,
+ * and those of a contest the other; beside a refinement that has begun, whose memory it is, a little more of it is used. */
+void initial_starts_options(const struct refiner *refiner, int threads, struct starts_options *ret_options);
 
 /* Returns how many particles there are, twins and all. */
 size_t initial_present(const struct refiner *refiner);

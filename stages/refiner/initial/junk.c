@@ -120,12 +120,8 @@ static enum status make_maps(struct junk *j, const char *path, struct err *err) 
 }
 
 static enum status begin(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
-    const struct starts_options options = {.device = {.kind = DEVICE_CPU},
-                                           .threads = threads,
-                                           .memory = host_memory(&r->options) / 0x1p30,
-                                           .diameter = r->options.diameter,
-                                           .symmetry = &r->symmetry,
-                                           .seed = r->options.seed};
+    struct starts_options options;
+    initial_starts_options(r, threads, &options);
     const double fine = initial_finest(r->options.diameter);
     TRY(refiner_look(r, err));
     TRY(choose(r, &j->images, err));
@@ -156,7 +152,8 @@ static enum status mark(const struct junk *j, struct refiner *r, struct err *err
 
 static enum status work(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
     if (j->starts == NULL) return begin(j, r, path, threads, err);
-    TRY(starts_judge(j->starts, j->maps[j->next], INITIAL_HALF_A, ORDER, j->fine, j->evidence[j->next], err));
+    const struct starts_judgement judgement = {j->maps[j->next], INITIAL_HALF_A, j->evidence[j->next]};
+    TRY(starts_judge(j->starts, &judgement, 1, ORDER, j->fine, err));
     return ++j->next == JUNK_COMPARED ? mark(j, r, err) : STATUS_OK;
 }
 

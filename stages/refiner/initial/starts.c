@@ -5,13 +5,18 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "kernels/alignment/alignment.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/prepare/mask.h"
 #include "kernels/prepare/prepare.h"
-#include "kernels/projector/projector.h"
-#include "kernels/reconstruct/reconstruct.h"
-#include "kernels/sampling/sampling.h"
+#include "stages/refiner/initial/lane.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+static int omp_get_thread_num(void) {
+    return 0;
+}
+#endif
 
 /* Poses of a particle that are compared closely, and particles of a first map. */
 enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
@@ -20,9 +25,9 @@ static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is know
 
 struct start {
     int half;
-    float *map;                          /* box³ */
-    struct accumulator *sums, *new_sums; /* of all iterations; of the last one */
-    double sigma_offset;                 /* px */
+    float *map;               /* box³ */
+    struct accumulator *sums; /* of all iterations; earlier ones fade */
+    double sigma_offset;      /* px */
     double perturbation;
     int iterations, cursor;
     double pmax;
@@ -31,20 +36,13 @@ struct start {
 struct starts {
     struct starts_options options;
     const struct initial_images *images;
-    struct alignment *alignment;
     struct fourier_pixels pixels;
-    struct projector *projector;
-    struct sampling grids[STARTS_ORDERS]; /* by order, from 1 on */
-    int count, shells;
+    int count, shells, lane_count;
     double mask_radius; /* px */
     double mask_share;  /* of the noise of an image: inside the mask */
     struct start *starts;
+    struct lane *lanes;
     float *noise; /* [shells]: of whole images */
-    float *tau2;  /* [shells] */
-    int room;
-    struct alignment_particle *particles; /* [room] */
-    struct alignment_result *results;     /* [room] */
-    float *powers;                        /* [room][shells] */
 };
 
 /* Returns the next of a sequence of numbers that look like chance (splitmix64). */
@@ -68,6 +66,10 @@ double starts_finest(const struct initial_images *images) {
     return images->box * images->pixel_size / last_shell(images->box);
 }
 
+size_t starts_bytes(const struct initial_images *images) {
+    return accumulator_bytes(3, 2 * last_shell(images->box));
+}
+
 static size_t voxels(const struct starts *s) {
     return (size_t)s->images->box * (size_t)s->images->box * (size_t)s->images->box;
 }
@@ -86,40 +88,35 @@ static enum status find_noise(struct starts *s, struct err *err) {
     _cleanup_(mem_free) float *average = NULL;
     _cleanup_(mem_free) float *outside = NULL;
     _cleanup_(mem_free) double *sum = NULL;
+    _cleanup_(mem_free) float *power = NULL;
     struct prepare *prepare = NULL;
     TRY(mem_new(pixels, sizeof *average, "the average particle", &average, err));
     TRY(mem_new(pixels, sizeof *outside, "a mask", &outside, err));
     TRY(mem_new((size_t)s->shells, sizeof *sum, "a spectrum", &sum, err));
+    TRY(mem_new((size_t)s->shells, sizeof *power, "a spectrum", &power, err));
     TRY(prepare_create(box, &prepare, err));
     for (int i = 0; i < s->images->count; i++) {
         const float *image = image_of(s, i);
-        prepare_image(prepare, image, &options, NULL, NULL, NULL, s->tau2);
+        prepare_image(prepare, image, &options, NULL, NULL, NULL, power);
         for (int k = 0; k < s->shells; k++)
-            sum[k] += s->tau2[k] / (double)s->images->count;
+            sum[k] += power[k] / (double)s->images->count;
         for (size_t j = 0; j < pixels; j++)
             average[j] += image[j] / (float)s->images->count;
     }
-    prepare_image(prepare, average, &options, NULL, NULL, NULL, s->tau2);
+    prepare_image(prepare, average, &options, NULL, NULL, NULL, power);
     prepare_destroy(&prepare);
     prepare_mask_outside(box, s->mask_radius, outside);
     double most = 0;
     for (size_t j = 0; j < pixels; j++)
         s->mask_share += (1 - (double)outside[j]) * (1 - (double)outside[j]) / (double)pixels;
     for (int k = 0; k < s->shells; k++) {
-        s->noise[k] = (float)(fmax(sum[k] - (double)s->tau2[k], 0) / s->mask_share);
+        s->noise[k] = (float)(fmax(sum[k] - (double)power[k], 0) / s->mask_share);
         most = fmax(most, (double)s->noise[k]);
     }
     FAIL_IF(!(most > 0), err, STATUS_BAD_FORMAT, "the particles have no noise: all %d images are the same, or empty",
             s->images->count);
     for (int k = 0; k < s->shells; k++)
         s->noise[k] = fmaxf(s->noise[k], (float)(0.03 * most));
-    return STATUS_OK;
-}
-
-static enum status open_grids(struct starts *s, struct err *err) {
-    for (int i = 0; i < STARTS_ORDERS; i++)
-        TRY(sampling_create(i + 1, s->options.symmetry, 0.1 * s->options.diameter / s->images->pixel_size, 2,
-                            &s->grids[i], err));
     return STATUS_OK;
 }
 
@@ -130,7 +127,35 @@ static enum status open_starts(struct starts *s, struct err *err) {
         start->half = i % 2 == 0 ? INITIAL_HALF_A : INITIAL_HALF_B;
         TRY(mem_new(voxels(s), sizeof *start->map, "a map", &start->map, err));
         TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->sums, err));
-        TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->new_sums, err));
+    }
+    return STATUS_OK;
+}
+
+/* A device that has no room for all lanes takes those that it has room for. */
+static enum status open_lanes(struct starts *s, struct err *err) {
+    const struct starts_options *o = &s->options;
+    double memory;
+    int wanted;
+    TRY(lane_plan(o, s->count, &wanted, &memory, err));
+    TRY(mem_new((size_t)wanted, sizeof *s->lanes, "starts", &s->lanes, err));
+    const struct alignment_options options = {.device = o->device,
+                                              .threads = wanted > 1 ? 1 : o->threads,
+                                              .memory = memory,
+                                              .box = s->images->box,
+                                              .pixel_size = s->images->pixel_size,
+                                              .mask_radius = s->mask_radius,
+                                              .max_significant = SIGNIFICANT};
+    while (s->lane_count < wanted) {
+        struct err own = {0};
+        struct lane *lane = &s->lanes[s->lane_count];
+        enum status status = lane_open(s->images, &s->pixels, &options, o, lane, &own);
+        if (status != STATUS_OK) lane_close(lane);
+        if (status == STATUS_NO_MEMORY && s->lane_count > 0) break;
+        if (status != STATUS_OK) {
+            if (err != NULL) *err = own;
+            return status;
+        }
+        s->lane_count++;
     }
     return STATUS_OK;
 }
@@ -139,20 +164,10 @@ static enum status open(struct starts *s, struct err *err) {
     const struct initial_images *images = s->images;
     s->shells = images->box / 2 + 1;
     s->mask_radius = fmin(s->options.diameter / (2 * images->pixel_size), images->box / 2 - PREPARE_MASK_EDGE);
-    const struct alignment_options options = {.device = s->options.device,
-                                              .threads = s->options.threads,
-                                              .memory = s->options.memory * 0x1p30,
-                                              .box = images->box,
-                                              .pixel_size = images->pixel_size,
-                                              .mask_radius = s->mask_radius,
-                                              .max_significant = SIGNIFICANT};
-    TRY(alignment_create(&options, &s->alignment, err));
     TRY(fourier_pixels_create(images->box, 2 * last_shell(images->box), &s->pixels, err));
-    TRY(projector_create(3, images->box, s->options.threads, &s->projector, err));
     TRY(mem_new((size_t)s->shells, sizeof *s->noise, "a spectrum", &s->noise, err));
-    TRY(mem_new((size_t)s->shells, sizeof *s->tau2, "a spectrum", &s->tau2, err));
-    TRY(open_grids(s, err));
     TRY(open_starts(s, err));
+    TRY(open_lanes(s, err));
     return find_noise(s, err);
 }
 
@@ -177,60 +192,15 @@ void starts_destroy(struct starts **starts) {
     for (int i = 0; s->starts != NULL && i < s->count; i++) {
         mem_free(&s->starts[i].map);
         accumulator_destroy(&s->starts[i].sums);
-        accumulator_destroy(&s->starts[i].new_sums);
     }
-    for (int i = 0; i < STARTS_ORDERS; i++)
-        sampling_destroy(&s->grids[i]);
-    alignment_destroy(&s->alignment);
-    projector_destroy(&s->projector);
+    for (int i = 0; i < s->lane_count; i++)
+        lane_close(&s->lanes[i]);
     fourier_pixels_destroy(&s->pixels);
-    void *owned[] = {s->starts, s->noise, s->tau2, s->particles, s->results, s->powers};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
+    mem_free(&s->starts);
+    mem_free(&s->lanes);
+    mem_free(&s->noise);
     free(s);
     *starts = NULL;
-}
-
-static enum status reserve(struct starts *s, int count, struct err *err) {
-    if (count <= s->room) return STATUS_OK;
-    s->room = 0;
-    mem_free(&s->particles);
-    mem_free(&s->results);
-    mem_free(&s->powers);
-    TRY(mem_new((size_t)count, sizeof *s->particles, "particles", &s->particles, err));
-    TRY(mem_new((size_t)count, sizeof *s->results, "particles", &s->results, err));
-    TRY(mem_new((size_t)count * (size_t)s->shells, sizeof *s->powers, "spectra", &s->powers, err));
-    s->room = count;
-    return STATUS_OK;
-}
-
-/* Prepares the comparison of one image, by its place in members. */
-static void take(struct starts *s, int member, int place) {
-    const int index = s->images->members[member];
-    s->particles[place] =
-        (struct alignment_particle){.image = image_of(s, member),
-                                    .ctf = s->images->with_ctf[index] ? &s->images->ctfs[index] : NULL,
-                                    .scale = 1,
-                                    .residual = -1,
-                                    .number = index + 1};
-    s->results[place].power = s->powers + (size_t)place * (size_t)s->shells;
-}
-
-/* Compares members at[count] with the map that the projector has. What is found lies in the results. */
-static enum status compare(struct starts *s, const struct alignment_iteration *iteration, const int *at, int count,
-                           struct err *err) {
-    TRY(alignment_begin(s->alignment, iteration, err));
-    TRY(reserve(s, count, err));
-    for (int i = 0; i < count; i++) {
-        take(s, at[i], i);
-        s->particles[i].orientation = i;
-    }
-    const int most = alignment_batch(s->alignment);
-    for (int first = 0, part; first < count; first += part) {
-        part = count - first < most ? count - first : most;
-        TRY(alignment_add(s->alignment, s->particles + first, part, s->results + first, err));
-    }
-    return alignment_finish(s->alignment, err);
 }
 
 /* Chooses particles of a half for an iteration: the next ones. All starts of the half go through them in one order, each
@@ -260,31 +230,45 @@ static void random_pose(uint64_t *chance, double ret_pose[9]) {
     euler_to_matrix(rot, tilt, 360 * uniform(chance), ret_pose);
 }
 
-/* Makes the map of a start from its sums. */
-static enum status make_map(struct starts *s, struct start *start, double fudge, struct err *err) {
-    struct accumulator *sums = start->new_sums; /* free to be changed: the next iteration clears it */
-    TRY(accumulator_clear(sums, s->pixels.size, err));
-    TRY(accumulator_merge(sums, start->sums, err));
-    TRY(accumulator_finish(sums, s->options.symmetry, s->options.threads, err));
-    /* The factor is RELION's, for sums weighed by the noise of masked images. */
-    const struct reconstruct_options options = {
-        .tau2 = s->tau2, .tau_fudge = fudge / s->mask_share, .minres_shell = 0, .threads = s->options.threads};
-    TRY(reconstruct_map(sums, &options, start->map, NULL, NULL, err));
+/* Makes the map of a start from its sums. The factor of the prior is RELION's, for sums weighed by the noise of masked
+ * images. */
+static enum status make_map(struct starts *s, struct lane *lane, struct start *start, double fudge, struct err *err) {
+    TRY(lane_make_map(lane, start->sums, fudge / s->mask_share, start->map, err));
     mask_sphere(3, s->images->box, start->map, s->mask_radius, PREPARE_MASK_EDGE, 0);
     return STATUS_OK;
 }
 
-static struct alignment_iteration iteration_of(const struct starts *s, const struct start *start, int count) {
+static struct alignment_iteration iteration_of(const struct starts *s, double sigma_offset) {
     return (struct alignment_iteration){.pixels = &s->pixels,
                                         .coarse_pixels = s->pixels.count,
-                                        .particle_count = count,
-                                        .reference_count = 1,
-                                        .sigma_offset = start->sigma_offset,
+                                        .sigma_offset = sigma_offset,
                                         .sigma2 = s->noise,
                                         .optics_count = 1};
 }
 
-enum status starts_random(struct starts *s, int index, struct err *err) {
+/* A job of a lane, one of several that are alike. */
+typedef enum status lane_job(struct starts *s, struct lane *lane, const void *context, int index, struct err *err);
+
+/* Does jobs 0 .. count − 1, as many at once as there are lanes. What a job does must not depend on its lane. */
+static enum status do_jobs(struct starts *s, lane_job *job, const void *context, int count, struct err *err) {
+    const int threads = count < s->lane_count ? count : s->lane_count;
+    enum status first = STATUS_OK;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (threads > 1)
+    for (int i = 0; i < count; i++) {
+        struct err own = {0};
+        enum status status = job(s, &s->lanes[threads > 1 ? omp_get_thread_num() : 0], context, i, &own);
+        if (status == STATUS_OK) continue;
+#pragma omp critical(icestream_starts)
+        if (first == STATUS_OK) {
+            first = status;
+            if (err != NULL) *err = own;
+        }
+    }
+    return first;
+}
+
+static enum status random_map(struct starts *s, struct lane *lane, const void *context, int job, struct err *err) {
+    const int index = ((const int *)context)[job];
     struct start *start = &s->starts[index];
     uint64_t chance = (uint64_t)s->options.seed * 0x2545f4914f6cdd1du + (uint64_t)index;
     struct sampling list = {0};
@@ -301,20 +285,23 @@ enum status starts_random(struct starts *s, int index, struct err *err) {
     for (int i = 0; i < count; i++)
         random_pose(&chance, poses[i]);
     memset(start->map, 0, voxels(s) * sizeof *start->map);
-    TRY(projector_set_map(s->projector, start->map, s->pixels.size, err));
-    TRY(accumulator_clear(start->sums, s->pixels.size, err));
+    TRY(lane_set_map(lane, start->map, s->pixels.size, err));
     TRY(sampling_create_list((const double(*)[9])poses, count, &list, err));
-    struct alignment_iteration iteration = iteration_of(s, start, count);
+    struct alignment_iteration iteration = iteration_of(s, start->sigma_offset);
     iteration.sampling = &list;
     iteration.local = iteration.given_poses = true;
-    iteration.references = &s->projector;
-    iteration.sums = &start->sums;
-    enum status status = compare(s, &iteration, at, count, err);
+    enum status status = lane_compare(lane, &iteration, at, count, err);
     sampling_destroy(&list);
     TRY(status);
+    TRY(accumulator_clear(start->sums, s->pixels.size, err));
+    TRY(accumulator_merge(start->sums, lane->sums, err));
     for (int k = 0; k < s->shells; k++)
-        s->tau2[k] = 0.1f * s->noise[k];
-    return make_map(s, start, 1, err);
+        lane->tau2[k] = 0.1f * s->noise[k];
+    return make_map(s, lane, start, 1, err);
+}
+
+enum status starts_random(struct starts *s, const int *which, int count, struct err *err) {
+    return do_jobs(s, random_map, which, count, err);
 }
 
 /* Averages what the particles of an iteration have found. */
@@ -337,62 +324,87 @@ enum status starts_give(struct starts *s, int index, const float *map, struct er
     return accumulator_clear(start->sums, s->pixels.size, err);
 }
 
-enum status starts_iterate(struct starts *s, int index, const struct starts_step *step, struct err *err) {
+/* Returns the Fourier size (px) for detail down to a limit. */
+static int size_for(const struct starts *s, double limit) {
+    const int size = 2 * (int)ceil(s->images->box * s->images->pixel_size / limit);
+    return size < s->pixels.size ? size : s->pixels.size;
+}
+
+struct iterated {
+    const int *which;
+    const struct starts_step *step;
+};
+
+static enum status iterate(struct starts *s, struct lane *lane, const void *context, int job, struct err *err) {
+    const struct iterated *all = context;
+    const struct starts_step *step = all->step;
+    const int index = all->which[job], size = size_for(s, step->limit);
     struct start *start = &s->starts[index];
-    struct sampling *grid = &s->grids[step->order - 1];
-    const double extent = s->images->box * s->images->pixel_size;
-    int size = 2 * (int)ceil(extent / step->limit), count;
+    struct sampling *grid = &lane->grids[step->order - 1];
+    int count;
     _cleanup_(mem_free) int *at = NULL;
     uint64_t chance = (uint64_t)s->options.seed + ((uint64_t)index << 32) + (uint64_t)start->iterations;
-    if (size > s->pixels.size) size = s->pixels.size;
     start->perturbation = sampling_next_perturbation(start->perturbation, uniform(&chance));
     sampling_perturb(grid, start->perturbation);
     TRY(choose(s, start, start->cursor, step->particles, &at, &count, err));
     start->cursor += count;
-    TRY(projector_set_map(s->projector, start->map, size, err));
-    TRY(projector_power(s->projector, s->tau2, err)); /* the prior: the power of the map that is compared */
-    TRY(accumulator_clear(start->new_sums, s->pixels.size, err));
-    struct alignment_iteration iteration = iteration_of(s, start, count);
+    TRY(lane_set_map(lane, start->map, size, err));
+    TRY(projector_power(lane->projector, lane->tau2, err)); /* the prior: the power of the map that is compared */
+    struct alignment_iteration iteration = iteration_of(s, start->sigma_offset);
     iteration.sampling = grid;
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
     iteration.summed = 0.98;
-    iteration.references = &s->projector;
-    iteration.sums = &start->new_sums;
-    TRY(compare(s, &iteration, at, count, err));
-    average_results(start, s->results, count);
+    TRY(lane_compare(lane, &iteration, at, count, err));
+    average_results(start, lane->results, count);
     TRY(accumulator_scale(start->sums, 1 - step->gain, err));
-    TRY(accumulator_merge(start->sums, start->new_sums, err));
+    TRY(accumulator_merge(start->sums, lane->sums, err));
     start->iterations++;
-    return make_map(s, start, step->fudge, err);
+    return make_map(s, lane, start, step->fudge, err);
 }
 
-enum status starts_judge(struct starts *s, const float *map, enum initial_part part, int order, double limit,
-                         double *ret_gains, struct err *err) {
-    const int first = s->images->begin[part], count = s->images->begin[part + 1] - first;
-    const double extent = s->images->box * s->images->pixel_size;
-    int size = 2 * (int)ceil(extent / limit);
+enum status starts_iterate(struct starts *s, const int *which, int count, const struct starts_step *step,
+                           struct err *err) {
+    const struct iterated all = {which, step};
+    return do_jobs(s, iterate, &all, count, err);
+}
+
+struct judged {
+    const struct starts_judgement *maps;
+    int order;
+    double limit, sigma_offset;
+};
+
+static enum status judge(struct starts *s, struct lane *lane, const void *context, int job, struct err *err) {
+    const struct judged *all = context;
+    const struct starts_judgement *given = &all->maps[job];
+    const int first = s->images->begin[given->part], count = s->images->begin[given->part + 1] - first;
+    const int size = size_for(s, all->limit);
+    struct sampling *grid = &lane->grids[all->order - 1];
     _cleanup_(mem_free) int *at = NULL;
-    const struct start start = {.half = part, .sigma_offset = fmax(s->starts[0].sigma_offset, 1)};
-    struct accumulator *sums = s->starts[0].new_sums;
-    struct sampling *grid = &s->grids[order - 1];
-    if (size > s->pixels.size) size = s->pixels.size;
     TRY(mem_new((size_t)count + 1, sizeof *at, "particles", &at, err));
     for (int i = 0; i < count; i++)
         at[i] = first + i;
     sampling_perturb(grid, 0);
-    TRY(projector_set_map(s->projector, map, size, err));
-    TRY(accumulator_clear(sums, s->pixels.size, err));
-    struct alignment_iteration iteration = iteration_of(s, &start, count);
+    TRY(lane_set_map(lane, given->map, size, err));
+    struct alignment_iteration iteration = iteration_of(s, all->sigma_offset);
     iteration.sampling = grid;
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
-    iteration.references = &s->projector;
-    iteration.sums = &sums;
-    TRY(compare(s, &iteration, at, count, err));
+    TRY(lane_compare(lane, &iteration, at, count, err));
     for (int i = 0; i < count; i++)
-        ret_gains[i] = s->results[i].evidence;
+        given->ret_gains[i] = lane->results[i].evidence;
     return STATUS_OK;
+}
+
+enum status starts_judge(struct starts *s, const struct starts_judgement *maps, int count, int order, double limit,
+                         struct err *err) {
+    const struct judged all = {maps, order, limit, fmax(s->starts[0].sigma_offset, 1)};
+    return do_jobs(s, judge, &all, count, err);
+}
+
+int starts_at_once(const struct starts *s) {
+    return s->lane_count;
 }
 
 struct starts_state starts_state(const struct starts *s, int index) {

@@ -11,7 +11,7 @@
 struct starts_options {
     struct device device;
     int threads;
-    double memory;                   /* GiB, of the device that compares; 0: all that is free */
+    double memory;                   /* GiB, most of the device that compares; 0: what is free */
     double diameter;                 /* Å */
     const struct symmetry *symmetry; /* the caller's */
     int seed;
@@ -24,13 +24,20 @@ struct starts;
 /* Returns the finest detail (Å) of images that is compared. */
 double starts_finest(const struct initial_images *images);
 
+/* Returns the bytes of host memory that each start takes for its sums. */
+size_t starts_bytes(const struct initial_images *images);
+
 /* count: number of starts, taken in turn from half A and half B. The images stay the caller's. */
 enum status starts_create(const struct initial_images *images, const struct starts_options *options, int count,
                           struct starts **ret_starts, struct err *err);
 void starts_destroy(struct starts **starts);
 
-/* Makes the map of a start anew, of particles in poses chosen by chance. */
-enum status starts_random(struct starts *starts, int start, struct err *err);
+/* Returns how many starts a device works on at once; 1 on the CPU, whose threads all work on one start. Functions below
+ * that take several starts or maps are as fast as they can be with so many. */
+int starts_at_once(const struct starts *starts);
+
+/* Makes the maps of starts which[count] anew, of particles in poses chosen by chance. */
+enum status starts_random(struct starts *starts, const int *which, int count, struct err *err);
 
 /* Gives a start its map, box³, in place of one by chance. Nothing stays of what the start has found so far. */
 enum status starts_give(struct starts *starts, int start, const float *map, struct err *err);
@@ -42,13 +49,19 @@ struct starts_step {
     double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
     double fudge;  /* on the signal's power in the Wiener filter */
 };
-/* Does an iteration of a start. */
-enum status starts_iterate(struct starts *starts, int start, const struct starts_step *step, struct err *err);
+/* Does an iteration of starts which[count], all different. */
+enum status starts_iterate(struct starts *starts, const int *which, int count, const struct starts_step *step,
+                           struct err *err);
 
-/* Compares particles of a part with a map (box³). Returns for each the logarithm of how much more probable its image is
- * with the map, in any pose, than without. ret_gains: [particles of the part]. */
-enum status starts_judge(struct starts *starts, const float *map, enum initial_part part, int order, double limit,
-                         double *ret_gains, struct err *err);
+struct starts_judgement {
+    const float *map; /* box³ */
+    enum initial_part part;
+    double *ret_gains; /* [particles of the part] */
+};
+/* Compares particles of a part with a map, for count maps. Returns for each particle the logarithm of how much more
+ * probable its image is with the map, in any pose, than without. */
+enum status starts_judge(struct starts *starts, const struct starts_judgement *maps, int count, int order, double limit,
+                         struct err *err);
 
 struct starts_state {
     int half;         /* enum initial_part */

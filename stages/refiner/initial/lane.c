@@ -1,0 +1,132 @@
+#include "stages/refiner/initial/lane.h"
+
+#include <math.h>
+
+#include "common/memory.h"
+
+/* Each lane is a thread of its own, which mostly waits for the device. Twice as many do no more, and take longer to open. */
+enum { LANES_MOST = 8 };
+/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. */
+static const double LANE_LEAST = 0.25, LANE_MOST = 1;
+
+static int least(int a, int b) {
+    return a < b ? a : b;
+}
+
+enum status lane_plan(const struct starts_options *o, int starts, int *ret_count, double *ret_memory, struct err *err) {
+    double memory = o->memory * 0x1p30;
+    *ret_count = 1;
+    *ret_memory = memory;
+    if (o->device.kind == DEVICE_CPU) return STATUS_OK;
+    if (!(memory > 0)) {
+        size_t unused;
+        TRY(device_memory_free(&o->device, &unused, err));
+        memory = (double)unused - fmin(0x1p30, (double)unused / 4); /* libraries take memory of their own */
+    }
+    const int fitting = (int)fmin(memory / (LANE_LEAST * 0x1p30), LANES_MOST), wanted = least(starts, o->threads);
+    *ret_count = least(fitting, wanted) > 1 ? least(fitting, wanted) : 1;
+    *ret_memory = fmin(memory / *ret_count, LANE_MOST * 0x1p30);
+    return STATUS_OK;
+}
+
+enum status lane_open(const struct initial_images *images, const struct fourier_pixels *pixels,
+                      const struct alignment_options *options, const struct starts_options *starts, struct lane *lane,
+                      struct err *err) {
+    *lane = (struct lane){.images = images,
+                          .pixels = pixels,
+                          .symmetry = starts->symmetry,
+                          .threads = options->threads,
+                          .shells = images->box / 2 + 1};
+    TRY(alignment_create(options, &lane->alignment, err));
+    lane->workspace = alignment_workspace(lane->alignment);
+    TRY(projector_create(3, images->box, options->threads, &lane->projector, err));
+    TRY(accumulator_create(3, images->box, pixels->size, &lane->sums, err));
+    TRY(mem_new((size_t)lane->shells, sizeof *lane->tau2, "a spectrum", &lane->tau2, err));
+    for (int i = 0; i < STARTS_ORDERS; i++)
+        TRY(sampling_create(i + 1, starts->symmetry, 0.1 * starts->diameter / images->pixel_size, 2, &lane->grids[i],
+                            err));
+    return STATUS_OK;
+}
+
+void lane_close(struct lane *lane) {
+    for (int i = 0; i < STARTS_ORDERS; i++)
+        sampling_destroy(&lane->grids[i]);
+    projector_destroy(&lane->projector);
+    accumulator_destroy(&lane->sums);
+    alignment_destroy(&lane->alignment);
+    mem_free(&lane->tau2);
+    mem_free(&lane->particles);
+    mem_free(&lane->results);
+    mem_free(&lane->powers);
+}
+
+/* A lane's memory on a device holds the reference while particles are compared, and after that the map that is made. */
+static void clear_workspace(struct lane *lane) {
+    if (lane->workspace != NULL) workspace_reset(lane->workspace);
+}
+
+enum status lane_set_map(struct lane *lane, const float *map, int size, struct err *err) {
+    clear_workspace(lane);
+    return projector_set_map_on(lane->projector, lane->workspace, map, size, err);
+}
+
+static enum status reserve(struct lane *lane, int count, struct err *err) {
+    if (count <= lane->room) return STATUS_OK;
+    lane->room = 0;
+    mem_free(&lane->particles);
+    mem_free(&lane->results);
+    mem_free(&lane->powers);
+    TRY(mem_new((size_t)count, sizeof *lane->particles, "particles", &lane->particles, err));
+    TRY(mem_new((size_t)count, sizeof *lane->results, "particles", &lane->results, err));
+    TRY(mem_new((size_t)count * (size_t)lane->shells, sizeof *lane->powers, "spectra", &lane->powers, err));
+    lane->room = count;
+    return STATUS_OK;
+}
+
+/* Prepares the comparison of one image, by its place in members. */
+static void take(struct lane *lane, int member, int place) {
+    const struct initial_images *images = lane->images;
+    const int index = images->members[member];
+    const size_t pixels = (size_t)images->box * (size_t)images->box;
+    lane->particles[place] = (struct alignment_particle){.image = images->values + (size_t)index * pixels,
+                                                         .ctf = images->with_ctf[index] ? &images->ctfs[index] : NULL,
+                                                         .scale = 1,
+                                                         .residual = -1,
+                                                         .number = index + 1,
+                                                         .orientation = place};
+    lane->results[place].power = lane->powers + (size_t)place * (size_t)lane->shells;
+}
+
+enum status lane_compare(struct lane *lane, const struct alignment_iteration *given, const int *at, int count,
+                         struct err *err) {
+    struct alignment_iteration iteration = *given;
+    iteration.references = &lane->projector;
+    iteration.reference_count = 1;
+    iteration.sums = &lane->sums;
+    iteration.particle_count = count;
+    TRY(accumulator_clear(lane->sums, lane->pixels->size, err));
+    TRY(alignment_begin(lane->alignment, &iteration, err));
+    TRY(reserve(lane, count, err));
+    for (int i = 0; i < count; i++)
+        take(lane, at[i], i);
+    const int most = alignment_batch(lane->alignment);
+    for (int first = 0, part; first < count; first += part) {
+        part = count - first < most ? count - first : most;
+        TRY(alignment_add(lane->alignment, lane->particles + first, part, lane->results + first, err));
+    }
+    return alignment_finish(lane->alignment, err);
+}
+
+enum status lane_make_map(struct lane *lane, const struct accumulator *sums, double fudge, float *ret_map,
+                          struct err *err) {
+    const struct reconstruct_options options = {
+        .tau2 = lane->tau2, .tau_fudge = fudge, .minres_shell = 0, .threads = lane->threads};
+    clear_workspace(lane);
+    if (lane->workspace != NULL)
+        TRY(accumulator_clear_beside(lane->sums, lane->workspace, lane->pixels->size, lane->symmetry, err));
+    else
+        TRY(accumulator_clear(lane->sums, lane->pixels->size, err));
+    TRY(accumulator_merge(lane->sums, sums, err));
+    TRY(accumulator_finish(lane->sums, lane->symmetry, lane->threads, err));
+    return reconstruct_map(lane->sums, &options, ret_map, NULL, NULL, err);
+}

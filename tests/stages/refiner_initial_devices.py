@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Makes the first map of a small set on a CUDA device, on the device with so little memory, and so few threads, that
+starts follow each other there, and on the CPU: all must accept it, and the starts that they have in common must be the
+same maps but for rounding. All must refuse noise. Skips if there is no device."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MAKE = os.path.abspath(sys.argv[1])
+PROGRAM = os.path.join(os.environ["ICESTREAM_BIN"], "icestream-refiner")
+NO_MAP = 3  # exit code
+
+
+def decide(particles, out, *more):
+    """Returns what was decided, without the time that it took."""
+    words = [PROGRAM, "--i", particles, "--o", out, "--diameter", "170", "--max_iterations", "1"]
+    done = subprocess.run([*words, *more], capture_output=True, text=True)
+    if "0 CUDA devices" in done.stderr or "without CUDA" in done.stderr:
+        print("skipped: no CUDA device")
+        sys.exit(77)
+    assert done.returncode in (0, NO_MAP), done.stderr
+    with open(f"{out}/initial_model.json") as text:
+        decision = json.load(text)
+    assert decision["accepted"] == (done.returncode == 0), decision
+    assert os.path.exists(f"{out}/initial_model.mrc") == decision["accepted"], decision
+    return decision
+
+
+def same_starts(starts, others):
+    for one, other in zip(starts, others):
+        assert one["half"] == other["half"], (one, other)
+        assert abs(one["gain"] - other["gain"]) < 0.2 * other["deviation"], (one, other)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    for name, snr in (("signal", "1"), ("noise", "0")):
+        os.mkdir(name)
+        subprocess.run([MAKE, name, "1500", "48", "4.4", snr], check=True, stdout=subprocess.DEVNULL)
+        particles = f"{name}/particles.star"
+        device = decide(particles, f"{name}/device", "--device", "cuda:0", "--threads", "8", "--memory", "4")
+        little = decide(particles, f"{name}/little", "--device", "cuda:0", "--threads", "1", "--memory", "0.3")
+        cpu = decide(particles, f"{name}/cpu", "--device", "cpu", "--threads", "4")
+        assert device["accepted"] == little["accepted"] == cpu["accepted"] == (name == "signal"), (device, little, cpu)
+        assert len(device["starts"]) == len(little["starts"]) > len(cpu["starts"]), (device, little, cpu)
+        if name == "noise":  # there rounding decides what a start becomes
+            continue
+        for other in (little, cpu):
+            same_starts(device["starts"], other["starts"])
+        print("gains on the device:", [start["gain"] for start in device["starts"]])
+        print("gains on the CPU:", [start["gain"] for start in cpu["starts"]])
