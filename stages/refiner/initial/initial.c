@@ -449,7 +449,8 @@ static enum status decide(struct initial *a, struct err *err) {
 
 static enum status begin_contest(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
-    struct starts_options starts = starts_options_of(a);
+    struct starts_options starts;
+    initial_starts_options(a->refiner, a->threads, &starts);
     starts.device = (struct device){.kind = DEVICE_CPU}; /* few maps, beside the starts */
     const struct contest_options options = {.refiner = a->refiner,
                                             .starts = &starts,

@@ -74,8 +74,8 @@ struct initial_decision {
     double seconds;
 };
 
-/* Says how starts compare images for a refiner: on its device, in its memory. On a device the starts take one half of it,
- * and those of a contest the other; beside a refinement that has begun, whose memory it is, a little more of it is used. */
+/* Says how starts compare images for a refiner: on its device, in its memory. On a device they take half of it; beside a
+ * refinement that has begun, whose memory it is, a little more of it is used. */
 void initial_starts_options(const struct refiner *refiner, int threads, struct starts_options *ret_options);
 
 /* Returns how many particles there are, twins and all. */
