@@ -199,6 +199,21 @@ static enum status drop(struct stage *stage, const struct item *item, int epoch,
     return STATUS_OK;
 }
 
+/* Particles of the epoch before may still be read, until those of this one have taken their place. Opens them, so that the
+ * ledger counts them among the files of the item. Removes those of older epochs. */
+static enum status keep_last_epoch(struct stage *stage, const struct item *item, int epoch, struct err *err) {
+    char relative[PATH_MAX], path[PATH_MAX];
+    int64_t size = 0;
+    for (int earlier = epoch - 2; earlier >= 0; earlier--)
+        TRY(drop(stage, item, earlier, err));
+    for (size_t i = 0; epoch > 0 && i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
+        _cleanup_(file_close) int descriptor = -1;
+        TRY(name_product(stage, item, epoch - 1, ENDINGS[i], relative, path, err));
+        if (file_exists(path)) TRY(file_open_read(path, &descriptor, &size, err));
+    }
+    return STATUS_OK;
+}
+
 /* A box that cuts the particle spoils classes and maps without showing it. The picker says how large the particle is. */
 static void warn_of_box(struct stage *stage, const struct extractor *extractor, const struct item *item,
                         double pixel_size) {
@@ -216,9 +231,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     struct item *item = stage_lane->item;
     size_t count = lane->picks.count;
     int epoch = epoch_of(item);
-    /* Particles of the epoch before may still be read, until those of this one have taken their place. */
-    for (int earlier = epoch - 2; earlier >= 0; earlier--)
-        TRY(drop(stage, item, earlier, err));
+    TRY(keep_last_epoch(stage, item, epoch, err));
     TRY(item_set_number(item, "particles.count", (double)count, err));
     TRY(item_set_number(item, "particles.box", extractor->options.size, err));
     if (!lane->unread) TRY(display_micrograph(stage, item, &lane->micrograph, err));

@@ -16,7 +16,7 @@ import sys
 import time
 
 import mrcfile
-from faults import Run, Work, check, done, finish, ledger, pids, program, seeded, simulate, star, wait_until, write
+from faults import Run, Work, check, done, finish, ledger, pids, program, run, seeded, simulate, star, wait_until, write
 
 CASE = sys.argv[1] if len(sys.argv) > 1 else "calm"
 COUNT, TEMPLATES, DIAMETER, PIXEL = 6, 4, 150, 4.0
@@ -152,4 +152,7 @@ with Work(f"picked-again-{CASE}") as work:
     final = particles(f"{session}/refiner/run_data.star")
     check({epoch_of(row["rlnImageName"])[1] for row in final} == {1}, f"{len(final)} particles make the map")
     check_halves(session)
+    verified = run("verify", "--session", session).stdout
+    check(" missing" not in verified, f"verify: {verified.splitlines()[-1]}")
+    check("unknown    extractor" not in verified, "the ledger knows the particles of the first picks")
     finish()

@@ -139,6 +139,38 @@ static void leaves_poor_ones_out(void **state) {
     assert_null(t.images.data);
 }
 
+/* Adds blobs to a class, to both sides of its middle: it stays centred. */
+static void add_pairs(struct model_class *class, const double *distances, int count, double height) {
+    for (int k = 0; k < 2 * count; k++)
+        for (int i = 0; i < SIDE; i++) {
+            double at = k % 2 == 0 ? distances[k / 2] : -distances[k / 2];
+            class->map[i] +=
+                (float)(height * exp(-(pow(i % BOX - BOX / 2 - at, 2) + pow(i / BOX - BOX / 2, 2)) / (2 * 3.0 * 3.0)));
+        }
+}
+
+static bool is_chosen(int class_index) {
+    struct class_templates t = {0};
+    bool chosen = false;
+    OK(class_templates_choose(model, &t, &err));
+    assert_true(t.images.nz >= SHAPES);
+    for (int i = 0; i < t.images.nz; i++)
+        chosen = chosen || t.classes[i] == class_index;
+    class_templates_clear(&t);
+    return chosen;
+}
+
+/* A class with neighbours to both sides is centred, and no view. A long particle reaches as far, without a gap. */
+static void neighbours_are_told_from_long_particles(void **state) {
+    (void)state;
+    static const double beside[] = {20}, along[] = {5, 10, 15, 20};
+    draw_all();
+    add_pairs(draw(SHAPES, 2, 0, false, 0, 0), beside, 1, 3);
+    add_pairs(draw(SHAPES + 1, 2, 0, false, 0, 0), along, 4, 3);
+    assert_false(is_chosen(SHAPES));
+    assert_true(is_chosen(SHAPES + 1));
+}
+
 static void images_are_as_promised(void **state) {
     (void)state;
     struct class_templates t = {0};
@@ -234,6 +266,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(chooses_each_once, begin, end),
         cmocka_unit_test_setup_teardown(leaves_poor_ones_out, begin, end),
+        cmocka_unit_test_setup_teardown(neighbours_are_told_from_long_particles, begin, end),
         cmocka_unit_test_setup_teardown(images_are_as_promised, begin, end),
         cmocka_unit_test_setup_teardown(writes_what_is_settled, begin, end),
     };
