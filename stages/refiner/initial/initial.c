@@ -417,6 +417,7 @@ static enum status compare_rival(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
+/* Tests the best maps of both halves: agreement and likelihood. */
 static enum status judge_best(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const float *first = starts_state(a->starts, d->best[0]).map, *second = starts_state(a->starts, d->best[1]).map;
@@ -466,7 +467,7 @@ static enum status begin_contest(struct initial *a, struct err *err) {
         if (rivals[i] >= 0) maps[1][d->starts[rivals[i]].half] = starts_state(a->starts, rivals[i]).map;
     }
     TRY(contest_create(&options, (const float *const(*)[CONTEST_HALVES])maps, &a->contest, err));
-    a->steps += contest_steps(a->contest);
+    a->steps += d->start_count + contest_steps(a->contest);
     a->phase = CONTEST;
     return STATUS_OK;
 }
