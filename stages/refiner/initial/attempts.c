@@ -133,7 +133,12 @@ static enum status conclude_first(struct stage *stage, struct refiner *refiner, 
     const struct initial_standing standing = standing_of(attempts);
     STAGE_PERSIST(stage, status, err, initial_write(attempts->running, NULL, &standing, stage_folder(stage), err));
     if (status == STATUS_OK && accepted) status = give(stage, refiner, d.lowpass, err);
-    if (status != STATUS_OK) attempts->wanted = true;
+    if (status != STATUS_OK) { /* as if it had not been made */
+        attempts->wanted = true;
+        attempts->unconfirmed = false;
+        attempts->tried = 0;
+        attempts->count--;
+    }
     TRY(status);
     memcpy(attempts->text, d.text, sizeof attempts->text);
     if (accepted) {
