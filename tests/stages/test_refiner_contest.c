@@ -117,6 +117,7 @@ static struct contest_result hold(const float *const maps[CONTEST_FAMILIES][CONT
                                             .starts = &starts,
                                             .most = PARTICLES,
                                             .finest = 15,
+                                            .order = STARTS_ORDERS,
                                             .box = SMALL,
                                             .pixel_size = SMALL_PIXEL};
     struct contest *contest = NULL;

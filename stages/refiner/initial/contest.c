@@ -153,7 +153,7 @@ enum status contest_work(struct contest *c, bool *ret_complete, struct err *err)
     c->iteration = 0;
     const struct starts_judgement judgement = {starts_state(c->starts, c->map).map, INITIAL_HELD_OUT,
                                                c->evidence[c->map]};
-    TRY(starts_judge(c->starts, &judgement, 1, STARTS_ORDERS, c->result.limit, err));
+    TRY(starts_judge(c->starts, &judgement, 1, c->options.order, c->result.limit, err));
     do
         c->map++;
     while (c->map < MAPS && !c->has[c->map]);

@@ -17,6 +17,7 @@ struct contest_options {
     const struct starts_options *starts; /* needed in contest_create alone */
     int most;                            /* particles that are looked at: as many as for the maps that are given */
     double finest;                       /* Å: detail that is compared, where the particles' pixels allow it */
+    int order;                           /* of the grid on which held-out particles are compared */
     int box;                             /* px, of the maps that are given */
     double pixel_size;                   /* Å, likewise */
 };

@@ -21,7 +21,7 @@ enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED =
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
 enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
 enum { FIRST_ATTEMPT = 1000 };
-enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2 };
+enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2, FINE_ORDER = 2 };
 static const double SURE = 3;      /* standard errors */
 static const double LEAST = 0.143; /* FSC of such maps in each shell */
 static const double AGREED = 0.7;  /* mean FSC of two maps that are the same */
@@ -228,7 +228,7 @@ static enum status gather(struct initial *a, struct err *err) {
 static struct starts_step explore_step(const struct initial *a) {
     const double x = (double)a->iteration / (EXPLORED - 1), limit = 1 / ((1 - x) / a->coarse + x / a->fine);
     return (struct starts_step){.particles = EXPLORED_PARTICLES,
-                                .order = limit > a->refiner->options.diameter / 8 ? 1 : 2,
+                                .order = limit > a->refiner->options.diameter / 8 ? 1 : FINE_ORDER,
                                 .limit = limit,
                                 .gain = 0.5,
                                 .fudge = 1 + 3 * x};
@@ -265,9 +265,15 @@ static void mean_of(const double *values, int count, double *ret_mean, double *r
     *ret_deviation = sqrt(squares / fmax(count - 1, 1) / count);
 }
 
+/* Returns the order of the grid for maps that are settled. On one that is coarse for their detail a good map loses more
+ * than a smooth wrong one. */
+static int last_order(const struct initial *a) {
+    return a->refiner->symmetry.count >= SYMMETRIC ? STARTS_ORDERS : FINE_ORDER;
+}
+
 /* Finds how probable each held-out particle is with the map of a start, and how much more so than with the opposite of the
  * map, which has the same rotational average and the negative of the rest: noise has no reason to prefer either. */
-static enum status judge(struct initial *a, int start, struct err *err) {
+static enum status judge(struct initial *a, int start, int order, struct err *err) {
     const float *map = starts_state(a->starts, start).map;
     memcpy(a->turned, map, a->voxels * sizeof *map);
     TRY(map_align_without_radial(a->images.box, a->turned, err));
@@ -275,7 +281,7 @@ static enum status judge(struct initial *a, int start, struct err *err) {
         a->turned[i] = map[i] - 2 * a->turned[i];
     const struct starts_judgement maps[] = {{map, INITIAL_HELD_OUT, a->evidence[start]},
                                             {a->turned, INITIAL_HELD_OUT, a->scratch}};
-    TRY(starts_judge(a->starts, maps, 2, STARTS_ORDERS, a->fine, err));
+    TRY(starts_judge(a->starts, maps, 2, order, a->fine, err));
     for (int i = 0; i < held_out(a); i++)
         a->gains[start][i] = a->evidence[start][i] - a->scratch[i];
     return STATUS_OK;
@@ -285,7 +291,7 @@ static enum status rank(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     struct initial_start *start = &d->starts[a->start];
     const struct starts_state state = starts_state(a->starts, a->start);
-    TRY(judge(a, a->start, err));
+    TRY(judge(a, a->start, FINE_ORDER, err));
     mean_of(a->gains[a->start], held_out(a), &start->gain, &start->deviation);
     start->half = state.half;
     start->pmax = state.pmax;
@@ -296,16 +302,23 @@ static enum status rank(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Finds the mean and the least value of the curve a->fsc over the shells from the diameter to `wanted`. */
+int initial_first_shell(int operators) {
+    static const double VALUES = 4;
+    return (int)ceil(sqrt(VALUES * operators / (2 * M_PI)));
+}
+
+/* Finds the mean of the curve a->fsc over the shells from the diameter to `wanted`, and its least value over those that
+ * can tell. */
 static void summarise_curve(struct initial *a) {
     struct initial_decision *d = &a->decision;
     const double extent = a->images.box * a->images.pixel_size;
     const int first = (int)ceil(extent / a->refiner->options.diameter), last = (int)(extent / d->wanted);
+    const int telling = initial_first_shell(a->refiner->symmetry.count);
     d->mean = 0;
     d->least = 1;
     for (int shell = first; shell <= last; shell++) {
         d->mean += a->fsc[shell] / (double)(last - first + 1);
-        d->least = fmin(d->least, (double)a->fsc[shell]);
+        if (shell >= telling) d->least = fmin(d->least, (double)a->fsc[shell]);
     }
 }
 
@@ -384,14 +397,14 @@ static enum status match(struct initial *a, struct err *err) {
 /* The chosen starts go on with many more of their particles, and are judged again. */
 static enum status settle(struct initial *a, struct err *err) {
     const struct starts_step step = {
-        .particles = SETTLED_PARTICLES, .order = 2, .limit = a->fine, .gain = 0.4, .fudge = 4};
+        .particles = SETTLED_PARTICLES, .order = FINE_ORDER, .limit = a->fine, .gain = 0.4, .fudge = 4};
     const int left = a->settler_count - a->start, most = starts_at_once(a->starts), count = left < most ? left : most;
     TRY(starts_iterate(a->starts, a->settlers + a->start, count, &step, err));
     a->done += count - 1;
     if (++a->iteration < SETTLED) return STATUS_OK;
     a->iteration = 0;
     for (int i = a->start; i < a->start + count; i++)
-        TRY(judge(a, a->settlers[i], err));
+        TRY(judge(a, a->settlers[i], last_order(a), err));
     a->start += count;
     if (a->start == a->settler_count) a->phase = DECIDE;
     return STATUS_OK;
@@ -450,6 +463,7 @@ static enum status begin_contest(struct initial *a, struct err *err) {
                                             .starts = &starts,
                                             .most = PARTICLES_MOST,
                                             .finest = FINER * a->fine,
+                                            .order = last_order(a),
                                             .box = a->images.box,
                                             .pixel_size = a->images.pixel_size};
     const float *maps[CONTEST_FAMILIES][CONTEST_HALVES] = {0};
@@ -483,7 +497,7 @@ static enum status take_winners(struct initial *a, int family, struct err *err) 
         if (family > 0) d->best[half] = d->starts[rival].half == half ? rival : a->partner;
         TRY(contest_map(a->contest, family, half, a->other, err));
         TRY(starts_give(a->starts, d->best[half], a->other, err));
-        TRY(judge(a, d->best[half], err));
+        TRY(judge(a, d->best[half], last_order(a), err));
     }
     return judge_best(a, err);
 }

@@ -17,7 +17,7 @@ struct starts_options {
     int seed;
 };
 
-enum { STARTS_ORDERS = 2 };
+enum { STARTS_ORDERS = 3 };
 
 struct starts;
 
