@@ -95,3 +95,26 @@ void template_set_clear(struct template_set *set) {
     image_destroy(&set->images);
     *set = (struct template_set){0};
 }
+
+/* Part of the mask's radius over which it ends. */
+static const double MASK_EDGE = 0.1;
+
+bool template_normalise(float *image, int box, double radius) {
+    double edge = fmax(MASK_EDGE * radius, 2), weights = 0, sum = 0, squares = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int y = 0; y < box; y++)
+            for (int x = 0; x < box; x++) {
+                float *value = image + (size_t)y * (size_t)box + (size_t)x;
+                double over = (hypot(x - box / 2, y - box / 2) - radius + edge) / edge;
+                double weight = over <= 0 ? 1 : over >= 1 ? 0 : 0.5 + 0.5 * cos(M_PI * over);
+                if (pass == 0) {
+                    weights += weight;
+                    sum += weight * *value;
+                    squares += weight * *value * *value;
+                } else {
+                    double mean = sum / weights, variance = squares / weights - mean * mean;
+                    *value = variance > 0 ? (float)(weight * (*value - mean) / sqrt(variance)) : 0;
+                }
+            }
+    return weights > 0 && squares / weights > sum * sum / (weights * weights);
+}

@@ -13,8 +13,6 @@ static const double RESOLUTION_MOST = 25, DETAIL_LEAST = 0.23;
 static const double LOWPASS = 20, LOWPASS_EDGE = 2;
 /* Part of the mask's diameter: a density farther from the middle is no centred particle. */
 static const double OFF_CENTRE = 0.1;
-/* Part of the mask's radius over which it ends. */
-static const double MASK_EDGE = 0.1;
 /* A class of fewer members than this part of the average is chance. */
 static const double MEMBERS_LEAST = 0.5;
 /* Parts of the mask's radius: what is dense between the outer two is a neighbour if it reaches a part of the density
@@ -113,27 +111,6 @@ static void centre_of(const float *image, int box, double radius, double *ret_x,
             }
     *ret_x = weight > 0 ? x_sum / weight : 0;
     *ret_y = weight > 0 ? y_sum / weight : 0;
-}
-
-/* Masks an image, and gives it mean 0 and standard deviation 1 inside the mask. Returns whether it has any contrast. */
-static bool normalise(float *image, int box, double radius) {
-    double edge = fmax(MASK_EDGE * radius, 2), weights = 0, sum = 0, squares = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int y = 0; y < box; y++)
-            for (int x = 0; x < box; x++) {
-                float *value = image + (size_t)y * (size_t)box + (size_t)x;
-                double over = (hypot(x - box / 2, y - box / 2) - radius + edge) / edge;
-                double weight = over <= 0 ? 1 : over >= 1 ? 0 : 0.5 + 0.5 * cos(M_PI * over);
-                if (pass == 0) {
-                    weights += weight;
-                    sum += weight * *value;
-                    squares += weight * *value * *value;
-                } else {
-                    double mean = sum / weights, variance = squares / weights - mean * mean;
-                    *value = variance > 0 ? (float)(weight * (*value - mean) / sqrt(variance)) : 0;
-                }
-            }
-    return weights > 0 && squares / weights > sum * sum / (weights * weights);
 }
 
 static double sample(const float *image, int box, double x, double y) {
@@ -238,7 +215,7 @@ static void add(struct model *m, int class_index, float *image, struct class_tem
     centre_of(image, box, radius, &x, &y);
     if (hypot(x, y) > OFF_CENTRE * 2 * radius || has_neighbour(image, box, radius)) return;
     filter(m, image, -x, -y);
-    if (!normalise(image, box, radius)) return;
+    if (!template_normalise(image, box, radius)) return;
     take_rings(image, box, radius, rings);
     if (is_among(rings, t)) return;
     memcpy(t->images.data + (size_t)at * pixels, image, pixels * sizeof *image);
@@ -256,12 +233,12 @@ enum status class_templates_choose(struct model *m, struct class_templates *ret_
     int good = list_good(m, order);
     *ret_templates = t;
     if (good < CLASS_TEMPLATES_LEAST) return STATUS_OK;
-    enum status status = mem_new((size_t)TEMPLATE_SET_MOST * SAMPLES, sizeof *t.rings, "templates", &t.rings, err);
-    if (status == STATUS_OK) status = image_resize(&t.images, box, box, TEMPLATE_SET_MOST, err);
+    enum status status = mem_new((size_t)CLASS_TEMPLATES_MOST * SAMPLES, sizeof *t.rings, "templates", &t.rings, err);
+    if (status == STATUS_OK) status = image_resize(&t.images, box, box, CLASS_TEMPLATES_MOST, err);
     if (status == STATUS_OK) {
         t.images.nz = 0;
         t.images.pixel_size = (float)m->options.pixel_size;
-        for (int i = 0; i < good && t.images.nz < TEMPLATE_SET_MOST; i++)
+        for (int i = 0; i < good && t.images.nz < CLASS_TEMPLATES_MOST; i++)
             add(m, order[i], image, &t);
     }
     if (status != STATUS_OK || t.images.nz < CLASS_TEMPLATES_LEAST) class_templates_clear(&t);

@@ -7,21 +7,21 @@
 #include "common/harness/template_set.h"
 #include "stages/classifier/model.h"
 
-/* Fewer do not show enough views to pick by. */
-enum { CLASS_TEMPLATES_LEAST = 4 };
+/* Fewer do not show enough views to pick by; more show hardly others. */
+enum { CLASS_TEMPLATES_LEAST = 4, CLASS_TEMPLATES_MOST = 16 };
 
 /* Templates, and what tells them apart. Starts as {0}. */
 struct class_templates {
-    struct image images;            /* [count][box][box]; nz: their number */
-    int classes[TEMPLATE_SET_MOST]; /* from 0 */
-    float *rings;                   /* of each: samples on circles around its centre, with mean 0 and length 1 */
+    struct image images;               /* [count][box][box]; nz: their number */
+    int classes[CLASS_TEMPLATES_MOST]; /* from 0 */
+    float *rings;                      /* of each: samples on circles around its centre, with mean 0 and length 1 */
 };
 void class_templates_clear(struct class_templates *templates);
 
 /* Chooses from the classes of a model that are judged (quality.h), the best one first. A class is chosen if it is kept,
  * has a quality of 0.5 or more, halves that agree (FRC 0.143) to 25 Å, or to 0.23 of the mask's diameter where that is
  * more, and half as many members as the average or more, if its density lies in the middle, without a neighbour, and if no
- * turn or mirror image of it correlates with a chosen class by more than 0.9. At most TEMPLATE_SET_MOST are chosen;
+ * turn or mirror image of it correlates with a chosen class by more than 0.9. At most CLASS_TEMPLATES_MOST are chosen;
  * fewer than CLASS_TEMPLATES_LEAST count as none. Templates are low-passed at 20 Å, centred, masked softly by the
  * model's mask, with mean 0 and standard deviation 1 inside it. Uses the model's transforms. */
 enum status class_templates_choose(struct model *model, struct class_templates *ret_templates, struct err *err);

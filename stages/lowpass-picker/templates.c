@@ -7,6 +7,7 @@
 #include "common/formats/optics.h"
 #include "common/memory.h"
 #include "kernels/template_spectra/template_spectra.h"
+#include "kernels/views/views.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/template_map.h"
 
@@ -105,10 +106,11 @@ enum status templates_check(const struct picker_templates *templates, struct err
 
 /* Replaces a map by its projections. */
 static enum status project_map(struct image *images, const char *symmetry, int threads, struct err *err) {
-    struct image projections = {0};
-    TRY(template_map_project(images, symmetry, threads, &projections, err));
-    image_destroy(images);
-    *images = projections;
+    _cleanup_(mem_free) float *views = NULL;
+    int n = images->nx, count = 0;
+    TRY(views_project(images->data, n, symmetry, threads, &views, &count, err));
+    TRY(image_resize(images, n, n, count, err));
+    memcpy(images->data, views, image_count(images) * sizeof *views);
     return STATUS_OK;
 }
 

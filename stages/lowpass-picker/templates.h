@@ -15,7 +15,7 @@ struct picker_templates {
 /* The user's settings for a file of templates. */
 struct lowpass_picker_options;
 
-/* Reads a stack of templates, or the projections of a map (template_map.h), into ret_images. Uses the options templates,
+/* Reads a stack of templates, or the projections of a map (kernels/views), into ret_images. Uses the options templates,
  * symmetry (of a map), templates_pixel_size and diameter, which must fit into the templates. ret_pixel_size: Å.
  * STATUS_BAD_FORMAT: no finite square images of an even size of at least 8 px. */
 enum status templates_read(const struct lowpass_picker_options *options, int threads, struct image *ret_images,

@@ -12,7 +12,7 @@
 #include "stages/refiner/refiner_private.h"
 
 static void forget_particle(struct particle *p) {
-    p->aligned = p->mapped = p->junk = false;
+    p->aligned = p->mapped = p->compared = p->junk = false;
     p->class_index = p->significant = 0;
     p->norm = p->reliability = 1;
     p->log_likelihood = p->max_probability = 0;

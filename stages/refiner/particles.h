@@ -47,7 +47,7 @@ struct particle {
     struct digest_value digest; /* of the image's pixels; 0: not read yet, or spoiled */
     bool doubled;               /* another image was found to have the same pixels */
     int twin;                   /* 1 + index of the particle whose twin it is: it is left out; 0: it counts */
-    bool junk;                  /* it does not show the first map (initial/junk.h); it counts all the same */
+    bool compared, junk;        /* with the first map; it does not show it (initial/junk.h), and counts all the same */
     int repeated;               /* further rows of its table that name the same image */
 };
 

@@ -11,6 +11,7 @@
 #include "stages/refiner/ending.h"
 #include "stages/refiner/files/writer.h"
 #include "stages/refiner/initial/attempts.h"
+#include "stages/refiner/map_templates.h"
 #include "stages/refiner/parameters.h"
 #include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
@@ -23,7 +24,8 @@ struct state {
     struct arrivals arrivals;
     struct refiner *refiner;
     struct writer *writer;
-    struct attempts attempts; /* at a first map */
+    struct attempts attempts;       /* at a first map */
+    struct map_templates templates; /* for the picker */
     struct schedule_live live;
     bool looked;        /* for the final files of an earlier run */
     bool unwritten;     /* the writer has not taken the last iteration yet */
@@ -204,6 +206,7 @@ static enum status after_iteration(struct stage *stage, struct state *state, str
         stage_log(stage, LOG_WARN, "refine-trace", "%s", own.message);
     TRY(writer_write(state->writer, attempts_remark(&state->attempts), err));
     state->unwritten = false;
+    map_templates_step(&state->templates, stage, state->refiner);
     return STATUS_OK;
 }
 
@@ -281,6 +284,7 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
         return STATUS_OK;
     }
     look_for_end(stage, state, particles);
+    if (attempts_hold(&state->attempts)) return make_again(stage, state, ret_work, err);
     if (!refiner_inverts(state->refiner) &&
         !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
         return make_again(stage, state, ret_work, err);
@@ -332,6 +336,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     const bool classifies = refiner_state(state->refiner).classes > 1;
     if (refiner_is_final(state->refiner, stage_folder(stage)))
         return classifies ? STATUS_OK : ending_local_maps(stage, state->refiner, NULL, err);
+    TRY(attempts_mark_rest(stage, state->refiner, &state->attempts, err));
     enum schedule_step step = SCHEDULE_ITERATE;
     for (int done = 0; step == SCHEDULE_ITERATE; done++) {
         stage_rest(stage);

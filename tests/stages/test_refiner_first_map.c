@@ -15,12 +15,13 @@
 #include "common/formats/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/initial/attempts.h"
+#include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/few_blobs.h"
 #include "tests/stages/refiner_runs.h"
 
-enum { BLOBS = 12, COUNT = 60, VOXELS = BOX * BOX * BOX, HELD = COUNT / 3, SLICES = 2, JUNK = COUNT / 5 };
+enum { BLOBS = 12, COUNT = 60, VOXELS = BOX * BOX * BOX, HELD = COUNT / 3, SLICES = 2 };
 #define DIAMETER 126.0 /* Å */
 
 struct initial {
@@ -38,6 +39,7 @@ static struct {
 static size_t present;
 static char root[PATH_SIZE], folder[PATH_SIZE + 16], told[1 << 14]; /* all lines of the log */
 static bool incomplete;
+static int judged; /* calls */
 static struct refiner_options options;
 
 enum status __wrap_initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
@@ -48,9 +50,20 @@ const struct initial_decision *__wrap_initial_decision(const struct initial *ini
 const float *__wrap_initial_map(const struct initial *initial);
 const struct refiner *__wrap_initial_refiner(const struct initial *initial);
 size_t __wrap_initial_present(const struct refiner *refiner);
-enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
+enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part,
                                     double *ret_evidence, struct err *err);
-int __wrap_initial_particle(const struct initial *initial, int index);
+enum status __wrap_starts_judge(struct starts *starts, const struct starts_judgement *maps, int count, int order,
+                                double limit, struct err *err);
+struct arrivals;
+bool __wrap_arrivals_pause(struct arrivals *arrivals, double seconds);
+enum status __wrap_stage_may_read(const struct stage *stage, const char *absolute, struct err *err);
+bool __wrap_stage_in_pipeline(const struct stage *stage);
+const char *__wrap_stage_root(const struct stage *stage);
+const struct stage_session *__wrap_stage_session(const struct stage *stage);
+enum status __wrap_stage_resolve(const struct stage *stage, const char *name, char *path, struct err *err);
+void __wrap_stage_rest(struct stage *stage);
+void __wrap_stage_resolution(struct stage *stage, double resolution);
+const struct device *__wrap_stage_device(const struct stage *stage);
 const char *__wrap_stage_folder(const struct stage *stage);
 const void *__wrap_stage_params(const struct stage *stage);
 int __wrap_stage_threads(const struct stage *stage);
@@ -116,24 +129,73 @@ size_t __wrap_initial_present(const struct refiner *refiner) {
     return present;
 }
 
-/* With another map each particle loses about gain/√HELD, ± 1. On the coarse grid, where junk is looked for, all but every
- * fifth particle show the map. */
-enum status __wrap_initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
-                                    double *ret_evidence, struct err *err) {
+/* With another map each particle loses about gain/√HELD, ± 1. */
+enum status __wrap_initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
+                                    struct err *err) {
     (void)err;
-    const bool own = map == next.map;
+    const double loss = map == next.map ? 0 : next.gain / sqrt(HELD);
+    assert_int_equal(part, INITIAL_HELD_OUT);
     for (int i = 0; i < a->decision.parts[part]; i++)
-        if (order == 1)
-            ret_evidence[i] = own && i % 5 != 0 ? 9 : own ? -4 : 2;
-        else
-            ret_evidence[i] = 10 * sin(i) + (own ? 0 : (i % 2 == 0 ? 1 : -1) - next.gain / sqrt(HELD));
-    assert_true(order == 1 || part == INITIAL_HELD_OUT);
+        ret_evidence[i] = 10 * sin(i) - loss + (map == next.map ? 0 : i % 2 == 0 ? 1 : -1);
     return STATUS_OK;
 }
 
-int __wrap_initial_particle(const struct initial *a, int index) {
-    (void)a;
-    return (index * 7 + 1) % COUNT;
+/* All but every fifth particle show the map, which is compared first, and then its rotational average. */
+enum status __wrap_starts_judge(struct starts *starts, const struct starts_judgement *maps, int count, int order,
+                                double limit, struct err *err) {
+    (void)starts, (void)order, (void)limit, (void)err;
+    assert_int_equal(count, 1);
+    assert_int_equal(maps->part, INITIAL_HALF_A);
+    for (int i = 0; i < COUNT; i++)
+        maps->ret_gains[i] = judged % JUNK_COMPARED == JUNK_ROUND ? 2 : i % 5 == 0 ? -4 : 9;
+    judged++;
+    return STATUS_OK;
+}
+
+bool __wrap_stage_in_pipeline(const struct stage *stage) {
+    (void)stage;
+    return false;
+}
+
+const struct device *__wrap_stage_device(const struct stage *stage) {
+    static const struct device device = {.kind = DEVICE_CPU};
+    (void)stage;
+    return &device;
+}
+
+bool __wrap_arrivals_pause(struct arrivals *arrivals, double seconds) {
+    (void)arrivals, (void)seconds;
+    return false;
+}
+
+const char *__wrap_stage_root(const struct stage *stage) {
+    (void)stage;
+    return root;
+}
+
+const struct stage_session *__wrap_stage_session(const struct stage *stage) {
+    static const struct stage_session session = {NAN, NAN, NAN, NAN, NAN, NULL};
+    (void)stage;
+    return &session;
+}
+
+enum status __wrap_stage_resolve(const struct stage *stage, const char *name, char *path, struct err *err) {
+    (void)stage, (void)err;
+    snprintf(path, PATH_SIZE, "%s", name); /* absolute already */
+    return STATUS_OK;
+}
+
+enum status __wrap_stage_may_read(const struct stage *stage, const char *absolute, struct err *err) {
+    (void)stage, (void)absolute, (void)err;
+    return STATUS_OK;
+}
+
+void __wrap_stage_rest(struct stage *stage) {
+    (void)stage;
+}
+
+void __wrap_stage_resolution(struct stage *stage, double resolution) {
+    (void)stage, (void)resolution;
 }
 
 const char *__wrap_stage_folder(const struct stage *stage) {
@@ -287,10 +349,10 @@ static bool attempt(struct refiner *r, struct attempts *attempts, size_t particl
     return slices > 0;
 }
 
-/* Checks that every fifth particle of each part is marked, and no other one. */
+/* Checks that every fifth particle is marked, and no other one. */
 static void junk_is_marked(const struct refiner *r) {
     for (int i = 0; i < COUNT; i++)
-        assert_int_equal(r->set.particles[__wrap_initial_particle(NULL, i)].junk, i % HELD % 5 == 0);
+        assert_int_equal(r->set.particles[i].junk, i % 5 == 0);
 }
 
 static char *text_of(const char *name) {
@@ -339,9 +401,15 @@ static void begin(const char *name, struct object *object) {
     options.healpix_order = 1;
     options.classes = 1;
     *told = 0;
+    judged = 0;
     next.failed = INITIAL_ACCEPTED;
     next.map = first;
     next.gain = NAN;
+}
+
+static void mark_rest(struct refiner *r, struct attempts *attempts) {
+    struct err err = {0};
+    if (attempts_mark_rest(NULL, r, attempts, &err) != STATUS_OK) fail_msg("%s", err.message);
 }
 
 static void is_confirmed_by_the_same_map(void **state) {
@@ -356,9 +424,14 @@ static void is_confirmed_by_the_same_map(void **state) {
     assert_false(attempt(r, &attempts, 999, &replaced));
     assert_true(attempt(r, &attempts, 1000, &replaced));
     decision_has((const char *[]){"\"attempt\": 1,", "\"attempts\": 1,", "\"tried\": 1000,", "\"confirmed\": false,",
-                                  "\"junk\": 12,", "\"last\": null,", "\"accepted\": true,", NULL});
+                                  "\"junk\": null,", "\"last\": null,", "\"accepted\": true,", NULL});
     assert_string_not_equal(attempts_remark(&attempts), "");
+    mark_rest(r, &attempts);
     junk_is_marked(r);
+    assert_int_equal(judged, JUNK_COMPARED);
+    mark_rest(r, &attempts);
+    assert_int_equal(judged, JUNK_COMPARED); /* none is left */
+    decision_has((const char *[]){"\"attempts\": 1,", "\"junk\": 12,", "\"last\": null,", NULL});
     iterate(r, 1);
     assert_false(attempt(r, &attempts, 1999, &replaced));
     next.failed = INITIAL_AGREEMENT;
@@ -428,6 +501,7 @@ static void is_replaced_by_a_better_one(void **state) {
     begin("replaced", &object);
     create(&r, &attempts);
     assert_true(attempt(r, &attempts, 1000, &replaced));
+    mark_rest(r, &attempts);
     iterate(r, 1);
     iterate(r, 2);
     next.map = mixed_turned;
@@ -443,7 +517,8 @@ static void is_replaced_by_a_better_one(void **state) {
     assert_true(attempt(r, &attempts, 4000, &replaced));
     assert_true(replaced);
     decision_has((const char *[]){"\"attempt\": 3,", "\"attempts\": 3,", "\"tried\": 4000,", "\"present\": 4000,",
-                                  "\"confirmed\": false,", "makes another map", NULL});
+                                  "\"confirmed\": false,", "\"junk\": null,", "makes another map", NULL});
+    assert_true(junk_is_left(r, false)); /* what did not show the other map may show this one */
     assert_true(likeness(mixed) > 0.95); /* turned onto the first one, in its hand */
     char *history = text_of("history.jsonl");
     assert_non_null(strstr(history, "\"event\": \"first-map\", \"attempt\": 3, \"replaces\": 1, \"particles\": 4000"));
@@ -522,11 +597,86 @@ static void is_not_made_again_at_the_end(void **state) {
     refiner_destroy(&r);
 }
 
+/* The stage itself: init, what arrives, and idle until it has nothing to do. */
+struct run {
+    void *state;
+    struct stage_lane lane;
+};
+
+static struct run start(void) {
+    struct err err = {0};
+    struct run run = {
+        .state = calloc(1, refiner_stage.state_size),
+        .lane = {.item = particles_item("a", "particles", root), .state = calloc(1, refiner_stage.lane_size)}};
+    assert_ok(refiner_stage.init(NULL, run.state, &err));
+    assert_ok(refiner_stage.load(NULL, run.state, &run.lane, &err));
+    assert_ok(refiner_stage.store(NULL, run.state, &run.lane, &err));
+    return run;
+}
+
+static void end(struct run *run) {
+    refiner_stage.lane_fini(NULL, run->state, &run->lane);
+    refiner_stage.fini(NULL, run->state);
+    item_destroy(&run->lane.item);
+    free(run->lane.state);
+    free(run->state);
+}
+
+static void rest(struct run *run, size_t particles) {
+    enum stage_work work = STAGE_WORK_MORE;
+    struct err err = {0};
+    present = particles;
+    for (int i = 0; i < 200 && work == STAGE_WORK_MORE; i++)
+        assert_ok(refiner_stage.idle(NULL, run->state, &work, &err));
+    assert_int_equal(work, STAGE_WORK_NONE);
+}
+
+/* Returns how many lines of the history have a text. */
+static int lines_with(const char *pattern) {
+    char *text = text_of("history.jsonl");
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, pattern)) != NULL; at++)
+        count++;
+    free(text);
+    return count;
+}
+
+static void stage_does_it_between_iterations(void **state) {
+    (void)state;
+    struct object object;
+    begin("stage", &object);
+    options.min_particles = 10;
+    options.live_order = 1;
+    options.keep_iterations = 3;
+    struct run run = start();
+    rest(&run, 1000);
+    rest(&run, 1999);
+    end(&run); /* waits for the files */
+    decision_has((const char *[]){"\"attempts\": 1,", NULL});
+    assert_int_equal(lines_with("\"event\": \"map\", \"iteration\": 1,"), 1);
+    run = start();
+    assert_non_null(strstr(told, "continues after iteration 1"));
+    next.map = mixed_turned;
+    next.gain = 10;
+    rest(&run, 2000);
+    end(&run);
+    decision_has((const char *[]){"\"attempt\": 2,", "\"attempts\": 2,", "\"confirmed\": false,", NULL});
+    assert_int_equal(lines_with("\"event\": \"first-map\""), 1);
+    assert_int_equal(lines_with("\"event\": \"map\", \"iteration\": 1,"), 2); /* it began again at once */
+    assert_int_equal(refiner_last(folder, 1000), 1);
+    run = start();
+    next.map = mixed;
+    rest(&run, 4000);
+    rest(&run, 8000);
+    end(&run);
+    decision_has((const char *[]){"\"attempt\": 2,", "\"attempts\": 3,", "\"confirmed\": true,", NULL});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(junk_is_what_fits_the_map_less), cmocka_unit_test(is_confirmed_by_the_same_map),
         cmocka_unit_test(is_replaced_by_a_better_one),    cmocka_unit_test(begins_again_as_new),
-        cmocka_unit_test(is_not_made_again_at_the_end),
+        cmocka_unit_test(is_not_made_again_at_the_end),   cmocka_unit_test(stage_does_it_between_iterations),
     };
     return scratch_run("refiner_first_map", tests, sizeof tests / sizeof *tests);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "kernels/sampling/sampling.h"
+#include "kernels/views/views.h"
 #include "stages/lowpass-picker/template_map.h"
 
 enum { BOX = 40, BLOBS = 3 };
@@ -31,17 +32,26 @@ static void draw(struct image *map) {
             }
 }
 
+/* Projects a map, as an image. */
+static enum status project(const struct image *map, const char *symmetry, int threads, struct image *ret_templates) {
+    struct err err = {0};
+    float *views = NULL;
+    int count = 0;
+    TRY(views_project(map->data, map->nx, symmetry, threads, &views, &count, &err));
+    *ret_templates = (struct image){.nx = map->nx, .ny = map->nx, .nz = count, .data = views};
+    return STATUS_OK;
+}
+
 static void projections_are_exact(void **state) {
     (void)state;
     struct image map = {0}, templates = {0};
     struct err err = {0};
     struct sampling sampling = {0};
     draw(&map);
-    assert_int_equal(template_map_project(&map, "C1", 2, &templates, &err), STATUS_OK);
+    assert_int_equal(project(&map, "C1", 2, &templates), STATUS_OK);
     assert_int_equal(sampling_create(1, NULL, 0, 1, &sampling, &err), STATUS_OK);
     assert_int_equal(templates.nz, 48);
     assert_int_equal(templates.nx, BOX);
-    assert_true(templates.pixel_size == 3);
     for (int d = 0; d < templates.nz; d++) {
         double m[9], off = 0, power = 0;
         sampling_matrix(&sampling, d * sampling.psi_count, m);
@@ -69,12 +79,11 @@ static void projections_are_exact(void **state) {
 static void symmetry_spares_directions(void **state) {
     (void)state;
     struct image map = {0}, templates = {0};
-    struct err err = {0};
     draw(&map);
-    assert_int_equal(template_map_project(&map, "D2", 1, &templates, &err), STATUS_OK);
+    assert_int_equal(project(&map, "D2", 1, &templates), STATUS_OK);
     assert_true(templates.nz >= 12 && templates.nz <= 20);
     image_destroy(&templates);
-    assert_int_not_equal(template_map_project(&map, "Q7", 1, &templates, &err), STATUS_OK);
+    assert_int_not_equal(project(&map, "Q7", 1, &templates), STATUS_OK);
     assert_null(templates.data);
     image_destroy(&map);
 }

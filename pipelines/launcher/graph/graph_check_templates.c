@@ -10,11 +10,11 @@ static void check_maker(struct graph_checks *c, const struct graph_stage *picker
     const struct graph_stage *maker = graph_find(c->graph, name);
     if (maker == NULL)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%s%s.templates_from: the graph has no stage \"%s\"; name its classifier", graph_set_by(entry),
-                     picker->section.name, name);
-    else if (maker->kind != NULL && strcmp(maker->kind, "classifier") != 0)
+                     "%s%s.templates_from: the graph has no stage \"%s\"; name its classifier or refiner",
+                     graph_set_by(entry), picker->section.name, name);
+    else if (maker->kind != NULL && strcmp(maker->kind, "classifier") != 0 && strcmp(maker->kind, "refiner") != 0)
         problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%s%s.templates_from: %s makes no templates; name a classifier", graph_set_by(entry),
+                     "%s%s.templates_from: %s makes no templates; name a classifier or a refiner", graph_set_by(entry),
                      picker->section.name, name);
 }
 

@@ -314,13 +314,14 @@ static void take_twins(const struct star_file *data, struct particle_set *set) {
     }
 }
 
-/* Gives back which particles were marked as junk. */
+/* Gives back which particles were marked as junk. The others may not have been compared. */
 static void take_junk(const struct star_table *t, int name, struct particle_set *set) {
     const int column = star_column_find(t, "icestreamJunk");
     double junk;
     for (size_t row = 0; column >= 0 && row < star_row_count(t); row++) {
         struct particle *p = particle_find(set, star_get(t, row, name));
-        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK) p->junk = junk != 0;
+        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK && junk != 0)
+            p->compared = p->junk = true;
     }
     set->marked = set->marked || column >= 0;
 }

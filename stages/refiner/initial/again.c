@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "common/fft.h"
-#include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
 #include "kernels/map_align/map_align.h"
-#include "stages/refiner/initial/starts.h"
+#include "stages/refiner/initial/write.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/resample.h"
 
@@ -54,19 +53,6 @@ static void close(struct comparison *c) {
     mem_free(&c->fsc);
     mem_free(&c->evidence);
     mem_free(&c->other);
-}
-
-/* Reads the first map onto the small grid: c->fixed. */
-static enum status read_first(struct comparison *c, const char *path, struct err *err) {
-    struct image map = {0};
-    TRY(mrc_read(path, &map, err));
-    enum status status = STATUS_OK;
-    if (map.nx != map.ny || map.nx != map.nz || !(map.pixel_size > 0) || !image_values_fit(map.data, image_count(&map)))
-        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "%s is no map any more: remove it", path);
-    if (status == STATUS_OK)
-        status = resample_map(map.data, map.nx, map.pixel_size, c->box, c->decision->pixel_size, c->fixed, err);
-    image_destroy(&map);
-    return status;
 }
 
 /* Puts a refined map, the mean of its halves, onto the small grid: c->fixed. */
@@ -170,7 +156,7 @@ static enum status find_gain(struct comparison *c, double *ret_gain, struct err 
     const int count = c->decision->parts[INITIAL_HELD_OUT];
     double mean = 0, squares = 0;
     TRY(take_power(c, err));
-    TRY(initial_evidence(c->attempt, c->fixed, INITIAL_HELD_OUT, STARTS_ORDERS, c->other, err));
+    TRY(initial_evidence(c->attempt, c->fixed, INITIAL_HELD_OUT, c->other, err));
     for (int i = 0; i < count; i++)
         mean += (c->evidence[i] - c->other[i]) / count;
     for (int i = 0; i < count; i++)
@@ -192,7 +178,7 @@ static enum status judge(struct comparison *c, struct again *found, double *ret_
     found->same = found->same || initial_is_same(*ret_mean, *ret_least);
     if (found->same) return STATUS_OK;
     if (isnan(found->gain)) /* the first one that is compared */
-        TRY(initial_evidence(c->attempt, initial_map(c->attempt), INITIAL_HELD_OUT, STARTS_ORDERS, c->evidence, err));
+        TRY(initial_evidence(c->attempt, initial_map(c->attempt), INITIAL_HELD_OUT, c->evidence, err));
     TRY(find_gain(c, &gain, err));
     found->gain = isnan(found->gain) ? gain : fmin(found->gain, gain);
     return STATUS_OK;
@@ -202,7 +188,7 @@ static enum status compare(struct comparison *c, const char *path, float *turned
                            struct err *err) {
     double mean, least;
     TRY(open(c, err));
-    TRY(read_first(c, path, err));
+    TRY(initial_read_map(path, c->box, c->decision->pixel_size, c->fixed, err));
     TRY(judge(c, found, &found->mean, &found->least, err));
     memcpy(turned, c->turned, c->voxels * sizeof *turned);
     for (int k = 0; k < count_refined(c->refiner) && !found->same; k++) {

@@ -84,25 +84,25 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     double lowpass = p->initial_lowpass;
     attempts->marked = -1;
     if (p->reference != NULL) return STATUS_OK;
+    attempts->on_device = stage_device(stage)->kind != DEVICE_CPU;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
-    attempts->unconfirmed = attempts->unconfirmed && accepted && file_exists(path);
+    attempts->mapped = accepted && file_exists(path);
+    attempts->unconfirmed = attempts->unconfirmed && attempts->mapped;
     /* A refinement that has begun had its reference, and can do without the file. */
-    if ((accepted && file_exists(path)) || refiner_last(stage_folder(stage), INT_MAX) > 0)
-        return give(stage, refiner, lowpass, err);
+    if (attempts->mapped || refiner_last(stage_folder(stage), INT_MAX) > 0) return give(stage, refiner, lowpass, err);
     attempts->wanted = true;
     return STATUS_OK;
 }
 
 /* Gives the attempt that runs up, or ends it. */
 static void leave(struct attempts *attempts) {
-    junk_destroy(&attempts->junk);
     initial_destroy(&attempts->running);
-    attempts->marking = false;
 }
 
 void attempts_destroy(struct attempts *attempts) {
     leave(attempts);
+    junk_destroy(&attempts->junk);
 }
 
 /* The text of an attempt of an earlier run stays in its file only until there is another one. */
@@ -119,11 +119,6 @@ static struct initial_standing standing_of(const struct attempts *attempts) {
 static void count(struct attempts *attempts) {
     attempts->tried = initial_decision(attempts->running)->present;
     attempts->count++;
-}
-
-/* The map in use, or the same one, is that of the attempt that runs, which goes on to mark what does not show it. */
-static void begin_marking(struct attempts *attempts) {
-    attempts->marking = true;
 }
 
 static enum status conclude_first(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
@@ -143,7 +138,8 @@ static enum status conclude_first(struct stage *stage, struct refiner *refiner, 
     memcpy(attempts->text, d.text, sizeof attempts->text);
     if (accepted) {
         stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
-        begin_marking(attempts);
+        leave(attempts);
+        attempts->mapped = true;
         return STATUS_OK;
     }
     leave(attempts);
@@ -185,10 +181,7 @@ static enum status keep_map(struct stage *stage, struct attempts *attempts, bool
     TRY(write_standing(stage, attempts, err));
     stage_log(stage, LOG_INFO, "refine-first-map", "first map %s: %s",
               confirmed ? "confirmed" : "kept, not confirmed yet", attempts->later);
-    if (confirmed)
-        begin_marking(attempts);
-    else
-        leave(attempts);
+    leave(attempts);
     return STATUS_OK;
 }
 
@@ -203,6 +196,7 @@ static enum status replace_map(struct stage *stage, struct refiner *refiner, str
     count(attempts);
     attempts->made_by = attempts->count;
     attempts->marked = -1;
+    junk_destroy(&attempts->junk);
     const struct initial_standing standing = standing_of(attempts);
     STAGE_PERSIST(stage, status, err, refiner_forget(refiner, stage_folder(stage), err));
     TRY(status);
@@ -212,7 +206,7 @@ static enum status replace_map(struct stage *stage, struct refiner *refiner, str
     stage_note(stage, "first map replaced, begins again");
     stage_log(stage, LOG_WARN, "refine-first-map-replaced", "first map replaced, the refinement begins again: %s",
               attempts->later);
-    begin_marking(attempts);
+    leave(attempts);
     STAGE_PERSIST(stage, status, err,
                   history_write_first_map(stage_folder(stage), attempts->count, replaced, d.present, gain, err));
     return status;
@@ -232,19 +226,31 @@ static enum status conclude_again(struct stage *stage, struct refiner *refiner, 
     return replace_map(stage, refiner, attempts, turned, found.gain, err);
 }
 
-/* Does a part of what marks particles. Marks become those of the refinement between two iterations. */
-static enum status mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
-    bool complete;
-    const size_t particles = initial_decision(attempts->running)->particles;
-    stage_doing(stage, "looking for particles that do not show the first map");
-    TRY(junk_work(&attempts->junk, attempts->running, &complete, err));
-    if (!complete) return STATUS_OK;
-    TRY(junk_mark(&attempts->junk, attempts->running, refiner, &attempts->marked, err));
+/* Does a part of what marks particles, until none is left. */
+static enum status mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads,
+                        struct err *err) {
+    char path[PATH_SIZE];
+    size_t compared;
+    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
+    stage_doing(stage, "comparing particles with the first map");
+    attempts->marking = true;
+    TRY(junk_work(&attempts->junk, refiner, path, threads, err));
+    if (attempts->junk.starts != NULL || junk_is_left(refiner, false)) return STATUS_OK;
+    attempts->marking = false;
+    attempts->marked = (int)junk_count(refiner, &compared);
     TRY(write_standing(stage, attempts, err));
     stage_log(stage, LOG_INFO, "refine-junk",
               "%d of %zu particles do not show the first map: icestreamJunk is 1 in the tables of the particles",
-              attempts->marked, particles);
-    leave(attempts);
+              attempts->marked, compared);
+    return STATUS_OK;
+}
+
+enum status attempts_mark_rest(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                               struct err *err) {
+    while (attempts->mapped && (attempts->junk.starts != NULL || junk_is_left(refiner, false))) {
+        FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while particles were marked");
+        TRY(mark(stage, refiner, attempts, stage_flush_threads(stage), err));
+    }
     return STATUS_OK;
 }
 
@@ -269,15 +275,15 @@ static enum status make(struct stage *stage, struct refiner *refiner, struct att
 /* Does a part of the attempt that runs. */
 static enum status work(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
                         struct err *err) {
-    enum status status =
-        attempts->marking ? mark(stage, refiner, attempts, err) : make(stage, refiner, attempts, ret_replaced, err);
+    enum status status = make(stage, refiner, attempts, ret_replaced, err);
     /* Without memory, or images, an attempt is made anew when there is some again. */
     if (status != STATUS_OK) leave(attempts);
     return status;
 }
 
 bool attempts_hold(const struct attempts *attempts) {
-    return attempts->running != NULL && !attempts->marking && (attempts->wanted || !attempts->gathered);
+    if (attempts->on_device) return attempts->running != NULL || attempts->junk.starts != NULL;
+    return attempts->running != NULL && (attempts->wanted || !attempts->gathered);
 }
 
 static enum status begin_if_due(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
@@ -295,14 +301,19 @@ enum status attempts_work(struct stage *stage, struct refiner *refiner, struct a
 }
 
 bool attempts_go_on(const struct attempts *attempts) {
-    return attempts->unconfirmed || attempts->running != NULL;
+    return attempts->mapped;
 }
 
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                            bool *ret_replaced, struct err *err) {
     *ret_worked = *ret_replaced = false;
-    if (!attempts_go_on(attempts)) return STATUS_OK;
-    if (attempts->running == NULL) TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
+    if (!attempts->mapped) return STATUS_OK;
+    if (attempts->running == NULL && (attempts->marking || junk_is_left(refiner, true))) {
+        *ret_worked = true;
+        return mark(stage, refiner, attempts, stage_threads(stage), err);
+    }
+    if (attempts->running == NULL && attempts->unconfirmed)
+        TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
     if (attempts->running == NULL) return STATUS_OK;
     *ret_worked = true;
     return work(stage, refiner, attempts, ret_replaced, err);
@@ -314,7 +325,7 @@ const char *attempts_remark(const struct attempts *attempts) {
 
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
     bool replaced;
-    if (!attempts->wanted && !attempts->marking) leave(attempts);
+    if (!attempts->wanted) leave(attempts);
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
         TRY(work(stage, refiner, attempts, &replaced, err));

@@ -6,7 +6,8 @@
  * clearly better (again.h) replaces the map, and the refinement begins again from it; any other one changes nothing. No
  * attempt is made again on files or at the end of a stream.
  *
- * An attempt that has made the map in use then marks the particles that do not show it (junk.h).
+ * Particles that do not show the map are marked (junk.h): all of them at the end, and while the stream goes on those that
+ * have come since.
  *
  * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new map,
  * then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is due again. */
@@ -23,17 +24,19 @@
 /* All 0: a reference was given, and nothing is to be done. */
 struct attempts {
     bool wanted;             /* there is no map yet */
+    bool mapped;             /* there is one on disk, which an attempt has made */
     bool unconfirmed;        /* there is one, which no later attempt has confirmed */
     struct initial *running; /* NULL: none is */
     bool gathered;           /* the one that runs has its images */
-    bool marking;            /* it has made the map, and marks what does not show it */
-    struct junk junk;
-    int marked;         /* particles that were; −1: none were compared */
-    int count, made_by; /* attempts made; the one that made the map */
-    size_t tried;       /* particles that were present at the last attempt; 0: none */
-    bool last;          /* no attempt follows the one that runs */
-    char text[256];     /* what the last one found, while there is no map */
-    char later[512];    /* what one has found that was made again, of this run; "": none was */
+    bool on_device;          /* what runs may take the memory of the refinement's device: it waits */
+    bool marking;            /* particles are compared with the map, and marked if they do not show it */
+    struct junk junk;        /* those that are compared now */
+    int marked;              /* particles that are; −1: none were compared */
+    int count, made_by;      /* attempts made; the one that made the map */
+    size_t tried;            /* particles that were present at the last attempt; 0: none */
+    bool last;               /* no attempt follows the one that runs */
+    char text[256];          /* what the last one found, while there is no map */
+    char later[512];         /* what one has found that was made again, of this run; "": none was */
 };
 
 /* Looks for a map that an earlier run accepted, and gives it to the refiner; else a map is wanted. Call it before the
@@ -41,7 +44,7 @@ struct attempts {
 enum status attempts_init(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
 void attempts_destroy(struct attempts *attempts);
 
-/* Returns whether an attempt that runs forbids that particles join. */
+/* Returns whether what runs forbids that particles join and iterations are made. */
 bool attempts_hold(const struct attempts *attempts);
 /* Does a part of an attempt that runs, or begins one if particles enough are there. ret_worked: false: nothing is to be
  * done until more particles come. */
@@ -57,6 +60,9 @@ enum status attempts_again(struct stage *stage, struct refiner *refiner, struct 
 const char *attempts_remark(const struct attempts *attempts);
 /* Does at the end of the stream what is left of an attempt at the first map; one that is made again is given up. */
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
+/* Marks all particles that are left. Does nothing without a first map. */
+enum status attempts_mark_rest(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                               struct err *err);
 /* Makes a last attempt with all particles, unless that was made already, and says what came of it. */
 enum status attempts_last(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
 

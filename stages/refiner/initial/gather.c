@@ -81,6 +81,17 @@ static enum status read_all(struct refiner *r, struct initial_images *images, st
     return status;
 }
 
+enum status initial_images_read(struct refiner *r, double finest, struct initial_images *images, struct err *err) {
+    choose_grid(r, finest, images);
+    TRY(reserve(images, images->count, err));
+    for (int i = 0; i < images->count; i++) {
+        const struct ctf *ctf = particle_ctf(&r->set.particles[images->which[i]]);
+        images->with_ctf[i] = ctf != NULL;
+        if (ctf != NULL) images->ctfs[i] = *ctf;
+    }
+    return read_all(r, images, err);
+}
+
 enum status initial_images_gather(struct refiner *r, int most, double finest, struct initial_images *images,
                                   struct err *err) {
     const size_t all = (size_t)r->sides[0].member_count + (size_t)r->sides[1].member_count;
@@ -88,18 +99,14 @@ enum status initial_images_gather(struct refiner *r, int most, double finest, st
     _cleanup_(mem_free) struct initial_key *keys = NULL;
     TRY(mem_new((size_t)count + 1, sizeof *images->which, "particles", &images->which, err));
     TRY(mem_new((size_t)count + 1, sizeof *keys, "particles", &keys, err));
-    choose_grid(r, finest, images);
-    TRY(reserve(images, count, err));
+    images->count = count;
     for (int i = 0, n = 0; n < count; i++)
         for (int side = 0; side < r->side_count && n < count; side++)
             if (i < r->sides[side].member_count) images->which[n++] = r->sides[side].members[i];
     for (int i = 0; i < count; i++) {
         const struct particle *p = &r->set.particles[images->which[i]];
-        const struct ctf *ctf = particle_ctf(p);
         keys[i] = (struct initial_key){particle_hash(p->name, (unsigned)r->options.seed), p->place.micrograph};
-        images->with_ctf[i] = ctf != NULL;
-        if (ctf != NULL) images->ctfs[i] = *ctf;
     }
-    TRY(read_all(r, images, err));
+    TRY(initial_images_read(r, finest, images, err));
     return initial_images_divide(images, keys, (unsigned)r->options.seed, err);
 }

@@ -39,5 +39,7 @@ struct refiner;
  * detail of `finest` Å can be compared. Reads images: may take a while. In gather.c. */
 enum status initial_images_gather(struct refiner *refiner, int most, double finest, struct initial_images *ret_images,
                                   struct err *err);
+/* Brings the images of particles which[count] to such a grid. They are not divided into parts. In gather.c. */
+enum status initial_images_read(struct refiner *refiner, double finest, struct initial_images *images, struct err *err);
 
 #endif

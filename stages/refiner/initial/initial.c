@@ -92,7 +92,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     a->threads = threads;
     a->partner = -1;
     a->coarse = clamp(diameter / 6, 15, 35);
-    a->fine = clamp(diameter / 12, 9, 15);
+    a->fine = initial_finest(diameter);
     struct initial_decision *d = &a->decision;
     d->present = initial_present(r);
     d->diameter = diameter;
@@ -124,25 +124,23 @@ void initial_destroy(struct initial **initial) {
     *initial = NULL;
 }
 
-/* On a device the starts take one half of the memory, and those of a contest the other; beside a refinement that has
- * begun, whose memory it is, a little more of it is used. */
-static struct starts_options starts_options_of(const struct initial *a) {
-    const struct refiner *r = a->refiner;
+void initial_starts_options(const struct refiner *r, int threads, struct starts_options *ret_options) {
     const bool device = r->context.device.kind != DEVICE_CPU;
     const double share = r->reference_path == NULL ? 0.5 : 0.0625;
     const double memory = device ? share * compare_memory(&r->options) : host_memory(&r->options);
-    return (struct starts_options){.device = r->context.device,
-                                   .threads = a->threads,
-                                   .memory = memory / 0x1p30,
-                                   .diameter = r->options.diameter,
-                                   .symmetry = &r->symmetry,
-                                   .seed = r->options.seed};
+    *ret_options = (struct starts_options){.device = r->context.device,
+                                           .threads = threads,
+                                           .memory = memory / 0x1p30,
+                                           .diameter = r->options.diameter,
+                                           .symmetry = &r->symmetry,
+                                           .seed = r->options.seed};
 }
 
 static enum status open(struct initial *a, struct err *err) {
     struct refiner *r = a->refiner;
     const size_t box = (size_t)a->images.box, held = (size_t)held_out(a) + 1;
-    const struct starts_options options = starts_options_of(a);
+    struct starts_options options;
+    initial_starts_options(r, a->threads, &options);
     const struct map_align_options align = {
         .box = a->images.box,
         .pixel_size = a->images.pixel_size,
@@ -458,7 +456,8 @@ static enum status decide(struct initial *a, struct err *err) {
 
 static enum status begin_contest(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
-    const struct starts_options starts = starts_options_of(a);
+    struct starts_options starts;
+    initial_starts_options(a->refiner, a->threads, &starts);
     const struct contest_options options = {.refiner = a->refiner,
                                             .starts = &starts,
                                             .most = PARTICLES_MOST,
@@ -544,14 +543,14 @@ const float *initial_map(const struct initial *a) {
     return starts_state(a->starts, d->best[d->gains[1] > d->gains[0] ? 1 : 0]).map;
 }
 
-enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, int order,
-                             double *ret_evidence, struct err *err) {
+enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
+                             struct err *err) {
     const struct starts_judgement judgement = {map, part, ret_evidence};
-    return starts_judge(a->starts, &judgement, 1, order, a->fine, err);
+    return starts_judge(a->starts, &judgement, 1, STARTS_ORDERS, a->fine, err);
 }
 
-int initial_particle(const struct initial *a, int index) {
-    return a->images.which[a->images.members[index]];
+double initial_finest(double diameter) {
+    return clamp(diameter / 12, 9, 15);
 }
 
 bool initial_is_same(double mean, double least) {

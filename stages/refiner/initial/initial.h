@@ -28,6 +28,7 @@
 #include "stages/refiner/initial/images.h"
 
 struct initial;
+struct starts_options;
 
 enum initial_test {
     INITIAL_ACCEPTED,
@@ -73,6 +74,10 @@ struct initial_decision {
     double seconds;
 };
 
+/* Says how starts compare images for a refiner: on its device, in its memory. On a device they take half of it; beside a
+ * refinement that has begun, whose memory it is, a little more of it is used. */
+void initial_starts_options(const struct refiner *refiner, int threads, struct starts_options *ret_options);
+
 /* Returns how many particles there are, twins and all. */
 size_t initial_present(const struct refiner *refiner);
 
@@ -92,13 +97,11 @@ const struct initial_decision *initial_decision(const struct initial *initial);
 /* Returns the accepted map, box³ of the small images. */
 const float *initial_map(const struct initial *initial);
 /* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than without:
- * ret_evidence[decision.parts[part]], natural logarithms. order: of the grid, 1 to STARTS_ORDERS. Call it once the attempt
- * is complete and has made maps. */
-enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, int order,
-                             double *ret_evidence, struct err *err);
-/* Returns the index, among the particles of the refinement, of one that the attempt has looked at: 0 to particles − 1, by
- * part. */
-int initial_particle(const struct initial *initial, int index);
+ * ret_evidence[decision.parts[part]], natural logarithms. Call it once the attempt is complete and has made maps. */
+enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, double *ret_evidence,
+                             struct err *err);
+/* Returns the finest detail (Å) that small images of particles of a diameter (Å) are made for. */
+double initial_finest(double diameter);
 /* Returns whether a curve of two maps, of such a mean and least value, says that they are the same map. */
 bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */

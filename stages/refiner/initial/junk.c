@@ -5,10 +5,14 @@
 
 #include "common/memory.h"
 #include "kernels/map_align/map_align.h"
+#include "stages/refiner/initial/initial.h"
+#include "stages/refiner/initial/starts.h"
+#include "stages/refiner/initial/write.h"
 #include "stages/refiner/refiner_private.h"
 
-/* Junk shows on a coarse grid already, in an eighth of the time. */
-enum { ROUNDS = 30, ORDER = 1 };
+/* Junk shows on a coarse grid already, in an eighth of the time. Few particles are joined by some that were compared before:
+ * noise and shares need some hundreds. */
+enum { ROUNDS = 30, ORDER = 1, AT_A_TIME = 512, LEAST = 256, WORTH = 10 };
 static const double LEAST_SHARE = 1e-3;
 
 /* Finds the probabilities of the classes for one particle. */
@@ -51,50 +55,110 @@ int junk_decide(const double *const evidence[JUNK_COMPARED], int count, bool *re
 }
 
 void junk_destroy(struct junk *j) {
-    for (int k = 0; k < JUNK_COMPARED; k++)
+    starts_destroy(&j->starts);
+    initial_images_destroy(&j->images);
+    for (int k = 0; k < JUNK_COMPARED; k++) {
         mem_free(&j->evidence[k]);
-    mem_free(&j->round);
+        mem_free(&j->maps[k]);
+    }
     *j = (struct junk){0};
 }
 
-static enum status open(struct junk *j, const struct initial *attempt, struct err *err) {
-    const struct initial_decision *d = initial_decision(attempt);
-    const size_t voxels = (size_t)d->box * (size_t)d->box * (size_t)d->box;
-    const float *map = initial_map(attempt);
+size_t junk_count(const struct refiner *r, size_t *ret_compared) {
+    size_t junk = 0;
+    *ret_compared = 0;
+    for (size_t i = 0; i < r->set.count; i++) {
+        const struct particle *p = &r->set.particles[i];
+        if (!particle_counts(p) || !p->compared) continue;
+        (*ret_compared)++;
+        junk += p->junk;
+    }
+    return junk;
+}
+
+bool junk_is_left(const struct refiner *r, bool some) {
+    size_t compared;
+    (void)junk_count(r, &compared);
+    const size_t left = particle_set_counted(&r->set) - compared;
+    return some ? left >= AT_A_TIME && left >= compared / WORTH : left > 0;
+}
+
+/* Chooses particles, those first that were never compared. */
+static enum status choose(const struct refiner *r, struct initial_images *images, struct err *err) {
+    int count = 0;
+    TRY(mem_new(AT_A_TIME, sizeof *images->which, "particles", &images->which, err));
+    for (int again = 0; again < 2; again++)
+        for (size_t i = 0; i < r->set.count && count < (again == 0 ? AT_A_TIME : LEAST); i++)
+            if (particle_counts(&r->set.particles[i]) && r->set.particles[i].compared == (again != 0))
+                images->which[count++] = (int)i;
+    images->count = count;
+    return STATUS_OK;
+}
+
+/* All images are one part. */
+static enum status join_parts(struct initial_images *images, struct err *err) {
+    TRY(mem_new((size_t)images->count, sizeof *images->members, "particles", &images->members, err));
+    for (int i = 0; i < images->count; i++)
+        images->members[i] = i;
+    for (int part = 0; part < INITIAL_PARTS; part++)
+        images->begin[part + 1] = images->count;
+    return STATUS_OK;
+}
+
+/* Reads the first map onto the small grid, and makes its rotational average. */
+static enum status make_maps(struct junk *j, const char *path, struct err *err) {
+    const int box = j->images.box;
+    const size_t voxels = (size_t)box * (size_t)box * (size_t)box;
     for (int k = 0; k < JUNK_COMPARED; k++)
-        if (j->evidence[k] == NULL)
-            TRY(mem_new(d->particles + 1, sizeof *j->evidence[k], "likelihoods", &j->evidence[k], err));
-    if (j->round == NULL) TRY(mem_new(voxels, sizeof *j->round, "a map", &j->round, err));
-    memcpy(j->round, map, voxels * sizeof *map);
-    TRY(map_align_without_radial(d->box, j->round, err));
+        TRY(mem_new(voxels, sizeof *j->maps[k], "a map", &j->maps[k], err));
+    TRY(initial_read_map(path, box, j->images.pixel_size, j->maps[JUNK_MAP], err));
+    memcpy(j->maps[JUNK_ROUND], j->maps[JUNK_MAP], voxels * sizeof *j->maps[JUNK_MAP]);
+    TRY(map_align_without_radial(box, j->maps[JUNK_ROUND], err));
     for (size_t i = 0; i < voxels; i++)
-        j->round[i] = map[i] - j->round[i];
+        j->maps[JUNK_ROUND][i] = j->maps[JUNK_MAP][i] - j->maps[JUNK_ROUND][i];
     return STATUS_OK;
 }
 
-enum status junk_work(struct junk *j, struct initial *attempt, bool *ret_complete, struct err *err) {
-    const struct initial_decision *d = initial_decision(attempt);
-    const int k = j->step / INITIAL_PARTS, part = j->step % INITIAL_PARTS;
-    double *evidence;
-    if (j->step == 0) TRY(open(j, attempt, err));
-    evidence = j->evidence[k];
-    for (int before = 0; before < part; before++)
-        evidence += d->parts[before];
-    TRY(initial_evidence(attempt, k == JUNK_MAP ? initial_map(attempt) : j->round, part, ORDER, evidence, err));
-    *ret_complete = ++j->step == JUNK_COMPARED * INITIAL_PARTS;
-    return STATUS_OK;
+static enum status begin(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
+    struct starts_options options;
+    initial_starts_options(r, threads, &options);
+    const double fine = initial_finest(r->options.diameter);
+    TRY(refiner_look(r, err));
+    TRY(choose(r, &j->images, err));
+    TRY(initial_images_read(r, fine, &j->images, err));
+    TRY(join_parts(&j->images, err));
+    TRY(make_maps(j, path, err));
+    for (int k = 0; k < JUNK_COMPARED; k++)
+        TRY(mem_new((size_t)j->images.count, sizeof *j->evidence[k], "likelihoods", &j->evidence[k], err));
+    j->fine = fmax(fine, starts_finest(&j->images));
+    return starts_create(&j->images, &options, 1, &j->starts, err);
 }
 
-enum status junk_mark(const struct junk *j, struct initial *attempt, struct refiner *r, int *ret_marked,
-                      struct err *err) {
-    const struct initial_decision *d = initial_decision(attempt);
+static enum status mark(const struct junk *j, struct refiner *r, struct err *err) {
     const double *const evidence[JUNK_COMPARED] = {j->evidence[JUNK_MAP], j->evidence[JUNK_ROUND]};
+    const int count = j->images.count;
     double shares[JUNK_CLASSES];
     _cleanup_(mem_free) bool *junk = NULL;
-    TRY(mem_new(d->particles + 1, sizeof *junk, "particles", &junk, err));
-    *ret_marked = junk_decide(evidence, (int)d->particles, junk, shares);
-    for (int i = 0; i < (int)d->particles; i++)
-        r->set.particles[initial_particle(attempt, i)].junk = junk[i];
+    TRY(mem_new((size_t)count, sizeof *junk, "particles", &junk, err));
+    (void)junk_decide(evidence, count, junk, shares);
+    for (int i = 0; i < count; i++) {
+        struct particle *p = &r->set.particles[j->images.which[i]];
+        p->junk = junk[i];
+        p->compared = true;
+    }
     r->set.marked = true;
     return STATUS_OK;
+}
+
+static enum status work(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
+    if (j->starts == NULL) return begin(j, r, path, threads, err);
+    const struct starts_judgement judgement = {j->maps[j->next], INITIAL_HALF_A, j->evidence[j->next]};
+    TRY(starts_judge(j->starts, &judgement, 1, ORDER, j->fine, err));
+    return ++j->next == JUNK_COMPARED ? mark(j, r, err) : STATUS_OK;
+}
+
+enum status junk_work(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
+    const enum status status = work(j, r, path, threads, err);
+    if (status != STATUS_OK || j->next == JUNK_COMPARED) junk_destroy(j);
+    return status;
 }

@@ -1,11 +1,11 @@
 /* Marks particles that do not show the first map. Three classes: the map, and two traps that take what fits them better, the
  * rotational average of the map, and nothing. Ice, other molecules and neighbours have something that is round; noise
  * has nothing. The shares of the classes are found by expectation maximisation, and a particle is junk if it belongs to
- * the map with a probability below one half. */
+ * the map with a probability below one half. Particles are compared some hundreds at a time, on small images. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_JUNK_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_JUNK_H
 
-#include "stages/refiner/initial/initial.h"
+#include "stages/refiner/initial/images.h"
 
 enum { JUNK_MAP, JUNK_ROUND, JUNK_COMPARED, JUNK_NOTHING = JUNK_COMPARED, JUNK_CLASSES };
 
@@ -15,18 +15,28 @@ enum { JUNK_MAP, JUNK_ROUND, JUNK_COMPARED, JUNK_NOTHING = JUNK_COMPARED, JUNK_C
 int junk_decide(const double *const evidence[JUNK_COMPARED], int count, bool *ret_junk,
                 double ret_shares[JUNK_CLASSES]);
 
-/* Work on the particles of an attempt. All 0 at first. */
+struct refiner;
+struct starts;
+
+/* Particles that are being compared. All 0: none are. */
 struct junk {
-    int step;
-    double *evidence[JUNK_COMPARED]; /* [particles], by part */
-    float *round;                    /* box³: the rotational average */
+    struct initial_images images;
+    struct starts *starts;           /* NULL: none are */
+    float *maps[JUNK_COMPARED];      /* box³ */
+    double *evidence[JUNK_COMPARED]; /* [images] */
+    int next;                        /* class that is compared next */
+    double fine;                     /* Å: finest detail that is compared */
 };
 void junk_destroy(struct junk *junk);
-/* Does a part of the comparison; call it until *ret_complete. The attempt is complete, and accepted. */
-enum status junk_work(struct junk *junk, struct initial *attempt, bool *ret_complete, struct err *err);
-/* Marks the particles of the refinement that the attempt is for, all that it has looked at. Call it between iterations, when
- * the work is complete. Returns how many are junk. */
-enum status junk_mark(const struct junk *junk, struct initial *attempt, struct refiner *refiner, int *ret_marked,
-                      struct err *err);
+
+/* Returns whether particles are present that were never compared with the first map; some: whether there are enough to begin
+ * with while more arrive. */
+bool junk_is_left(const struct refiner *refiner, bool some);
+/* Does a part of the work on the particles that junk_is_left speaks of: reads the images of some, compares them with a class,
+ * or marks them. path: of the first map. Call it between iterations; particles may join in between, and iterations may be made
+ * where the refinement does not work on a device. */
+enum status junk_work(struct junk *junk, struct refiner *refiner, const char *path, int threads, struct err *err);
+/* Returns how many particles are marked, and how many of those present were compared. */
+size_t junk_count(const struct refiner *refiner, size_t *ret_compared);
 
 #endif

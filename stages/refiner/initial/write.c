@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/files.h"
+#include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "stages/refiner/files/map_picture.h"
 #include "stages/refiner/files/output.h"
@@ -152,4 +153,16 @@ enum status initial_write_standing(const struct initial_standing *standing, cons
     fputs(end, f);
     FAIL_IF(fclose(f) != 0, err, STATUS_NO_MEMORY, "no memory for %s", path);
     return file_write_whole(path, changed, length, err);
+}
+
+enum status initial_read_map(const char *path, int box, double pixel_size, float *map, struct err *err) {
+    struct image first = {0};
+    TRY(mrc_read(path, &first, err));
+    enum status status = STATUS_OK;
+    if (first.nx != first.ny || first.nx != first.nz || !(first.pixel_size > 0) ||
+        !image_values_fit(first.data, image_count(&first)))
+        status = err_set(err, STATUS_BAD_FORMAT, __FILE__, __LINE__, "%s is no map any more: remove it", path);
+    if (status == STATUS_OK) status = resample_map(first.data, first.nx, first.pixel_size, box, pixel_size, map, err);
+    image_destroy(&first);
+    return status;
 }

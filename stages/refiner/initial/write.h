@@ -24,5 +24,7 @@ enum status initial_write(const struct initial *initial, const float *map, const
                           const char *folder, struct err *err);
 /* Changes in initial_model.json how the attempts stand. The decision that made the map stays. */
 enum status initial_write_standing(const struct initial_standing *standing, const char *folder, struct err *err);
+/* Reads the first map onto a grid of box³. */
+enum status initial_read_map(const char *path, int box, double pixel_size, float *map, struct err *err);
 
 #endif
