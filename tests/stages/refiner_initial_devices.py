@@ -37,9 +37,9 @@ def same_starts(starts, others):
 
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
-    for name, snr in (("signal", "1"), ("noise", "0")):
+    for name, snr in (("signal", "4"), ("noise", "0")):
         os.mkdir(name)
-        subprocess.run([MAKE, name, "1500", "48", "4.4", snr], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([MAKE, name, "1000", "48", "4.4", snr], check=True, stdout=subprocess.DEVNULL)
         particles = f"{name}/particles.star"
         device = decide(particles, f"{name}/device", "--device", "cuda:0", "--threads", "8", "--memory", "4")
         little = decide(particles, f"{name}/little", "--device", "cuda:0", "--threads", "1", "--memory", "0.3")

@@ -15,6 +15,7 @@
 #include "common/formats/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/initial/attempts.h"
+#include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/few_blobs.h"
@@ -51,11 +52,12 @@ const struct refiner *__wrap_initial_refiner(const struct initial *initial);
 size_t __wrap_initial_present(const struct refiner *refiner);
 enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part,
                                     double *ret_evidence, struct err *err);
-enum status __wrap_starts_judge(struct starts *starts, const float *map, enum initial_part part, int order,
-                                double limit, double *ret_gains, struct err *err);
+enum status __wrap_starts_judge(struct starts *starts, const struct starts_judgement *maps, int count, int order,
+                                double limit, struct err *err);
 struct arrivals;
 bool __wrap_arrivals_pause(struct arrivals *arrivals, double seconds);
 enum status __wrap_stage_may_read(const struct stage *stage, const char *absolute, struct err *err);
+bool __wrap_stage_in_pipeline(const struct stage *stage);
 const char *__wrap_stage_root(const struct stage *stage);
 const struct stage_session *__wrap_stage_session(const struct stage *stage);
 enum status __wrap_stage_resolve(const struct stage *stage, const char *name, char *path, struct err *err);
@@ -139,14 +141,20 @@ enum status __wrap_initial_evidence(struct initial *a, const float *map, enum in
 }
 
 /* All but every fifth particle show the map, which is compared first, and then its rotational average. */
-enum status __wrap_starts_judge(struct starts *starts, const float *map, enum initial_part part, int order,
-                                double limit, double *ret_gains, struct err *err) {
-    (void)starts, (void)map, (void)order, (void)limit, (void)err;
-    assert_int_equal(part, INITIAL_HALF_A);
+enum status __wrap_starts_judge(struct starts *starts, const struct starts_judgement *maps, int count, int order,
+                                double limit, struct err *err) {
+    (void)starts, (void)order, (void)limit, (void)err;
+    assert_int_equal(count, 1);
+    assert_int_equal(maps->part, INITIAL_HALF_A);
     for (int i = 0; i < COUNT; i++)
-        ret_gains[i] = judged % JUNK_COMPARED == JUNK_ROUND ? 2 : i % 5 == 0 ? -4 : 9;
+        maps->ret_gains[i] = judged % JUNK_COMPARED == JUNK_ROUND ? 2 : i % 5 == 0 ? -4 : 9;
     judged++;
     return STATUS_OK;
+}
+
+bool __wrap_stage_in_pipeline(const struct stage *stage) {
+    (void)stage;
+    return false;
 }
 
 const struct device *__wrap_stage_device(const struct stage *stage) {

@@ -160,6 +160,14 @@ static void attempts_are_due_at_doublings(void **state) {
     assert_false(initial_is_due(499, 0, 2));
 }
 
+static void shells_of_few_values_do_not_tell(void **state) {
+    (void)state;
+    assert_int_equal(initial_first_shell(1), 1);
+    assert_int_equal(initial_first_shell(4), 2);
+    assert_int_equal(initial_first_shell(24), 4);
+    assert_int_equal(initial_first_shell(60), 7);
+}
+
 enum { KEYS = 1000, MICROGRAPHS = 50 };
 
 static void parts_keep_micrographs(void **state) {
@@ -199,6 +207,7 @@ static void parts_keep_micrographs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts_are_due_at_doublings),
+        cmocka_unit_test(shells_of_few_values_do_not_tell),
         cmocka_unit_test(parts_keep_micrographs),
         cmocka_unit_test(finds_the_object),
         cmocka_unit_test(refuses_noise),

@@ -300,16 +300,23 @@ static enum status rank(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Finds the mean and the least value of the curve a->fsc over the shells from the diameter to `wanted`. */
+int initial_first_shell(int operators) {
+    static const double VALUES = 4;
+    return (int)ceil(sqrt(VALUES * operators / (2 * M_PI)));
+}
+
+/* Finds the mean of the curve a->fsc over the shells from the diameter to `wanted`, and its least value over those that
+ * can tell. */
 static void summarise_curve(struct initial *a) {
     struct initial_decision *d = &a->decision;
     const double extent = a->images.box * a->images.pixel_size;
     const int first = (int)ceil(extent / a->refiner->options.diameter), last = (int)(extent / d->wanted);
+    const int telling = initial_first_shell(a->refiner->symmetry.count);
     d->mean = 0;
     d->least = 1;
     for (int shell = first; shell <= last; shell++) {
         d->mean += a->fsc[shell] / (double)(last - first + 1);
-        d->least = fmin(d->least, (double)a->fsc[shell]);
+        if (shell >= telling) d->least = fmin(d->least, (double)a->fsc[shell]);
     }
 }
 
@@ -452,7 +459,6 @@ static enum status begin_contest(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     struct starts_options starts;
     initial_starts_options(a->refiner, a->threads, &starts);
-    starts.device = (struct device){.kind = DEVICE_CPU}; /* few maps, beside the starts */
     const struct contest_options options = {.refiner = a->refiner,
                                             .starts = &starts,
                                             .most = PARTICLES_MOST,

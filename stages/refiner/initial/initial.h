@@ -107,6 +107,10 @@ bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */
 const struct refiner *initial_refiner(const struct initial *initial);
 
+/* Returns the first shell of a map of a point group with so many operators that has four values of its own or more. In
+ * the shells before it, noise alone makes halves agree or not. */
+int initial_first_shell(int operators);
+
 /* Returns whether an attempt with so many particles is due, the last one having had `tried` (0: none): at 1,000, 2,000,
  * 4,000 and so on; with a point group of g operators from 1,000/g on, and at least 300. */
 bool initial_is_due(size_t particles, size_t tried, int operators);
