@@ -293,7 +293,6 @@ enum status refiner_begin(struct refiner *r, const struct refiner_iteration *ite
     FAIL_IF(r->reference_path == NULL, err, STATUS_BAD_STATE, "there is no reference yet");
     timing_begin(&r->timing);
     TRY(allocate(r, err));
-    if (r->alignment == NULL) TRY(setup_alignment(r, err));
     timing_spent(&r->timing, REFINER_START);
     TRY(trace_begin(r, err));
     TRY(setup_optics(r, err));
