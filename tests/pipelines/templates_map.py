@@ -58,5 +58,5 @@ with Work("templates-map") as work:
     check(beyond < 1e-2, f"{beyond:.1e} of the templates lies beyond 16 Å")
     for name in names:
         rows = star(f"{session}/lowpass-picker/{name[:-4]}_autopick.star")[""]
-        check({row["icestreamPickEpoch"] for row in rows} == {"1"}, f"{name}: {len(rows)} picks by the map")
+        check(min(int(row["icestreamPickEpoch"]) for row in rows) >= 1, f"{name}: {len(rows)} picks by the map")
     finish()
