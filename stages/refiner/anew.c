@@ -6,6 +6,7 @@
 
 #include "common/device.h"
 #include "common/files.h"
+#include "common/harness/template_set.h"
 #include "common/memory.h"
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/output.h"
@@ -79,6 +80,7 @@ enum status refiner_forget(const struct refiner *r, const char *folder, struct e
         else
             output_remove_iteration(folder, i);
     }
+    TRY(remove_part(folder, TEMPLATE_SET_RECORD, err)); /* of the map that is given up */
     /* refiner_is_final looks for these. */
     return remove_part(folder, classifies(r) ? "run_optimiser.star" : "postprocess.star", err);
 }

@@ -101,6 +101,10 @@ static void look(struct map_templates *t, const char *folder) {
     template_set_clear(&set);
 }
 
+void map_templates_renew(struct map_templates *t) {
+    t->particles = 0;
+}
+
 static enum status write(struct map_templates *t, struct stage *stage, const struct refiner *r,
                          const struct refiner_state *s, struct err *err) {
     char path[PATH_SIZE], old[TEMPLATE_SET_NAME];

@@ -23,5 +23,8 @@ enum status map_templates_make(const struct refiner_maps *maps, double radius, c
 /* Call it after an iteration. Writes templates if the map is resolved to 25 Å and not of noise, first ones or of twice as
  * many particles as the last ones. A classification has none. Trouble is logged: the next iteration tries again. */
 void map_templates_step(struct map_templates *templates, struct stage *stage, const struct refiner *refiner);
+/* Makes the next map that is good enough give templates, however many particles it has: the last ones are of a map that was
+ * replaced. refiner_forget removes their record. */
+void map_templates_renew(struct map_templates *templates);
 
 #endif

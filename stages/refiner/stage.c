@@ -255,12 +255,13 @@ static enum status make_again(struct stage *stage, struct state *state, enum sta
     bool worked = false, replaced = false;
     if (!attempts_go_on(&state->attempts)) return STATUS_OK;
     TRY(writer_wait(state->writer, err)); /* the attempt may do away with what it writes */
-    TRY(attempts_again(stage, state->refiner, &state->attempts, &worked, &replaced, err));
+    const enum status status = attempts_again(stage, state->refiner, &state->attempts, &worked, &replaced, err);
     *ret_work = worked ? STAGE_WORK_MORE : STAGE_WORK_NONE;
-    if (!replaced) return STATUS_OK;
+    if (!replaced) return status;
     state->live = (struct schedule_live){0};
     state->logged_start = false;
-    return STATUS_OK;
+    map_templates_renew(&state->templates);
+    return status;
 }
 
 static enum status idle(struct stage *stage, void *context, enum stage_work *ret_work, struct err *err) {

@@ -168,6 +168,22 @@ static void shells_of_few_values_do_not_tell(void **state) {
     assert_int_equal(initial_first_shell(60), 7);
 }
 
+/* A map of 40 px of 4 Å: shells 2 to 8 lie between 80 and 20 Å. */
+static void shells_that_tell_nothing_do_not_make_the_least(void **state) {
+    (void)state;
+    const struct initial_decision decision = {.box = 40, .pixel_size = 4, .diameter = 80, .wanted = 20};
+    float fsc[21];
+    double mean, least;
+    for (int i = 0; i < 21; i++)
+        fsc[i] = i == 3 ? -0.6f : i <= 8 ? 0.9f : -1.0f;
+    initial_summarise(&decision, 1, fsc, &mean, &least);
+    assert_float_equal(least, -0.6, 1e-6);
+    assert_float_equal(mean, (6 * 0.9 - 0.6) / 7, 1e-6);
+    initial_summarise(&decision, 24, fsc, &mean, &least);
+    assert_float_equal(least, 0.9, 1e-6);
+    assert_float_equal(mean, (6 * 0.9 - 0.6) / 7, 1e-6);
+}
+
 enum { KEYS = 1000, MICROGRAPHS = 50 };
 
 static void parts_keep_micrographs(void **state) {
@@ -208,6 +224,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attempts_are_due_at_doublings),
         cmocka_unit_test(shells_of_few_values_do_not_tell),
+        cmocka_unit_test(shells_that_tell_nothing_do_not_make_the_least),
         cmocka_unit_test(parts_keep_micrographs),
         cmocka_unit_test(finds_the_object),
         cmocka_unit_test(refuses_noise),

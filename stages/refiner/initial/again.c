@@ -70,8 +70,6 @@ static enum status take_refined(struct comparison *c, int k, struct err *err) {
 /* Turns the new map onto c->fixed: c->turned. Finds the FSC of their non-spherical parts from the diameter to `wanted`. */
 static enum status agree(struct comparison *c, double *ret_mean, double *ret_least, struct err *err) {
     const struct initial_decision *d = c->decision;
-    const double extent = c->box * d->pixel_size;
-    const int first = (int)ceil(extent / d->diameter), last = (int)(extent / d->wanted);
     struct map_alignment found;
     TRY(map_align_find(c->aligner, c->fixed, initial_map(c->attempt), &found, err));
     TRY(map_align_apply(c->aligner, &found, initial_map(c->attempt), c->turned, err));
@@ -84,12 +82,7 @@ static enum status agree(struct comparison *c, double *ret_mean, double *ret_lea
     TRY(map_align_without_radial(c->box, moved, err));
     TRY(map_align_without_radial(c->box, c->own, err));
     TRY(fsc_maps(NULL, c->box, c->own, moved, c->fsc, err));
-    *ret_mean = 0;
-    *ret_least = 1;
-    for (int shell = first; shell <= last; shell++) {
-        *ret_mean += (double)c->fsc[shell] / (last - first + 1);
-        *ret_least = fmin(*ret_least, (double)c->fsc[shell]);
-    }
+    initial_summarise(d, c->refiner->symmetry.count, c->fsc, ret_mean, ret_least);
     return STATUS_OK;
 }
 

@@ -41,6 +41,9 @@ static void read_standing(const char *text, double present, struct attempts *att
     const double marked = number_of(text, "junk");
     attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
     attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
+    const char *last = value_of(text, "last");
+    if (last != NULL && *last == '"')
+        snprintf(attempts->later, sizeof attempts->later, "%.*s", (int)strcspn(last + 1, "\""), last + 1);
 }
 
 /* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is nothing. */
@@ -105,7 +108,6 @@ void attempts_destroy(struct attempts *attempts) {
     junk_destroy(&attempts->junk);
 }
 
-/* The text of an attempt of an earlier run stays in its file only until there is another one. */
 static struct initial_standing standing_of(const struct attempts *attempts) {
     return (struct initial_standing){.attempt = attempts->wanted ? attempts->count : attempts->made_by,
                                      .attempts = attempts->count,
@@ -179,42 +181,63 @@ static enum status write_standing(struct stage *stage, const struct attempts *at
     return status;
 }
 
+/* Puts back how the attempts stood, as if the one that runs had not been made: it is due again. */
+static void uncount(struct attempts *attempts, const struct attempts *before) {
+    attempts->count = before->count;
+    attempts->made_by = before->made_by;
+    attempts->tried = before->tried;
+    attempts->unconfirmed = before->unconfirmed;
+    attempts->marked = before->marked;
+}
+
 /* Leaves the map as it is. */
 static enum status keep_map(struct stage *stage, struct attempts *attempts, bool confirmed, struct err *err) {
+    const struct attempts before = *attempts;
     count(attempts);
     attempts->unconfirmed = !confirmed;
-    TRY(write_standing(stage, attempts, err));
+    const enum status status = write_standing(stage, attempts, err);
+    if (status != STATUS_OK) uncount(attempts, &before);
+    TRY(status);
     stage_log(stage, LOG_INFO, "refine-first-map", "first map %s: %s",
               confirmed ? "confirmed" : "kept, not confirmed yet", attempts->later);
     leave(attempts);
     return STATUS_OK;
 }
 
-/* map: of the attempt, turned onto the one that it replaces. */
+/* Writes what replaces the map. map: of the attempt, turned onto the one that it replaces. */
+static enum status write_replaced(struct stage *stage, struct refiner *refiner, const struct attempts *attempts,
+                                  int replaced, const float *map, double gain, struct err *err) {
+    const struct initial_standing standing = standing_of(attempts);
+    const size_t present = initial_decision(attempts->running)->present;
+    enum status status;
+    STAGE_PERSIST(stage, status, err, refiner_forget(refiner, stage_folder(stage), err));
+    if (status == STATUS_OK)
+        STAGE_PERSIST(stage, status, err, initial_write(attempts->running, map, &standing, stage_folder(stage), err));
+    if (status == STATUS_OK)
+        STAGE_PERSIST(stage, status, err,
+                      history_write_first_map(stage_folder(stage), attempts->count, replaced, present, gain, err));
+    return status;
+}
+
 static enum status replace_map(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                const float *map, double gain, struct err *err) {
-    const struct initial_decision d = *initial_decision(attempts->running);
-    const int replaced = attempts->made_by;
+    const struct attempts before = *attempts;
+    const double lowpass = initial_decision(attempts->running)->lowpass;
     char path[PATH_SIZE];
-    enum status status;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     count(attempts);
     attempts->made_by = attempts->count;
     attempts->marked = -1;
     junk_destroy(&attempts->junk);
-    const struct initial_standing standing = standing_of(attempts);
-    STAGE_PERSIST(stage, status, err, refiner_forget(refiner, stage_folder(stage), err));
+    const enum status status = write_replaced(stage, refiner, attempts, before.made_by, map, gain, err);
+    if (status != STATUS_OK) uncount(attempts, &before);
     TRY(status);
-    STAGE_PERSIST(stage, status, err, initial_write(attempts->running, map, &standing, stage_folder(stage), err));
-    TRY(status);
-    TRY(refiner_begin_anew(refiner, path, d.lowpass, err));
+    TRY(refiner_begin_anew(refiner, path, lowpass, err));
     stage_note(stage, "first map replaced, begins again");
     stage_log(stage, LOG_WARN, "refine-first-map-replaced", "first map replaced, the refinement begins again: %s",
               attempts->later);
     leave(attempts);
-    STAGE_PERSIST(stage, status, err,
-                  history_write_first_map(stage_folder(stage), attempts->count, replaced, d.present, gain, err));
-    return status;
+    return STATUS_OK;
 }
 
 static enum status conclude_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
@@ -231,9 +254,8 @@ static enum status conclude_again(struct stage *stage, struct refiner *refiner, 
     return replace_map(stage, refiner, attempts, turned, found.gain, err);
 }
 
-/* Does a part of what marks particles, until none is left. */
-static enum status mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads,
-                        struct err *err) {
+static enum status mark_some(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads,
+                             struct err *err) {
     char path[PATH_SIZE];
     size_t compared;
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
@@ -250,11 +272,29 @@ static enum status mark(struct stage *stage, struct refiner *refiner, struct att
     return STATUS_OK;
 }
 
+/* Does a part of what marks particles, until none is left. The marks are an extra: a refinement does without them, where
+ * there is no memory for the comparison, say. */
+static void mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads) {
+    struct err err = {0};
+    if (mark_some(stage, refiner, attempts, threads, &err) == STATUS_OK) return;
+    stage_log(stage, LOG_WARN, "refine-junk-unknown",
+              "particles cannot be compared with the first map, and get no more marks in this run: %s", err.message);
+    junk_destroy(&attempts->junk);
+    attempts->marking = false;
+    attempts->unmarked = true;
+}
+
+/* Returns whether particles are to be marked. some: only if it is worthwhile. */
+static bool may_mark(const struct refiner *refiner, const struct attempts *attempts, bool some) {
+    if (!attempts->mapped || attempts->unmarked) return false;
+    return attempts->junk.starts != NULL || attempts->marking || junk_is_left(refiner, some);
+}
+
 enum status attempts_mark_rest(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                struct err *err) {
-    while (attempts->mapped && (attempts->junk.starts != NULL || junk_is_left(refiner, false))) {
+    while (may_mark(refiner, attempts, false)) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while particles were marked");
-        TRY(mark(stage, refiner, attempts, stage_flush_threads(stage), err));
+        mark(stage, refiner, attempts, stage_flush_threads(stage));
     }
     return STATUS_OK;
 }
@@ -313,9 +353,10 @@ enum status attempts_again(struct stage *stage, struct refiner *refiner, struct 
                            bool *ret_replaced, struct err *err) {
     *ret_worked = *ret_replaced = false;
     if (!attempts->mapped) return STATUS_OK;
-    if (attempts->running == NULL && (attempts->marking || junk_is_left(refiner, true))) {
+    if (attempts->running == NULL && may_mark(refiner, attempts, true)) {
         *ret_worked = true;
-        return mark(stage, refiner, attempts, stage_threads(stage), err);
+        mark(stage, refiner, attempts, stage_threads(stage));
+        return STATUS_OK;
     }
     if (attempts->running == NULL && attempts->unconfirmed)
         TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));

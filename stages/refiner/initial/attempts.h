@@ -30,13 +30,14 @@ struct attempts {
     bool gathered;           /* the one that runs has its images */
     bool on_device;          /* what runs may take the memory of the refinement's device: it waits */
     bool marking;            /* particles are compared with the map, and marked if they do not show it */
+    bool unmarked;           /* the comparison has failed: none is made in this run any more */
     struct junk junk;        /* those that are compared now */
     int marked;              /* particles that are; −1: none were compared */
     int count, made_by;      /* attempts made; the one that made the map */
     size_t tried;            /* particles that were present at the last attempt; 0: none */
     bool last;               /* no attempt follows the one that runs */
     char text[256];          /* what the last one found, while there is no map */
-    char later[512];         /* what one has found that was made again, of this run; "": none was */
+    char later[512];         /* what the last one has found that was made again; "": none was */
 };
 
 /* Looks for a map that an earlier run accepted, and gives it to the refiner; else a map is wanted. Call it before the

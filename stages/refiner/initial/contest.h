@@ -25,8 +25,8 @@ struct contest_options {
 struct contest;
 
 /* Begins a contest. maps[family][half]: box³, the caller's, needed in this call alone; NULL: that half has none. At least
- * one half must have both. Reads images: may take a while. The refiner must neither change nor be destroyed until the
- * contest is. */
+ * one half must have both. Reads images: may take a while. Call it between iterations, and refiner_look before. The
+ * refiner must not be destroyed until the contest is. */
 enum status contest_create(const struct contest_options *options,
                            const float *const maps[CONTEST_FAMILIES][CONTEST_HALVES], struct contest **ret_contest,
                            struct err *err);

@@ -305,18 +305,16 @@ int initial_first_shell(int operators) {
     return (int)ceil(sqrt(VALUES * operators / (2 * M_PI)));
 }
 
-/* Finds the mean of the curve a->fsc over the shells from the diameter to `wanted`, and its least value over those that
- * can tell. */
-static void summarise_curve(struct initial *a) {
-    struct initial_decision *d = &a->decision;
-    const double extent = a->images.box * a->images.pixel_size;
-    const int first = (int)ceil(extent / a->refiner->options.diameter), last = (int)(extent / d->wanted);
-    const int telling = initial_first_shell(a->refiner->symmetry.count);
-    d->mean = 0;
-    d->least = 1;
+void initial_summarise(const struct initial_decision *d, int operators, const float *fsc, double *ret_mean,
+                       double *ret_least) {
+    const double extent = d->box * d->pixel_size;
+    const int first = (int)ceil(extent / d->diameter), last = (int)(extent / d->wanted);
+    const int telling = initial_first_shell(operators);
+    *ret_mean = 0;
+    *ret_least = 1;
     for (int shell = first; shell <= last; shell++) {
-        d->mean += a->fsc[shell] / (double)(last - first + 1);
-        if (shell >= telling) d->least = fmin(d->least, (double)a->fsc[shell]);
+        *ret_mean += (double)fsc[shell] / (last - first + 1);
+        if (shell >= telling) *ret_least = fmin(*ret_least, (double)fsc[shell]);
     }
 }
 
@@ -429,7 +427,7 @@ static enum status judge_best(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const float *first = starts_state(a->starts, d->best[0]).map, *second = starts_state(a->starts, d->best[1]).map;
     TRY(agree(a, first, second, err));
-    summarise_curve(a);
+    initial_summarise(d, a->refiner->symmetry.count, a->fsc, &d->mean, &d->least);
     d->agreement = fsc_resolution(a->fsc, a->images.box, a->images.pixel_size, 0.5);
     if (!(d->mean >= AGREED && d->least >= LEAST)) refuse(a, INITIAL_AGREEMENT);
     for (int half = 0; half < SIDES; half++) {
@@ -472,6 +470,8 @@ static enum status begin_contest(struct initial *a, struct err *err) {
         maps[0][i] = starts_state(a->starts, d->best[i]).map;
         if (rivals[i] >= 0) maps[1][d->starts[rivals[i]].half] = starts_state(a->starts, rivals[i]).map;
     }
+    /* Particles may have joined or left since the attempt gathered its images. */
+    TRY(refiner_look(a->refiner, err));
     TRY(contest_create(&options, (const float *const(*)[CONTEST_HALVES])maps, &a->contest, err));
     a->steps += d->start_count + contest_steps(a->contest);
     a->phase = CONTEST;

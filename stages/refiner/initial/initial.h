@@ -85,7 +85,7 @@ size_t initial_present(const struct refiner *refiner);
  * must not change until initial_work was called once, which gathers the images, nor be destroyed until the attempt is. */
 enum status initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
 void initial_destroy(struct initial **initial);
-/* Does a part of the attempt, about a second. */
+/* Does a part of the attempt, about a second. Call it between iterations. */
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
 /* Returns how far the attempt is, 0 to 1. */
 double initial_progress(const struct initial *initial);
@@ -107,6 +107,10 @@ bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */
 const struct refiner *initial_refiner(const struct initial *initial);
 
+/* Finds the mean and the least value of the FSC of two maps of an attempt, box/2 + 1 shells of the small images, from the
+ * diameter to `wanted`. Shells before the first one that says something (initial_first_shell) do not make the least. */
+void initial_summarise(const struct initial_decision *decision, int operators, const float *fsc, double *ret_mean,
+                       double *ret_least);
 /* Returns the first shell of a map of a point group with so many operators that has four values of its own or more. In
  * the shells before it, noise alone makes halves agree or not. */
 int initial_first_shell(int operators);

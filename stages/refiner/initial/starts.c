@@ -40,6 +40,7 @@ struct starts {
     int count, shells, lane_count;
     double mask_radius; /* px */
     double mask_share;  /* of the noise of an image: inside the mask */
+    double offset;      /* px: of shifts, in all judgements, so that they compare; what the first start has found */
     struct start *starts;
     struct lane *lanes;
     float *noise; /* [shells]: of whole images */
@@ -357,6 +358,7 @@ static enum status iterate(struct starts *s, struct lane *lane, const void *cont
     iteration.summed = 0.98;
     TRY(lane_compare(lane, &iteration, at, count, err));
     average_results(start, lane->results, count);
+    if (start == s->starts) s->offset = start->sigma_offset; /* no other job has this start */
     TRY(accumulator_scale(start->sums, 1 - step->gain, err));
     TRY(accumulator_merge(start->sums, lane->sums, err));
     start->iterations++;
@@ -399,7 +401,7 @@ static enum status judge(struct starts *s, struct lane *lane, const void *contex
 
 enum status starts_judge(struct starts *s, const struct starts_judgement *maps, int count, int order, double limit,
                          struct err *err) {
-    const struct judged all = {maps, order, limit, fmax(s->starts[0].sigma_offset, 1)};
+    const struct judged all = {maps, order, limit, fmax(s->offset, 1)};
     return do_jobs(s, judge, &all, count, err);
 }
 
