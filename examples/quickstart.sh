@@ -3,7 +3,7 @@
 #
 # From nothing to a 3D map, live, on a bare Debian 12 or Ubuntu 24.04: installs the packages, builds, fills a folder
 # with simulated movies, runs the pipeline on it meanwhile, and prints the results. The camera's gain, the motion in the
-# movies and their CTF are unknown to it.
+# movies and their CTF are unknown to it. It has no templates and no reference: a pixel size and a diameter alone.
 #   --work DIR  folder of the session (default: quickstart-session here; must not exist)
 #   --bin DIR   folder of programs that are built already: nothing is installed or built (an installed copy of this
 #               script takes the programs that it was installed with)
@@ -33,17 +33,17 @@ mkdir -p "$work"
 work=$(cd "$work" && pwd)
 
 # The same camera took movies of bare ice before: they give its gain reference.
-camera=(--movies --uneven --size 1024 --pixel_size 2.5 --frames 8 --format tiff --seed 7 --box 96 --map_box 64)
+camera=(--movies --uneven --size 1024 --pixel_size 2.5 --frames 8 --format tiff --seed 7 --box 96 --map_box 56)
 "$bin/icestream-simulate" --o "$work/before" "${camera[@]}" --micrographs 20 --dose 200 --particles 0 --contamination 0 \
   --carbon 0 --interval 0 >"$work/simulate.log" 2>&1
 "$bin/icestream-motion-corrector" --i "$work/before/movies" --o "$work/gain" --estimate_gain
 
-# Makes 24 movies of 8 × 1024 × 1024 px with 55 particles each, one every 2 s, renamed into place when whole.
-"$bin/icestream-simulate" --o "$work/microscope" "${camera[@]}" --micrographs 24 --dose 60 --particles 55 --interval 2 \
+# Makes 16 movies of 8 × 1024 × 1024 px with 55 particles each, one every 2 s, renamed into place when whole.
+"$bin/icestream-simulate" --o "$work/microscope" "${camera[@]}" --micrographs 16 --dose 60 --particles 55 --interval 2 \
   >>"$work/simulate.log" 2>&1 &
 simulator=$!
 trap 'kill $simulator 2>/dev/null || true' EXIT
-# The simulator writes truth, templates and reference before the first movie.
+# The simulator writes the truth before the first movie; nothing but icestream-score reads it.
 until [ -e "$work/microscope/truth/ready" ]; do
   kill -0 $simulator 2>/dev/null || { cat "$work/simulate.log"; exit 1; }
   sleep 0.1
@@ -55,17 +55,16 @@ stages:
   watcher:          {directory: $work/microscope/movies, frames: 8}
   motion-corrector: {from: watcher, gain: $work/gain/gain.mrc, dose_per_frame: 7.5}
   ctf-estimator:    {from: motion-corrector}
-  lowpass-picker:   {from: ctf-estimator, templates: $work/microscope/truth/templates.mrcs, lowpass: 20, diameter: 150,
-                     reject_if: rlnCtfMaxResolution > 10}
-  extractor:        {from: lowpass-picker, box: 96, downscale_to: 64}
+  lowpass-picker:   {from: ctf-estimator, diameter: 150, reject_if: rlnCtfMaxResolution > 10}
+  extractor:        {from: lowpass-picker, box: 96, downscale_to: 56}
   classifier:       {from: extractor, classes: 16, diameter: 170, snapshot_interval: 5}
-  refiner:          {from: classifier, reference: $work/microscope/truth/reference.mrc, diameter: 170, threads: 2}
+  refiner:          {from: classifier, diameter: 170, threads: 2}
 EOF
 "$bin/icestream" check "$work/graph.yaml"
 # Lets the run finish what has started as soon as the last movie has been taken in: a slow machine may take long between two.
 # It ends by itself when the run has ended, so that nothing looks at the session any more when this script is through.
 (
-  until [ -e "$work/run.ended" ] || "$bin/icestream" status --session "$work/session" | grep '^watcher  *24 '; do sleep 1; done
+  until [ -e "$work/run.ended" ] || "$bin/icestream" status --session "$work/session" | grep '^watcher  *16 '; do sleep 1; done
   [ -e "$work/run.ended" ] || kill -INT "$(cat "$work/run.pid")"
 ) >/dev/null 2>&1 &
 ender=$!

@@ -110,7 +110,7 @@ def second(work, folder):
     """Runs the session of the ledger's picture; returns its folder."""
     movies = os.path.join(folder, "movies")
     shutil.copytree(os.path.join(work, "microscope/movies"), movies)
-    for number in (9, 17):
+    for number in (5, 11):
         path = "%s/mov_%05d.tif" % (movies, number)
         os.truncate(path, os.path.getsize(path) // 3)
     graph, session = os.path.join(folder, "graph.yaml"), os.path.join(folder, "grid3")
