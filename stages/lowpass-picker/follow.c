@@ -26,6 +26,7 @@ struct follow {
     struct template_history history;
     bool repeats; /* what another session adopted; nothing is tried then */
     struct template_history recorded;
+    size_t next; /* its first line that is not settled */
     char recorded_folder[PATH_SIZE];
     struct trial trial;
     bool won;                                             /* the templates of the trial are to be adopted */
@@ -264,13 +265,18 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
     return STATUS_OK;
 }
 
-/* Repeats what the recorded session did at this item, in its order: before it was picked, or after. */
+/* Repeats what the recorded session did at this item, in its order: before it was picked, or after. An item that was
+ * picked before its turn comes again, since an adoption asks for it. Lost templates keep no others waiting: their item may
+ * have been picked in an earlier run. */
 static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const char *source,
                           const char *item, bool after, struct err *err) {
-    for (size_t i = 0; i < f->recorded.count; i++) {
-        struct adoption a = f->recorded.lines[i];
+    char path[PATH_SIZE];
+    for (; f->next < f->recorded.count; f->next++) {
+        struct adoption a = f->recorded.lines[f->next];
         if (!a.adopted || template_history_knows(&f->history, a.stage, a.stage_epoch)) continue;
-        if (a.after_item != after || strcmp(a.item, item) != 0 || strcmp(a.source, source) != 0) return STATUS_OK;
+        bool here = a.after_item == after && strcmp(a.item, item) == 0 && strcmp(a.source, source) == 0;
+        TRY(path_join(f->recorded_folder, a.file, path, sizeof path, err));
+        if (!here && file_exists(path)) return STATUS_OK;
         TRY(repeat_one(f, stage, set, &a, err));
     }
     return STATUS_OK;
