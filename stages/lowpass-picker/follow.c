@@ -282,12 +282,13 @@ static enum status repeat(struct follow *f, struct stage *stage, struct picker_s
     return STATUS_OK;
 }
 
-/* Asks for the items again that were picked without the present templates. */
-static enum status ask(struct follow *f, struct err *err) {
-    struct again again = {.number = f->joined, .column = "icestreamPickEpoch"};
-    if (f->asked >= f->joined) return STATUS_OK;
+/* Asks for the items again that were picked without the present templates. Where those of the last epoch are lost, the
+ * set has earlier ones. */
+static enum status ask(struct follow *f, const struct picker_set *set, struct err *err) {
+    struct again again = {.number = set->epoch, .column = "icestreamPickEpoch"};
+    if (f->asked >= set->epoch) return STATUS_OK;
     TRY(again_write(f->folder, &again, err));
-    f->asked = f->joined;
+    f->asked = set->epoch;
     return STATUS_OK;
 }
 
@@ -376,7 +377,7 @@ enum status follow_step(struct follow *f, struct stage *stage, struct picker_set
     else if (!f->won)
         TRY(try_step(f, stage, set, ret_work, err));
     if (status == STATUS_OK && f->won) status = adopt(f, stage, set, &own);
-    if (status == STATUS_OK) status = ask(f, &own);
+    if (status == STATUS_OK) status = ask(f, set, &own);
     if (status != STATUS_OK) wait_for_better(f, stage, status, own.message);
     return STATUS_OK;
 }
