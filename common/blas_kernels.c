@@ -7,6 +7,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "common/files.h"
+
 #define CHOICE "OPENBLAS_CORETYPE"
 
 /* Returns whether a set of kernels was made for processors without AVX2. */
@@ -36,6 +38,11 @@ void blas_kernels_choose(char **argv) {
     *(void **)&name_of_kernels = dlsym(RTLD_DEFAULT, "openblas_get_corename");
     if (name_of_kernels == NULL || getenv(CHOICE) != NULL) return;
     const char *better = blas_kernels_better(name_of_kernels());
-    if (better == NULL || setenv(CHOICE, better, 1) != 0) return;
-    execv("/proc/self/exe", argv);
+    if (better == NULL) return;
+    /* The process gets its name from the path: that of /proc/self/exe would be "exe". */
+    char path[PATH_SIZE];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    if (length <= 0 || (size_t)length >= sizeof path || setenv(CHOICE, better, 1) != 0) return;
+    path[length] = '\0';
+    execv(path, argv);
 }

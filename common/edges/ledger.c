@@ -86,7 +86,7 @@ static const char *const sql[SQL_COUNT] = {
         " ORDER BY seq DESC LIMIT 1",
     /* ?1: of the column. */
     [SQL_EACH_AGAIN] =
-        "SELECT source, id FROM items WHERE state = 1 AND instance <> -2 AND json_valid(item)"
+        "SELECT source, id, number FROM items WHERE number < ?4 AND state = 1 AND instance <> -2 AND json_valid(item)"
         " AND COALESCE(json_extract(item, ?1), 0) < ?2 AND COALESCE(json_extract(item, '$.again'), 0) < ?2"
         " ORDER BY number DESC LIMIT ?3",
     [SQL_TAKE_BACK] = "UPDATE outbox SET acknowledged = ?4, verdict = 'done' WHERE " THE_ITEM

@@ -266,9 +266,11 @@ enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, 
  * keeps the item as it has it. */
 enum status ledger_take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 /* Visits the items that are done, and that their stage wants again: their column is less than number or absent, and they
- * were not posted for this number before. The last ones first, at most `most`. The callback must not use the ledger. */
-typedef enum status ledger_again_visit(struct ledger_key key, void *context, struct err *err);
-enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int most,
+ * were not posted for this number before. The last ones first, at most `most`. row: that of the item; a call with
+ * `before` visits rows before that one only (0: all), so that calls one after the other read each row once. The callback
+ * must not use the ledger. */
+typedef enum status ledger_again_visit(struct ledger_key key, int64_t row, void *context, struct err *err);
+enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int64_t before, int most,
                               ledger_again_visit *visit, void *context, struct err *err);
 /* Finds the latest revision of an item in the ledger, received or sent; 0: none. */
 enum status ledger_latest_revision(struct ledger *ledger, struct ledger_key key, int64_t *ret_revision,

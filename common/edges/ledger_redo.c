@@ -99,11 +99,11 @@ static enum status visit_again(struct ledger *ledger, sqlite3_stmt *statement, l
         const struct ledger_key key = {(const char *)sqlite3_column_text(statement, 0),
                                        (const char *)sqlite3_column_text(statement, 1)};
         FAIL_IF(key.source == NULL || key.id == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
-        TRY(visit(key, context, err));
+        TRY(visit(key, sqlite3_column_int64(statement, 2), context, err));
     }
 }
 
-enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int most,
+enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int64_t before, int most,
                               ledger_again_visit *visit, void *context, struct err *err) {
     char path[128];
     sqlite3_stmt *statement = NULL;
@@ -114,6 +114,7 @@ enum status ledger_each_again(struct ledger *ledger, const char *column, int num
         ledger_bind_text(statement, 1, path);
         sqlite3_bind_int(statement, 2, number);
         sqlite3_bind_int(statement, 3, most);
+        sqlite3_bind_int64(statement, 4, before > 0 ? before : INT64_MAX);
         status = visit_again(ledger, statement, visit, context, err);
         sqlite3_finalize(statement);
     }

@@ -1,4 +1,4 @@
-/* What a stage writes when it would make items again that it has done: because it works otherwise from now on. The
+/* A stage writes a record when it would make items again that it has done, because it works otherwise from now on. The
  * launcher sends them again, in a later revision, as `icestream redo` does, while nothing else is on its way to the
  * stage. The record lies in the stage's own folder:
  *

@@ -15,7 +15,7 @@
 #include "stages/extractor/extractor.h"
 #include "stages/extractor/parameters.h"
 
-enum { EPOCH_MOST = 100000 };
+enum { EPOCH_MOST = 1000 }; /* of the picks; a session adopts templates a few times */
 
 static void check(const void *params, const struct stage_session *session, struct stage_checks *checks) {
     (void)session;
@@ -199,18 +199,35 @@ static enum status drop(struct stage *stage, const struct item *item, int epoch,
     return STATUS_OK;
 }
 
+/* Finds the last epoch before this one whose products exist; -1: there is none. A micrograph need not have passed through
+ * each epoch. */
+static enum status find_earlier(struct stage *stage, const struct item *item, int epoch, int *ret_earlier,
+                                struct err *err) {
+    char relative[PATH_MAX], path[PATH_MAX];
+    for (int earlier = epoch - 1; earlier >= 0; earlier--)
+        for (size_t i = 0; i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
+            TRY(name_product(stage, item, earlier, ENDINGS[i], relative, path, err));
+            *ret_earlier = earlier;
+            if (file_exists(path)) return STATUS_OK;
+        }
+    *ret_earlier = -1;
+    return STATUS_OK;
+}
+
 /* Particles of the epoch before may still be read, until those of this one have taken their place. Opens them, so that the
  * ledger counts them among the files of the item. Removes those of older epochs. */
 static enum status keep_last_epoch(struct stage *stage, const struct item *item, int epoch, struct err *err) {
     char relative[PATH_MAX], path[PATH_MAX];
     int64_t size = 0;
-    for (int earlier = epoch - 2; earlier >= 0; earlier--)
-        TRY(drop(stage, item, earlier, err));
-    for (size_t i = 0; epoch > 0 && i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
+    int kept = -1;
+    TRY(find_earlier(stage, item, epoch, &kept, err));
+    for (size_t i = 0; kept >= 0 && i < sizeof ENDINGS / sizeof *ENDINGS; i++) {
         _cleanup_(file_close) int descriptor = -1;
-        TRY(name_product(stage, item, epoch - 1, ENDINGS[i], relative, path, err));
+        TRY(name_product(stage, item, kept, ENDINGS[i], relative, path, err));
         if (file_exists(path)) TRY(file_open_read(path, &descriptor, &size, err));
     }
+    for (int older = kept - 1; older >= 0; older--)
+        TRY(drop(stage, item, older, err));
     return STATUS_OK;
 }
 

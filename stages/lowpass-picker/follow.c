@@ -26,6 +26,7 @@ struct follow {
     struct template_history history;
     bool repeats; /* what another session adopted; nothing is tried then */
     struct template_history recorded;
+    size_t next; /* its first line that is not settled */
     char recorded_folder[PATH_SIZE];
     struct trial trial;
     bool won;                                             /* the templates of the trial are to be adopted */
@@ -264,24 +265,30 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
     return STATUS_OK;
 }
 
-/* Repeats what the recorded session did at this item, in its order: before it was picked, or after. */
+/* Repeats what the recorded session did at this item, in its order: before it was picked, or after. An item that was
+ * picked before its turn comes again, since an adoption asks for it. Lost templates keep no others waiting: their item may
+ * have been picked in an earlier run. */
 static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const char *source,
                           const char *item, bool after, struct err *err) {
-    for (size_t i = 0; i < f->recorded.count; i++) {
-        struct adoption a = f->recorded.lines[i];
+    char path[PATH_SIZE];
+    for (; f->next < f->recorded.count; f->next++) {
+        struct adoption a = f->recorded.lines[f->next];
         if (!a.adopted || template_history_knows(&f->history, a.stage, a.stage_epoch)) continue;
-        if (a.after_item != after || strcmp(a.item, item) != 0 || strcmp(a.source, source) != 0) return STATUS_OK;
+        bool here = a.after_item == after && strcmp(a.item, item) == 0 && strcmp(a.source, source) == 0;
+        TRY(path_join(f->recorded_folder, a.file, path, sizeof path, err));
+        if (!here && file_exists(path)) return STATUS_OK;
         TRY(repeat_one(f, stage, set, &a, err));
     }
     return STATUS_OK;
 }
 
-/* Asks for the items again that were picked without the present templates. */
-static enum status ask(struct follow *f, struct err *err) {
-    struct again again = {.number = f->joined, .column = "icestreamPickEpoch"};
-    if (f->asked >= f->joined) return STATUS_OK;
+/* Asks for the items again that were picked without the present templates. Where those of the last epoch are lost, the
+ * set has earlier ones. */
+static enum status ask(struct follow *f, const struct picker_set *set, struct err *err) {
+    struct again again = {.number = set->epoch, .column = "icestreamPickEpoch"};
+    if (f->asked >= set->epoch) return STATUS_OK;
     TRY(again_write(f->folder, &again, err));
-    f->asked = f->joined;
+    f->asked = set->epoch;
     return STATUS_OK;
 }
 
@@ -370,7 +377,7 @@ enum status follow_step(struct follow *f, struct stage *stage, struct picker_set
     else if (!f->won)
         TRY(try_step(f, stage, set, ret_work, err));
     if (status == STATUS_OK && f->won) status = adopt(f, stage, set, &own);
-    if (status == STATUS_OK) status = ask(f, &own);
+    if (status == STATUS_OK) status = ask(f, set, &own);
     if (status != STATUS_OK) wait_for_better(f, stage, status, own.message);
     return STATUS_OK;
 }

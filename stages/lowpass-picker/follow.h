@@ -26,8 +26,8 @@ enum status follow_before(struct follow *follow, struct stage *stage, struct pic
 /* Call after an item was searched, before follow_step: an adoption is noted with the last item before it. */
 void follow_after(struct follow *follow, const struct item *item);
 /* Call after an item, and when idle: tries new templates on one micrograph, adopts them if they have won, and asks for
- * earlier items again (common/harness/again.h). Fails with STATUS_DEVICE only: other troubles
- * must not cost an item that is picked; they are logged, and the next call tries again. */
+ * earlier items again (common/harness/again.h). Fails with STATUS_DEVICE only: other troubles must not cost an item that
+ * is picked; they are logged, and the next call tries again. */
 enum status follow_step(struct follow *follow, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
                         struct err *err);
 /* Gives back the memory of searches that can be made anew. */

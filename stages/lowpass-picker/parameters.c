@@ -39,9 +39,8 @@ const struct param lowpass_picker_parameters[LOWPASS_PICKER_PARAMETERS] = {
      .offset = AT(templates_from),
      .help =
          "Stages of the session that make templates, such as [classifier, refiner]: theirs are adopted as soon as they "
-         "find "
-         "more particles than LoG, or than the templates before. Earlier micrographs are then picked again while the "
-         "picker is idle."},
+         "find more particles than LoG, or than the templates before. Earlier micrographs are then picked again while "
+         "the picker is idle."},
     {.name = "templates_history",
      .type = PARAM_PATH,
      .changes = PARAM_RESTART,

@@ -51,8 +51,9 @@ const struct adoption *template_history_last(const struct template_history *hist
 bool template_history_knows(const struct template_history *history, const char *stage, int stage_epoch);
 
 /* Writes down a decision, unless another instance has written one on the same templates, or an adoption would not get the
- * epoch that it expects (0: any), since another one came first. Of an adoption it sets epoch and file, and keeps a copy of the images first. Sets `written` if the line is this one. Leaves the history as it is
- * then. Instances take turns. On failure the line may stand there nevertheless. */
+ * epoch that it expects (0: any), since another one came first. Of an adoption it sets epoch and file, and keeps a copy of
+ * the images first. Sets `written` if the line is this one. Leaves the history as it is then. Instances take turns. On
+ * failure the line may stand there nevertheless. */
 enum status template_history_add(const char *folder, struct adoption *decision, const struct image *images,
                                  struct template_history *history, struct err *err);
 

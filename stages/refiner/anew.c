@@ -32,7 +32,8 @@ static void forget_reference(struct refiner *r) {
     r->map_count = 0;
 }
 
-/* What the images themselves say stays: their backgrounds, whether they are normalised, which are twins. */
+/* Forgets what iterations have found. It keeps what the images themselves say: their backgrounds, whether they are
+ * normalised, which are twins. */
 static void forget_findings(struct refiner *r) {
     r->started = r->agree_beyond = r->crossed = false;
     r->schedule = (struct schedule){0};

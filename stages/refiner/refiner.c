@@ -260,7 +260,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "an iteration is running already");
     FAIL_IF(r->set.present == 0, err, STATUS_BAD_STATE, "there are no particles to refine");
     if (r->box == 0) TRY(setup_allocate(r, err));
-    /* Who made a first map may have taken its memory. */
+    /* An attempt at a first map takes the memory of the alignment. */
     return r->alignment == NULL ? setup_alignment(r, err) : STATUS_OK;
 }
 

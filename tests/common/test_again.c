@@ -109,17 +109,24 @@ static void end(struct pair *p) {
     ledger_close(&p->stage);
 }
 
-static enum status note(struct ledger_key key, void *context, struct err *e) {
+static int64_t last_row; /* that was visited */
+
+static enum status note(struct ledger_key key, int64_t row, void *context, struct err *e) {
     (void)e;
+    last_row = row;
     assert_string_equal(key.source, "watcher");
     strcat(context, key.id);
     return STATUS_OK;
 }
 
-static void assert_wanted(const struct pair *p, int number, int most, const char *expected) {
+static void assert_wanted_before(const struct pair *p, int number, int64_t before, int most, const char *expected) {
     char found[64] = "";
-    assert_ok(ledger_each_again(p->stage, "icestreamPickEpoch", number, most, note, found, &err));
+    assert_ok(ledger_each_again(p->stage, "icestreamPickEpoch", number, before, most, note, found, &err));
     assert_string_equal(found, expected);
+}
+
+static void assert_wanted(const struct pair *p, int number, int most, const char *expected) {
+    assert_wanted_before(p, number, 0, most, expected);
 }
 
 static bool waits(const struct pair *p, const char *id) {
@@ -137,6 +144,8 @@ static void earlier_items_are_wanted_once_for_each_number(void **state) {
     begin(&p, "wanted");
     assert_wanted(&p, 1, 10, "eca");
     assert_wanted(&p, 1, 2, "ec");
+    assert_wanted_before(&p, 1, last_row, 2, "a"); /* goes on behind the last visited one */
+    assert_wanted_before(&p, 1, last_row, 2, "");
     assert_wanted(&p, 2, 10, "ecba");
     assert_ok(ledger_send_revised(p.sender, ">picker", (struct ledger_key){"watcher", "e"}, 1, 1, &sent, &err));
     assert_true(sent && waits(&p, "e"));

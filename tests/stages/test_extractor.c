@@ -196,6 +196,30 @@ static void no_picks_go_on_without_a_stack(void **state) {
     }
 }
 
+/* Adoptions close together let a micrograph skip an epoch. What may still be read is that of the epoch before, which
+ * need not be the number before. */
+static void the_epoch_before_is_kept(void **state) {
+    (void)state;
+    static const char *const parameters[] = {"box", "32", NULL};
+    static const int epochs[] = {0, 2, 7};
+    static const char *const names[] = {"extractor/k.mrcs", "extractor/k_epoch002.mrcs", "extractor/k_epoch007.mrcs"};
+    for (int i = 0; i < 3; i++) {
+        struct item *item = make_item("k", HEAD "30.5 20.2 0.9 x\n\n", 1);
+        struct item **items = NULL;
+        size_t count = 0;
+        char path[PATH_MAX];
+        OK(item_set_number(item, "columns.icestreamPickEpoch", epochs[i], &err));
+        OK(item_set_revision(item, i, &err));
+        OK(run(item, parameters, &items, &count, &err));
+        assert_int_equal(count, 1);
+        for (int k = 0; k < 3; k++) {
+            place(names[k], path);
+            assert_int_equal(file_exists(path), k == i || k == i - 1);
+        }
+        clear(items, count, item);
+    }
+}
+
 static void nonsense_is_refused(void **state) {
     (void)state;
     static const struct {
@@ -340,6 +364,7 @@ int main(void) {
         cmocka_unit_test(grids_that_are_none_are_refused),
         cmocka_unit_test(broken_pixels_are_left_out),
         cmocka_unit_test(no_picks_go_on_without_a_stack),
+        cmocka_unit_test(the_epoch_before_is_kept),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(a_box_larger_than_the_micrograph_fails_the_item),
         cmocka_unit_test(joined_tables_keep_every_particle),

@@ -319,11 +319,12 @@ static void adopts_what_finds_more(void **state) {
     assert_int_equal(history.count, 2);
     template_history_clear(&history);
 
-    /* Without its copy it begins anew. */
-    snprintf(command, sizeof command, "rm '%s/lowpass-picker/templates_e001.mrcs'", folder);
+    /* Without its copy it begins anew, and asks for no item that would be picked as before. */
+    snprintf(command, sizeof command, "cd '%s/lowpass-picker' && rm templates_e001.mrcs " AGAIN_RECORD, folder);
     assert_int_equal(system(command), 0);
     pick(folder, NULL, again);
     assert_int_equal(again[MICROGRAPHS - 1], 0);
+    assert_asked(folder, 0);
 
     /* So does a replay. */
     snprintf(place, sizeof place, "%s/lost", folder);
@@ -331,6 +332,43 @@ static void adopts_what_finds_more(void **state) {
     pick(place, path, again);
     for (int i = 0; i < MICROGRAPHS; i++)
         assert_int_equal(again[i], 0);
+}
+
+/* Writes what a session would that has adopted templates after three micrographs. Removes those of the second adoption. */
+static void record_three(const char *place) {
+    static const char *const after[] = {"mic1", "mic3", "mic6"};
+    struct template_history history = {0};
+    struct image images = {0};
+    char path[256];
+    snprintf(path, sizeof path, "%s/classifier", place);
+    write_templates(path, 1, false);
+    snprintf(path, sizeof path, "%s/classifier/templates_e001.mrcs", place);
+    OK(mrc_read(path, &images, &err));
+    images.nz = 1;
+    for (int i = 0; i < 3; i++) {
+        struct adoption a = {.adopted = true, .stage = "classifier", .stage_epoch = i + 1, .after_item = true};
+        strcpy(a.item, after[i]);
+        OK(template_history_add(place, &a, &images, &history, &err));
+    }
+    template_history_clear(&history);
+    image_destroy(&images);
+    snprintf(path, sizeof path, "%s/templates_e002.mrcs", place);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void a_replay_repeats_what_comes_after_lost_templates(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    char record[160], place[200], path[256];
+    snprintf(record, sizeof record, "%s/three", folder);
+    snprintf(place, sizeof place, "%s/replay", record);
+    OK(file_make_folders(place, 0777, &err));
+    record_three(record);
+    snprintf(path, sizeof path, "%s/" TEMPLATE_HISTORY, record);
+    pick(place, path, epochs);
+    for (int i = 0; i < MICROGRAPHS; i++)
+        assert_int_equal(epochs[i], i <= 1 ? 0 : i <= 6 ? 1 : 2);
+    assert_asked(place, 2);
 }
 
 /* Makes a folder for a session. ret_maker: of the stage that makes good templates there. */
@@ -447,6 +485,7 @@ int main(void) {
         cmocka_unit_test(without_templates_nothing_changes),
         cmocka_unit_test(random_phases_are_refused),
         cmocka_unit_test(adopts_what_finds_more),
+        cmocka_unit_test(a_replay_repeats_what_comes_after_lost_templates),
         cmocka_unit_test(trouble_is_no_refusal),
         cmocka_unit_test(a_history_that_cannot_be_written_costs_no_item),
         cmocka_unit_test(another_instance_s_adoption_ends_the_trial),

@@ -1,6 +1,7 @@
-/* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or replace
- * it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked. Attempts themselves, and the stage, are replaced (--wrap): a
- * script says which map an attempt makes, and how well held-out particles fit it. */
+/* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or
+ * replace it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked.
+ * Attempts themselves, and the stage, are replaced (--wrap): a script says which map an attempt makes, and how well
+ * held-out particles fit it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

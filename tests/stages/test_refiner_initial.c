@@ -1,6 +1,6 @@
 /* Tests the first map of a refinement without a reference: particles of an object give its map, up to rotation and hand,
- * and a refinement of it, and images of noise among them are marked; images of noise give none, and are not tried again until there are more; parts of the particles
- * do not divide micrographs, whatever the order in which they come. */
+ * and a refinement of it, and images of noise among them are marked; images of noise give none, and are not tried again
+ * until there are more; parts of the particles do not divide micrographs, whatever the order in which they come. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,9 +11,10 @@
 #include "pipelines/launcher/run/run_private.h"
 
 enum { AT_ONCE = 4 };
-static const double SOON = 0.2, LATER = 5; /* s between looks: while items are sent, and while none are wanted */
+static const double SOON = 0.2, LATER = 5; /* s between looks: in a pass, and between two that send nothing */
 
 struct again_key {
+    int64_t row; /* in the stage's ledger */
     char source[ITEM_SOURCE_SIZE], id[ITEM_ID_MAX + 1];
 };
 
@@ -21,11 +22,14 @@ struct again_stage {
     const struct graph_stage *stage;
     bool possible; /* its items can be made again */
     struct again wanted;
-    bool complete; /* no item was wanted at the last look */
+    /* Looks pass over the ledger one after the other, from its last row to its first. */
+    int64_t row;     /* the last one that a look has seen to; 0: a pass begins */
+    int64_t passing; /* items that were sent in this pass */
+    bool complete;   /* no item could be sent in the last whole pass, and none since */
+    int64_t sent;    /* items, until the last of them is done */
     double look_at;
-    bool failed; /* a look has failed, which was logged */
-    int64_t sent;
-    struct again_key keys[AT_ONCE]; /* that were sent last */
+    bool failed;                    /* the last look has failed, which was logged */
+    struct again_key keys[AT_ONCE]; /* that were found last */
     int count;
 };
 
@@ -53,10 +57,11 @@ void run_again_destroy(struct run *run) {
     mem_free(&run->again);
 }
 
-static enum status note_key(struct ledger_key key, void *context, struct err *err) {
+static enum status note_key(struct ledger_key key, int64_t row, void *context, struct err *err) {
     struct again_stage *s = context;
     struct again_key *own = &s->keys[s->count++];
     (void)err;
+    own->row = row;
     snprintf(own->source, sizeof own->source, "%s", key.source);
     snprintf(own->id, sizeof own->id, "%s", key.id);
     return STATUS_OK;
@@ -67,7 +72,8 @@ static enum status find_wanted(const struct run *run, struct again_stage *s, str
     s->count = 0;
     TRY(session_ledger(&run->session, s->stage->section.name, true, &ledger, err));
     if (ledger == NULL) return STATUS_OK;
-    enum status status = ledger_each_again(ledger, s->wanted.column, s->wanted.number, AT_ONCE, note_key, s, err);
+    enum status status =
+        ledger_each_again(ledger, s->wanted.column, s->wanted.number, s->row, AT_ONCE, note_key, s, err);
     ledger_close(&ledger);
     return status;
 }
@@ -79,7 +85,10 @@ static bool wants(const struct run *run, struct again_stage *s) {
     if (path_join(run->session.path, s->stage->section.name, folder, sizeof folder, NULL) != STATUS_OK ||
         again_read(folder, &now, NULL) != STATUS_OK)
         return false;
-    if (now.number != s->wanted.number) s->complete = false;
+    if (now.number != s->wanted.number) {
+        s->complete = false;
+        s->row = s->passing = 0;
+    }
     s->wanted = now;
     return true;
 }
@@ -91,19 +100,32 @@ static void tell(struct run *run, struct again_stage *s, const char *what) {
     progress_say(&run->progress, text);
 }
 
+/* Ends a pass. Items that cannot be sent, such as those that are on their way to a stage before, wait for a later one. */
+static void end_pass(struct run *run, struct again_stage *s) {
+    if (s->passing == 0) {
+        if (s->sent > 0) tell(run, s, "has made all earlier items again");
+        s->complete = true;
+        s->sent = 0;
+    }
+    s->row = s->passing = 0;
+}
+
+static void count_sent(struct run *run, struct again_stage *s) {
+    if (s->sent++ == 0) tell(run, s, "makes earlier items again while nothing else is to be done");
+    s->passing++;
+    s->complete = false;
+}
+
 static enum status send_some(struct run *run, struct again_stage *s, struct err *err) {
-    const char *name = s->stage->section.name;
     TRY(find_wanted(run, s, err));
-    if (s->count > 0 && s->complete) s->sent = 0;
-    if (s->count > 0 && s->sent == 0) tell(run, s, "makes earlier items again while nothing else is to be done");
-    if (s->count == 0 && s->sent > 0 && !s->complete) tell(run, s, "has made all earlier items again");
-    s->complete = s->count == 0;
     for (int i = 0; i < s->count; i++) {
         bool sent = false;
         const struct ledger_key key = {s->keys[i].source, s->keys[i].id};
-        TRY(redo_one(&run->session, run->planned, name, key, s->wanted.number, &sent, err));
-        s->sent += sent;
+        TRY(redo_one(&run->session, run->planned, s->stage->section.name, key, s->wanted.number, &sent, err));
+        s->row = s->keys[i].row;
+        if (sent) count_sent(run, s);
     }
+    if (s->count == 0) end_pass(run, s);
     return STATUS_OK;
 }
 
@@ -123,7 +145,7 @@ static enum status look(struct run *run, const struct supervisor *supervisor, st
     if (!s->possible || !wants(run, s) || !senders_run(run, supervisor, s)) return STATUS_OK;
     TRY(redo_waiting(&run->session, run->planned, s->stage->section.name, &waiting, err));
     if (waiting == 0) TRY(send_some(run, s, err));
-    if (!s->complete) s->look_at = clock_monotonic() + SOON;
+    if (!s->complete || s->row > 0) s->look_at = clock_monotonic() + SOON;
     return STATUS_OK;
 }
 
@@ -135,6 +157,7 @@ void run_again_tend(struct run *run, const struct supervisor *supervisor) {
         if (clock_monotonic() < s->look_at) continue;
         /* A ledger that is busy is asked again later. */
         enum status status = look(run, supervisor, s, &err);
+        if (status == STATUS_OK) s->failed = false;
         if (status == STATUS_OK || status == STATUS_UNAVAILABLE) continue;
         if (!s->failed) log_write(run->log, LOG_WARN, "again", "%s: %s", s->stage->section.name, err.message);
         s->failed = true;

@@ -94,10 +94,9 @@ enum status run_prepare(struct run *run, struct err *err);
 enum status run_changes_begin(struct run *run, struct err *err);
 void run_changes_tend(struct run *run, struct supervisor *supervisor);
 
-/* run_again.c: sends items again that a stage wants again; call tend at each tick. expected: whether a
- * stage adopts templates of the session. pending: whether a stage that adopts
- * templates of the session has items to do, or wants some again. end: call it when all stages have ended; settles what
- * was sent, and nobody has begun. */
+/* run_again.c: sends items again that a stage wants again; call tend at each tick. expected: whether a stage adopts
+ * templates of the session. pending: whether such a stage has items to do, or wants some again. end: call it when all
+ * stages have ended; settles what was sent, and nobody has begun. */
 enum status run_again_create(struct run *run, struct err *err);
 void run_again_destroy(struct run *run);
 bool run_again_expected(const struct run *run);

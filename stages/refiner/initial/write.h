@@ -7,7 +7,7 @@
 #define INITIAL_MAP "initial_model.mrc"
 #define INITIAL_DECISION "initial_model.json"
 
-/* How the attempts of a session stand. */
+/* Says how the attempts of a session stand. */
 struct initial_standing {
     int attempt;      /* the one that made the map, or the last one if there is no map; from 1 */
     int attempts;     /* that were made */
