@@ -5,7 +5,7 @@
 /* Starts the program anew with OPENBLAS_CORETYPE set, if OpenBLAS has taken kernels without AVX2 on a processor that has it:
  * a version that is older than the processor takes those of the oldest x86-64, and products take twice as long. OpenBLAS
  * chooses once, as it is loaded, so nothing but a new start helps. Returns where there is nothing to mend, or no new start
- * to be had. Whoever has set OPENBLAS_CORETYPE has chosen. Call it before threads, files or sockets exist.
+ * to be had. A value that the user has set stays. Call it before threads, files or sockets exist.
  *   argv  arguments of main, ended by NULL */
 void blas_kernels_choose(char **argv);
 

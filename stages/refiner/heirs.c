@@ -5,10 +5,10 @@
 
 #include "common/formats/particle_heirs.h"
 #include "common/memory.h"
+#include "stages/refiner/twins.h"
 
-/* Twins lie a tenth of a diameter apart at most (refiner.c). */
 static double reach_of(const struct particle_set *set) {
-    return PARTICLE_HEIR_REACH / 0.1 * set->twin_distance;
+    return PARTICLE_HEIR_REACH / TWIN_DISTANCE * set->twin_distance;
 }
 
 /* Particles to compare: their places, and their indices. */

@@ -8,6 +8,7 @@
 #include "common/files.h"
 #include "common/harness/template_set.h"
 #include "common/memory.h"
+#include "kernels/fsc/soft_edge.h"
 #include "kernels/views/views.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/resample.h"
@@ -38,8 +39,9 @@ static enum status join_halves(const struct refiner_maps *maps, struct image *ma
     return lowpass_map(map->data, box, fmin(side / LOWPASS + LOWPASS_EDGE, box / 2 - 1), LOWPASS_EDGE, err);
 }
 
-/* Masks a map by a sphere, to its mean at the sphere's edge. radius: px. */
-static void mask_sphere(struct image *map, double radius) {
+/* Masks a map by a sphere, and takes its mean at the sphere's edge off, so that the edge is none of the density. radius:
+ * px. */
+static void mask_from_edge(struct image *map, double radius) {
     int n = map->nx;
     double edge = fmax(EDGE * radius, 2), sum = 0, count = 0;
     for (int pass = 0; pass < 2; pass++)
@@ -48,8 +50,7 @@ static void mask_sphere(struct image *map, double radius) {
                 for (int x = 0; x < n; x++) {
                     float *value = map->data + ((size_t)z * (size_t)n + (size_t)y) * (size_t)n + (size_t)x;
                     double r = sqrt(pow(x - n / 2, 2) + pow(y - n / 2, 2) + pow(z - n / 2, 2));
-                    double over = (r - radius + edge) / edge;
-                    double weight = over <= 0 ? 1 : over >= 1 ? 0 : 0.5 + 0.5 * cos(M_PI * over);
+                    double weight = 1 - soft_edge_outside(r, radius - edge, edge);
                     if (pass == 1)
                         *value = (float)(weight * (*value - (count > 0 ? sum / count : 0)));
                     else if (weight > 0 && weight < 1) {
@@ -63,7 +64,7 @@ static enum status project(const struct refiner_maps *maps, double radius, const
                            struct image *map, struct image *ret_templates, struct err *err) {
     TRY(join_halves(maps, map, err));
     double px = fmin(radius / (double)map->pixel_size, map->nx / 2 - 1);
-    mask_sphere(map, px);
+    mask_from_edge(map, px);
     _cleanup_(mem_free) float *views = NULL;
     int count = 0;
     TRY(views_project(map->data, map->nx, symmetry, threads, &views, &count, err));

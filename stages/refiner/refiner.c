@@ -22,8 +22,6 @@
 #include "stages/refiner/told.h"
 #include "stages/refiner/trace.h"
 
-static const double TWIN_DISTANCE = 0.1; /* of the diameter */
-
 static enum status keep_text(const char *text, char **ret_copy, struct err *err) {
     if (text == NULL) return STATUS_OK;
     *ret_copy = strdup(text);

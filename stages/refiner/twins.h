@@ -18,6 +18,9 @@
 
 #include "stages/refiner/particles.h"
 
+/* Parts of the diameter: twins in one micrograph lie this far apart at most. */
+#define TWIN_DISTANCE 0.1
+
 /* Finds the twins among the present particles. Does nothing if they are known. */
 enum status twins_settle(struct particle_set *set, struct err *err);
 

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 from session import (
+    REFINING,
     Work,
     check,
     finish,
@@ -24,15 +25,7 @@ from session import (
     write,
 )
 
-GRAPH = """\
-session: {pixel_size: 4.0}
-stages:
-  watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
-  lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
-  extractor:      {from: lowpass-picker, box: 48}
-  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
-                   max_iterations: 100, min_particles: 1000, keep_iterations: 100, local_resolution: false}
-"""
+GRAPH = REFINING.format(more="max_iterations: 100, min_particles: 1000, keep_iterations: 100, local_resolution: false")
 
 
 def agreement(a, b):

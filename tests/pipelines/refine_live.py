@@ -5,17 +5,9 @@ before the last micrograph has arrived, and the final one is made from all."""
 import os
 import signal
 
-from session import Work, check, finish, history, launch, put, simulate, star, status, stop, wait_until, write
+from session import REFINING, Work, check, finish, history, launch, put, simulate, star, status, stop, wait_until, write
 
-GRAPH = """\
-session: {pixel_size: 4.0}
-stages:
-  watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
-  lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
-  extractor:      {from: lowpass-picker, box: 48}
-  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
-                   max_iterations: 4, min_particles: 50}
-"""
+GRAPH = REFINING.format(more="max_iterations: 4, min_particles: 50")
 
 
 def maps(session):

@@ -8,6 +8,7 @@ import re
 import signal
 
 from session import (
+    REFINING,
     Work,
     check,
     finish,
@@ -23,15 +24,7 @@ from session import (
     write,
 )
 
-GRAPH = """\
-session: {pixel_size: 4.0}
-stages:
-  watcher:        {directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}
-  lowpass-picker: {from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}
-  extractor:      {from: lowpass-picker, box: 48}
-  refiner:        {from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1,
-                   max_iterations: 8, min_particles: 1000}
-"""
+GRAPH = REFINING.format(more="max_iterations: 8, min_particles: 1000")
 
 
 def iterations(session):

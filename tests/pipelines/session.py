@@ -23,6 +23,16 @@ BIN = os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), ".
 SOURCE = os.environ.get("ICESTREAM_SOURCE", os.path.join(os.path.dirname(__file__), "../.."))
 DATA = os.environ.get("ICESTREAM_DATA", os.path.join(SOURCE, "../shared/data"))
 
+# A session that refines from a reference while its folder fills. REFINING.format(more=...): further parameters of the refiner.
+REFINING = """\
+session: {{pixel_size: 4.0}}
+stages:
+  watcher:        {{directory: INCOMING, ctf: TRUTH/micrographs_ctf.star}}
+  lowpass-picker: {{from: watcher, templates: TRUTH/templates.mrcs, diameter: 150, lowpass: 20}}
+  extractor:      {{from: lowpass-picker, box: 48}}
+  refiner:        {{from: extractor, reference: TRUTH/reference.mrc, diameter: 170, healpix_order: 1, live_order: 1, {more}}}
+"""
+
 
 def program(name):
     return os.path.join(BIN, name)

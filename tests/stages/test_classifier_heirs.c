@@ -15,6 +15,7 @@
 #include "stages/classifier/dataset.h"
 #include "stages/classifier/snapshot_restore.h"
 #include "tests/common/scratch.h"
+#include "tests/stages/placed_particles.h"
 
 enum { BOX = 16, FIRST = 4, AGAIN = 4, CLASSES = 5 };
 static const double DIAMETER = 150, PIXEL = 4, MICROGRAPH_PIXEL = 2;
@@ -27,29 +28,6 @@ static const struct {
     double x, y;
     int follows; /* -1: none */
 } again[AGAIN] = {{310, 300, 3}, {200, 200, -1}, {97, 104, 0}, {300, 116, -1}};
-
-static void put_stack(const char *name, int slices) {
-    char path[PATH_SIZE];
-    struct image image = {0};
-    assert_ok(image_resize(&image, BOX, BOX, slices, &err));
-    image.pixel_size = (float)PIXEL;
-    scratch_path(name, path);
-    assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
-    image_destroy(&image);
-}
-
-static FILE *begin_table(const char *name, const char *more) {
-    char path[PATH_SIZE];
-    scratch_path(name, path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f,
-            "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnImagePixelSize #2\n_rlnMicrographOriginalPixelSize #3\n1 %g "
-            "%g\n\ndata_particles\n\nloop_\n_rlnImageName #1\n_rlnMicrographName #2\n_rlnCoordinateX #3\n"
-            "_rlnCoordinateY #4\n_rlnOpticsGroup #5\n%s",
-            PIXEL, MICROGRAPH_PIXEL, more);
-    return f;
-}
 
 static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *e) {
     (void)context, (void)star_path, (void)e;
@@ -74,17 +52,18 @@ static void second_picks_begin_in_the_classes_of_the_first(void **state) {
     char path[PATH_SIZE];
     struct snapshot_state snapshot = {0};
     size_t known = 0, heirs = 0;
-    put_stack("m1.mrcs", FIRST);
-    put_stack("m1_epoch001.mrcs", AGAIN);
-    put_stack("m2.mrcs", 1);
-    FILE *f = begin_table("data.star", "_rlnClassNumber\n_rlnAnglePsi\n_rlnOriginXAngst\n_rlnOriginYAngst\n"
-                                       "_rlnNormCorrection\n_rlnMaxValueProbDistribution\n");
+    placed_put_stack("m1.mrcs", BOX, PIXEL, FIRST);
+    placed_put_stack("m1_epoch001.mrcs", BOX, PIXEL, AGAIN);
+    placed_put_stack("m2.mrcs", BOX, PIXEL, 1);
+    FILE *f = placed_begin_table("data.star", PIXEL, MICROGRAPH_PIXEL,
+                                 "_rlnClassNumber\n_rlnAnglePsi\n_rlnOriginXAngst\n_rlnOriginYAngst\n"
+                                 "_rlnNormCorrection\n_rlnMaxValueProbDistribution\n");
     for (int i = 0; i < FIRST; i++)
         fprintf(f, "%06d@m1.mrcs m1.mrc %g %g 1 %d %d %d -8 1.1 0.7\n", i + 1, first[i][0], first[i][1], i + 1, 10 * i,
                 4 * i);
     fprintf(f, "000001@m2.mrcs m2.mrc 100 100 1 5 90 0 0 1 0.5\n");
     assert_int_equal(fclose(f), 0);
-    f = begin_table("again.star", "");
+    f = placed_begin_table("again.star", PIXEL, MICROGRAPH_PIXEL, "");
     for (int k = 0; k < AGAIN; k++)
         fprintf(f, "%06d@m1_epoch001.mrcs m1.mrc %g %g 1\n", k + 1, again[k].x, again[k].y);
     fprintf(f, "000001@m2.mrcs m2.mrc 100 100 1\n");

@@ -484,7 +484,7 @@ static void junk_is_what_fits_the_map_less(void **state) {
     assert_true(abs(count - ALL / 2) < ALL / 50);
     assert_true(fabs(shares[JUNK_MAP] - 0.5) < 0.03);
     assert_true(fabs(shares[JUNK_NOTHING] - 0.25) < 0.08);
-    /* Where most particles are those of the map, one that fits both about alike is not junk. */
+    /* A particle that fits both about alike is not junk if most particles are those of the map. */
     for (int i = 0; i < ALL; i++) {
         round[i] = 10 + 3 * normal();
         map[i] = round[i] + 0.5 + normal();

@@ -18,6 +18,7 @@
 #include "stages/refiner/particles.h"
 #include "stages/refiner/twins.h"
 #include "tests/common/scratch.h"
+#include "tests/stages/placed_particles.h"
 
 enum { BOX = 16, FIRST = 6, AGAIN = 5 };
 static const double DIAMETER = 150, PIXEL = 4, MICROGRAPH_PIXEL = 2;
@@ -35,29 +36,6 @@ static const struct {
     int follows; /* of the former picks; -1: none */
 } again[AGAIN] = {{1, 305, 304, 3}, {1, 100, 102, 0}, {1, 200, 200, -1}, {1, 318, 100, -1}, {1, 99, 291, 2}};
 
-static void put_stack(const char *name, int slices) {
-    char path[PATH_SIZE];
-    struct image image = {0};
-    assert_ok(image_resize(&image, BOX, BOX, slices, &err));
-    image.pixel_size = (float)PIXEL;
-    scratch_path(name, path);
-    assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
-    image_destroy(&image);
-}
-
-static FILE *begin_table(const char *name) {
-    char path[PATH_SIZE];
-    scratch_path(name, path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f,
-            "data_optics\n\nloop_\n_rlnOpticsGroup #1\n_rlnImagePixelSize #2\n_rlnMicrographOriginalPixelSize #3\n1 %g "
-            "%g\n\ndata_particles\n\nloop_\n_rlnImageName #1\n_rlnMicrographName #2\n_rlnCoordinateX #3\n"
-            "_rlnCoordinateY #4\n_rlnOpticsGroup #5\n",
-            PIXEL, MICROGRAPH_PIXEL);
-    return f;
-}
-
 static void merge(struct particle_set *set, const char *name, bool replace) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
@@ -68,15 +46,15 @@ static void merge(struct particle_set *set, const char *name, bool replace) {
 
 /* Writes a selection of all former picks, and one in which micrograph 1 was picked again. */
 static void write_tables(void) {
-    put_stack("m1.mrcs", 4);
-    put_stack("m2.mrcs", 2);
-    put_stack("m1_epoch001.mrcs", AGAIN);
-    FILE *f = begin_table("first.star");
+    placed_put_stack("m1.mrcs", BOX, PIXEL, 4);
+    placed_put_stack("m2.mrcs", BOX, PIXEL, 2);
+    placed_put_stack("m1_epoch001.mrcs", BOX, PIXEL, AGAIN);
+    FILE *f = placed_begin_table("first.star", PIXEL, MICROGRAPH_PIXEL, "");
     for (int i = 0; i < FIRST; i++)
         fprintf(f, "%06d@m%d.mrcs m%d.mrc %g %g 1\n", i < 4 ? i + 1 : i - 3, first[i].micrograph, first[i].micrograph,
                 first[i].x, first[i].y);
     assert_int_equal(fclose(f), 0);
-    f = begin_table("again.star");
+    f = placed_begin_table("again.star", PIXEL, MICROGRAPH_PIXEL, "");
     for (int i = 0; i < AGAIN; i++)
         fprintf(f, "%06d@m1_epoch001.mrcs m1.mrc %g %g 1\n", i + 1, again[i].x, again[i].y);
     for (int i = 4; i < FIRST; i++)
@@ -159,7 +137,7 @@ static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
     /* They stay there when twins are looked for. */
     assert_ok(twins_settle(&set, &err));
     assert_followed(&set);
-    /* What was not picked again is as it was. */
+    /* Particles of the micrograph that was not picked again keep their halves and poses. */
     assert_true(at(&set, "m2", 2)->aligned && at(&set, "m2", 2)->origin[0] == 2.5);
     particle_set_destroy(&set);
 
