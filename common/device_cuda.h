@@ -18,6 +18,19 @@ static inline cudaError_t cuda_copy(void *to, const void *from, size_t bytes) {
     return result == cudaSuccess ? cudaStreamSynchronize(0) : result;
 }
 
+/* Lets launches of a kernel take all shared memory that the current device has. The limit belongs to the kernel, not to
+ * a launch: with a smaller one, launches of other sizes would fail, those of other threads too. */
+static inline cudaError_t cuda_allow_shared(const void *kernel) {
+    struct cudaFuncAttributes attributes;
+    int device = 0, most = 0;
+    cudaError_t result = cudaGetDevice(&device);
+    if (result == cudaSuccess) result = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (result == cudaSuccess) result = cudaFuncGetAttributes(&attributes, kernel);
+    if (result != cudaSuccess) return result;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                most - (int)attributes.sharedSizeBytes);
+}
+
 #define CUDA_TRY(call, err, what)                                                                                      \
     do {                                                                                                               \
         cudaError_t cuda_result_ = (call);                                                                             \

@@ -297,8 +297,7 @@ extern "C" enum status posterior_cuda(const struct posterior_input *posterior, v
     double depth = log((double)samples / fmax(1 - posterior->fraction, 1e-30));
     made source = {*posterior, (float)fmin(depth, (double)DEEPEST), (unsigned)kept_words(posterior->n_slices), nullptr};
     gathering *gatherings = (gathering *)scratch;
-    CUDA_TRY(cudaFuncSetAttribute(select_made, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)memory), err,
-             "asking for shared memory");
+    CUDA_TRY(cuda_allow_shared((const void *)select_made), err, "asking for shared memory");
     TRY(shares_of(select_made, memory, n, n <= PARTICLES_MOST ? samples : 0, &shares, err));
     if (shares == 1) {
         select_made<<<n, THREADS, memory, (cudaStream_t)stream>>>(source, shares, gatherings, ret_sums, ret_kept);

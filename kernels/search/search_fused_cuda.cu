@@ -174,24 +174,10 @@ static int pairs_of_a_block(int blocks, int pairs, int resident) {
     return best;
 }
 
-/* The limit belongs to the function, and searches of other sizes use it too: it is always all that the device has. */
-static enum status allow_all_shared(const void *kernel, err *err) {
-    cudaFuncAttributes attributes;
-    int device = 0, most = 0;
-    CUDA_TRY(cudaGetDevice(&device), err, "taking shared memory");
-    CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), err,
-             "taking shared memory");
-    CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel), err, "taking shared memory");
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  most - (int)attributes.sharedSizeBytes),
-             err, "taking shared memory");
-    return STATUS_OK;
-}
-
 template <int MOST> static enum status allow_shared(const fft_passes &f, int *ret_blocks, err *err) {
-    TRY(allow_all_shared((const void *)columns<MOST, true>, err));
-    TRY(allow_all_shared((const void *)columns<MOST, false>, err));
-    TRY(allow_all_shared((const void *)rows<MOST>, err));
+    CUDA_TRY(cuda_allow_shared((const void *)columns<MOST, true>), err, "taking shared memory");
+    CUDA_TRY(cuda_allow_shared((const void *)columns<MOST, false>), err, "taking shared memory");
+    CUDA_TRY(cuda_allow_shared((const void *)rows<MOST>), err, "taking shared memory");
     CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(ret_blocks, rows<MOST>, f.threads, row_bytes(f)), err,
              "taking shared memory");
     return STATUS_OK;

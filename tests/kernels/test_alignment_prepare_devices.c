@@ -118,10 +118,11 @@ static void free_prepared(struct prepared *p) {
 /* Returns the seconds of a run, averaged over `repeats`, or the result. */
 static double run(const struct trial *t, struct prepared *ret, int repeats) {
     struct err err = {0};
-    struct prepare_cuda *prepare = NULL;
+    struct prepare_cuda *prepare = NULL, *smaller = NULL;
     size_t count = (size_t)t->count;
     must(arena_open(arena, ARENA_ITERATION, &err), &err);
     must(prepare_cuda_create(t->box, t->most, &prepare, &err), &err);
+    must(prepare_cuda_create(16, 1, &smaller, &err), &err); /* it must leave the other its shared memory */
     struct references_cuda references = {.pixels = {.kx = on_device(t->pixels.kx, t->n, sizeof(short)),
                                                     .ky = on_device(t->pixels.ky, t->n, sizeof(short)),
                                                     .box = t->box,
@@ -158,6 +159,7 @@ static double run(const struct trial *t, struct prepared *ret, int repeats) {
     from_device(ret->weight, p.weight, count * t->stride * sizeof(float));
     from_device(ret->prior, p.shift_log_prior, count * SHIFTS * sizeof(float));
     from_device(ret->power, p.power, count * t->shells * sizeof(float));
+    prepare_cuda_destroy(&smaller);
     prepare_cuda_destroy(&prepare);
     assert_null(prepare);
     arena_close(arena, ARENA_ITERATION);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the first map of a small set on a CUDA device, on the device with so little memory, and so few threads, that
-starts follow each other there, and on the CPU: all must accept it, and the best start of those that they have in common must
-fit alike. All must refuse noise. Skips if there is no device."""
+starts follow each other there, and on the CPU: all must accept it, and the best start of those that they have in common
+must fit alike. The device must refuse noise both ways. Skips if there is no device."""
 
 import json
 import os
@@ -45,11 +45,12 @@ with tempfile.TemporaryDirectory() as folder:
         particles = f"{name}/particles.star"
         device = decide(particles, f"{name}/device", "--device", "cuda:0", "--threads", "8", "--memory", "4")
         little = decide(particles, f"{name}/little", "--device", "cuda:0", "--threads", "1", "--memory", "0.3")
-        cpu = decide(particles, f"{name}/cpu", "--device", "cpu", "--threads", "4")
-        assert device["accepted"] == little["accepted"] == cpu["accepted"] == (name == "signal"), (device, little, cpu)
-        assert len(device["starts"]) == len(little["starts"]) > len(cpu["starts"]), (device, little, cpu)
+        assert device["accepted"] == little["accepted"] == (name == "signal"), (device, little)
+        assert len(device["starts"]) == len(little["starts"]), (device, little)
         if name == "noise":  # there rounding decides what a start becomes
             continue
+        cpu = decide(particles, f"{name}/cpu", "--device", "cpu", "--threads", "4")
+        assert cpu["accepted"] and len(cpu["starts"]) < len(device["starts"]), (device, cpu)
         for other in (little, cpu):
             best_alike(device["starts"], other["starts"])
         print("gains on the device:", [start["gain"] for start in device["starts"]])

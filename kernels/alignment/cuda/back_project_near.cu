@@ -329,8 +329,7 @@ enum status alignment_cuda_back_project_near(const struct references_cuda *refer
     int shifts = sampling->shift_count * sampling->shift_children, n = references->pixels.count;
     job job = {references->pixels, *sampling, *particles, factor, contributions, begin, shifts};
     size_t bytes = WARPS * (sizeof(window) + table_bytes(shifts)) + sizeof(stage);
-    CUDA_TRY(cudaFuncSetAttribute(add_near, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes), err,
-             "adding up images");
+    CUDA_TRY(cuda_allow_shared((const void *)add_near), err, "adding up images");
     dim3 blocks((unsigned)particles->count, (unsigned)((n + PIXELS - 1) / PIXELS));
     add_near<<<blocks, THREADS, bytes, (cudaStream_t)stream>>>(*sums, job);
     CUDA_TRY(cudaGetLastError(), err, "adding up images");

@@ -192,8 +192,7 @@ enum status prepare_fused_choose(struct prepare_cuda *p, struct err *err) {
     choose_radices(p->box, 16, &tried, &best);
     /* Variables declared in the kernel need some of it. */
     if (best.passes == 0 || whole_bytes(p) > (size_t)most - 1024) return STATUS_OK;
-    CUDA_TRY(cudaFuncSetAttribute(prepare_whole, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)whole_bytes(p)), err,
-             "asking for shared memory");
+    CUDA_TRY(cuda_allow_shared((const void *)prepare_whole), err, "asking for shared memory");
     p->fft = best;
     p->fused = true;
     return STATUS_OK;
