@@ -8,8 +8,8 @@
 #     cuda  compiles the kernels, if nvcc is installed
 #   tests/run.sh --ci    before a change lands: all tests that guard a promise of the docs
 #     cpu   also `slow`: whole pipelines, faults, RELION on the same data
-#     asan  everything but whole pipelines, what is `slow`, what a browser does with the page, and what repeats runs to
-#           count chances
+#     asan  everything but whole pipelines, what is `slow`, what a browser does with the page, what repeats runs to count
+#           chances, and pickings of whole real micrographs
 #     tsan  also the stages, without `heavy`
 #     cuda  compiles everything and runs the tests of common and kernels; tests that need a GPU skip with a reason
 #   tests/run.sh --all   as --ci, and then the tests with the label `long`
@@ -84,7 +84,7 @@ build cpu || exit 1
 configure=()
 
 # What each mode builds and runs.
-asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|test_refiner_(signal|noise|auto_mask|directions|initial)|picker_thresholds)')
+asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|picker_(thresholds|contamination|apoferritin)|test_refiner_(signal|noise|auto_mask|directions|initial))')
 tsan_targets=(tests_common tests_stages) tsan_tests=(-L 'common|stages' -LE 'long|pipeline|heavy')
 cuda_targets=() cpu_tests=(-LE long)
 if [ -z "$mode" ]; then
