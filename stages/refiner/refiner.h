@@ -71,7 +71,11 @@ struct refiner_options {
 /* The machine and the session. */
 struct refiner_context {
     int threads;
-    struct device device;       /* of the E-step */
+    struct device device; /* of the E-step */
+    /* Devices that share the E-step (alignment_options); device_count 0 or 1: `device` alone. Else `device` is the first
+     * of them, which makes the maps. */
+    struct device devices[ALIGNMENT_DEVICES_MOST];
+    int device_count;
     double fallback_pixel_size; /* Å, of particles whose file gives none; NaN: none */
     const char *root;           /* session folder: relative paths of stacks are tried against it first; NULL: none */
 };
