@@ -55,6 +55,7 @@ struct refiner_options {
      * the CPU (kernels/alignment). */
     double memory;
     double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
+    int devices;        /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
     bool memory_trace;  /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
     char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */

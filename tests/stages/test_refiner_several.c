@@ -7,14 +7,14 @@ static const double LITTLE = 256.0 * BOX * BOX * sizeof(float) * 0x1p-30;
 static void halves(void **state) {
     (void)state;
     several_check(&(struct several_case){
-        .name = "halves", .particles = 170, .classes = 1, .iterations = 3, .memory = 0.25, .host_memory = LITTLE});
+        .name = "halves", .particles = 130, .classes = 1, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
 }
 
 /* The first iteration compares each class with members of its own. */
 static void classes(void **state) {
     (void)state;
     several_check(&(struct several_case){
-        .name = "classes", .particles = 120, .classes = 2, .iterations = 3, .memory = 0.25, .host_memory = LITTLE});
+        .name = "classes", .particles = 90, .classes = 2, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
 }
 
 int main(void) {
