@@ -6,6 +6,9 @@
 
 enum { MOST_DEVICES = 3, CHUNK = 5 };
 
+/* What lies in the memory of the first device. */
+enum place { NOTHING, REFERENCES_THERE, ALL_THERE, PLACES };
+
 static const struct trial TRIALS[] = {
     {.box = 32,
      .size = 24,
@@ -74,28 +77,31 @@ static struct alignment *create(const struct data *d, int devices, bool real, do
 }
 
 /* Copies sums back to the host, where they are compared. */
-static void fetch(const struct data *d, struct outcome *o) {
+static void fetch(const struct data *d, enum place place, struct outcome *o) {
     struct err err = {0};
     for (int k = 0; k < d->trial.references; k++) {
         struct accumulator_grid there = accumulator_grid(o->sums[k]);
-        void *values = new (1, there.bytes);
-        must(device_get(&DEVICE, values, there.values, there.bytes, &err), &err);
-        must(accumulator_clear(o->sums[k], d->trial.size, &err), &err);
-        memcpy(o->sums[k]->voxels, values, there.bytes);
-        free(values);
+        if (place == ALL_THERE) {
+            void *values = new (1, there.bytes);
+            must(device_get(&DEVICE, values, there.values, there.bytes, &err), &err);
+            must(accumulator_clear(o->sums[k], d->trial.size, &err), &err);
+            memcpy(o->sums[k]->voxels, values, there.bytes);
+            free(values);
+        }
         must(projector_set_map(d->projectors[k], d->maps[k], d->trial.size, &err), &err);
     }
 }
 
-/* there: references and sums lie in the memory of the first device. at_once: particles in a call, for each device. */
-static void iterate(const struct data *d, struct alignment *alignment, bool there, int at_once, struct outcome *o) {
+/* at_once: particles in a call, for each device; 0: as many as it takes. */
+static void iterate(const struct data *d, struct alignment *alignment, enum place place, int at_once,
+                    struct outcome *o) {
     static const float priors[REFERENCES] = {-0.5f, -0.9f};
     struct workspace *w = alignment_workspace(alignment);
     struct err err = {0};
     make_outcome(d, o);
-    if (there) workspace_reset(w);
-    for (int k = 0; there && k < d->trial.references; k++) {
-        must(accumulator_clear_on(o->sums[k], w, d->trial.size, &err), &err);
+    if (place != NOTHING) workspace_reset(w);
+    for (int k = 0; place != NOTHING && k < d->trial.references; k++) {
+        if (place == ALL_THERE) must(accumulator_clear_on(o->sums[k], w, d->trial.size, &err), &err);
         must(projector_set_map_on(d->projectors[k], w, d->maps[k], d->trial.size, &err), &err);
     }
     struct alignment_iteration iteration = iteration_of(d, o, priors);
@@ -106,19 +112,19 @@ static void iterate(const struct data *d, struct alignment *alignment, bool ther
         must(alignment_add(alignment, d->particles + first, count, o->results + first, &err), &err);
     }
     must(alignment_finish(alignment, &err), &err);
-    if (there) fetch(d, o);
+    if (place != NOTHING) fetch(d, place, o);
 }
 
-static void check_devices(const struct data *d, int devices, bool real, bool there, const struct outcome *one) {
+static void check_devices(const struct data *d, int devices, bool real, enum place place, const struct outcome *one) {
     struct outcome o;
     static const int AT_ONCE[] = {0, 7};
     for (size_t i = 0; i < sizeof AT_ONCE / sizeof *AT_ONCE; i++) {
         struct alignment *alignment = create(d, devices, real, 1e9);
-        iterate(d, alignment, there, AT_ONCE[i], &o);
+        iterate(d, alignment, place, AT_ONCE[i], &o);
         check_same(d, one, &o);
         discard_outcome(&o);
         /* Again, in the memory of an iteration that is over. */
-        iterate(d, alignment, there, AT_ONCE[i], &o);
+        iterate(d, alignment, place, AT_ONCE[i], &o);
         check_same(d, one, &o);
         discard_outcome(&o);
         alignment_destroy(&alignment);
@@ -132,17 +138,17 @@ static void any_number_gives_the_same_bits(void **state) {
     must(device_count(&visible, &err), &err);
     printf("%d devices, seed %llu\n", visible, (unsigned long long)seed);
     for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++)
-        for (int there = 0; there < 2; there++) {
+        for (enum place place = NOTHING; place < PLACES; place++) {
             struct data d;
             struct outcome one;
             make(&TRIALS[i], &d);
             number_chunks(&d);
             struct alignment *alignment = create(&d, 1, false, 1e9);
-            iterate(&d, alignment, there, 0, &one);
+            iterate(&d, alignment, place, 0, &one);
             alignment_destroy(&alignment);
             for (int devices = 1; devices <= MOST_DEVICES; devices++) {
-                check_devices(&d, devices, false, there, &one);
-                if (devices > 1 && devices <= visible) check_devices(&d, devices, true, there, &one);
+                check_devices(&d, devices, false, place, &one);
+                if (devices > 1 && devices <= visible) check_devices(&d, devices, true, place, &one);
             }
             discard_outcome(&one);
             discard(&d);
@@ -162,14 +168,14 @@ static void images_stay_where_they_are_compared(void **state) {
     for (int i = 0; i < d.trial.particles; i++)
         d.particles[i].number = i + 1;
     must(alignment_keep_images(alignment, d.trial.particles, bytes, &err), &err);
-    iterate(&d, alignment, true, 0, &first);
+    iterate(&d, alignment, ALL_THERE, 0, &first);
     for (int i = 0; i < d.trial.particles; i++) {
         int chunk = d.particles[i].chunk;
         assert_true(alignment_keeps_image(alignment, i + 1, chunk));
         assert_false(alignment_keeps_image(alignment, i + 1, chunk + 1));
         d.particles[i].image = NULL;
     }
-    iterate(&d, alignment, true, 0, &second);
+    iterate(&d, alignment, ALL_THERE, 0, &second);
     check_same(&d, &first, &second);
     alignment_forget_images(alignment);
     assert_false(alignment_keeps_image(alignment, 1, 0));
@@ -186,32 +192,50 @@ static void free_memory_is_shared(void **state) {
     struct outcome o;
     make(&TRIALS[0], &d);
     struct alignment *alignment = create(&d, 2, false, 0);
-    iterate(&d, alignment, false, 0, &o);
+    iterate(&d, alignment, NOTHING, 0, &o);
     alignment_destroy(&alignment);
     discard_outcome(&o);
     discard(&d);
 }
 
-/* Images of a thousand deviations fill the sums; more devices may hold no more of them than one. */
-static void overflow_is_noticed(void **state) {
-    (void)state;
-    struct data d;
+/* Returns the outcome of sums over images that are multiplied by `scale`. */
+static enum status sums_of(struct data *d, int devices, double scale) {
+    static const float priors[REFERENCES] = {0};
     struct outcome o;
     struct err err = {0};
-    static const float priors[REFERENCES] = {0};
+    for (int i = 0; i < d->trial.particles; i++)
+        d->particles[i].scale = scale;
+    struct alignment *alignment = create(d, devices, false, 1e9);
+    make_outcome(d, &o);
+    struct alignment_iteration iteration = iteration_of(d, &o, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    must(alignment_add(alignment, d->particles, d->trial.particles, o.results, &err), &err);
+    enum status status = alignment_finish(alignment, &err);
+    alignment_destroy(&alignment);
+    discard_outcome(&o);
+    return status;
+}
+
+/* Images that just fill the sums of one device fill half of each of two: together they are as many. */
+static void overflow_is_that_of_one_device(void **state) {
+    (void)state;
+    enum { STEPS = 16 };
+    struct data d;
     make(&TRIALS[0], &d);
     number_chunks(&d);
-    for (int devices = 1; devices <= 2; devices++) {
-        for (int i = 0; i < d.trial.particles; i++)
-            d.particles[i].scale = 1e9;
-        struct alignment *alignment = create(&d, devices, false, 1e9);
-        make_outcome(&d, &o);
-        struct alignment_iteration iteration = iteration_of(&d, &o, priors);
-        must(alignment_begin(alignment, &iteration, &err), &err);
-        must(alignment_add(alignment, d.particles, d.trial.particles, o.results, &err), &err);
-        assert_int_equal(alignment_finish(alignment, &err), STATUS_BAD_STATE);
-        alignment_destroy(&alignment);
-        discard_outcome(&o);
+    double fits = 1, overflows = 1e9;
+    assert_int_equal(sums_of(&d, 1, fits), STATUS_OK);
+    assert_int_equal(sums_of(&d, 1, overflows), STATUS_BAD_STATE);
+    for (int i = 0; i < STEPS; i++) {
+        double middle = sqrt(fits * overflows);
+        enum status status = sums_of(&d, 1, middle);
+        assert_true(status == STATUS_OK || status == STATUS_BAD_STATE);
+        *(status == STATUS_OK ? &fits : &overflows) = middle;
+    }
+    printf("    images of %g times their values fit, of %g times do not\n", fits, overflows);
+    for (int devices = 2; devices <= MOST_DEVICES; devices++) {
+        assert_int_equal(sums_of(&d, devices, fits), STATUS_OK);
+        assert_int_equal(sums_of(&d, devices, overflows), STATUS_BAD_STATE);
     }
     discard(&d);
 }
@@ -224,7 +248,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(any_number_gives_the_same_bits),
         cmocka_unit_test(images_stay_where_they_are_compared),
         cmocka_unit_test(free_memory_is_shared),
-        cmocka_unit_test(overflow_is_noticed),
+        cmocka_unit_test(overflow_is_that_of_one_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static void halves(void **state) {
                                          .host_memory = 1});
 }
 
-/* Sums go to the host after each half, and images are read each time. */
+/* Groups of particles are smaller than with more memory, and most images are read each time. */
 static void with_little_memory(void **state) {
     (void)state;
     several_check(&(struct several_case){.name = "little",
