@@ -41,13 +41,13 @@ static void same(const struct data *a, const struct data *b) {
 static void check_workers(struct setting s) {
     struct data *one = make_data(s);
     align_chunks(one, 1, 1);
-    for (int workers = 2; workers <= 4; workers++)
-        for (int chunks = 1; chunks <= workers; chunks++) {
-            struct data *several = make_data(s);
-            align_chunks(several, workers, chunks);
-            same(one, several);
-            destroy_data(several);
-        }
+    static const struct { int workers, chunks; } CASES[] = {{2, 2}, {3, 3}, {3, 2}, {4, 4}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct data *several = make_data(s);
+        align_chunks(several, CASES[i].workers, CASES[i].chunks);
+        same(one, several);
+        destroy_data(several);
+    }
     destroy_data(one);
 }
 
