@@ -36,6 +36,24 @@ const struct device *stage_device(const struct stage *stage) {
     return &stage->device;
 }
 
+enum status stage_devices(const struct stage *stage, int wanted, int most, struct device *ret_devices, int *ret_count,
+                          struct err *err) {
+    int visible = 1;
+    if (stage->device.kind == DEVICE_CUDA) {
+        TRY(device_count(&visible, err));
+        visible -= stage->device.index;
+    }
+    FAIL_IF(wanted > visible, err, STATUS_BAD_ARGUMENT, "devices: %d are wanted, but there %s %d", wanted,
+            visible == 1 ? "is" : "are", visible);
+    if (wanted == 0) wanted = stage_in_pipeline(stage) && visible > 1 ? visible : 1;
+    FAIL_IF(wanted > most, err, STATUS_BAD_ARGUMENT, "devices: there are %d, at most %d can share the work: set `gpu`",
+            wanted, most);
+    for (int i = 0; i < wanted; i++)
+        ret_devices[i] = (struct device){stage->device.kind, stage->device.index + i};
+    *ret_count = wanted;
+    return STATUS_OK;
+}
+
 bool stage_separate(const struct stage *stage) {
     return stage->separate;
 }

@@ -22,6 +22,8 @@ static enum status check_options(const struct alignment_options *o, struct err *
             "particles of %d px of %g Å in a circle of %g px cannot be compared with a reference: the box must be even "
             "and at least 8 px; pixel size, mask radius and memory must be positive",
             o->box, o->pixel_size, o->mask_radius);
+    FAIL_IF(o->device_count < 0 || o->device_count > ALIGNMENT_DEVICES_MOST, err, STATUS_BAD_ARGUMENT,
+            "%d devices cannot share particles, at most %d can", o->device_count, ALIGNMENT_DEVICES_MOST);
     return STATUS_OK;
 }
 
@@ -37,6 +39,10 @@ static enum status find_memory(struct alignment_options *o, struct err *err) {
 
 static enum status build(struct alignment *a, struct err *err) {
     TRY(check_options(&a->options, err));
+    if (a->options.device_count > 1) {
+        a->work = &alignment_several_work;
+        return a->work->create(a, err);
+    }
     TRY(find_memory(&a->options, err));
     a->work = work_on(&a->options.device);
     FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
@@ -83,7 +89,12 @@ void alignment_forget_images(struct alignment *a) {
     if (a->work->forget_images != NULL) a->work->forget_images(a);
 }
 
-bool alignment_keeps_image(const struct alignment *a, int number) {
+int alignment_workers(const struct alignment *a) {
+    return a->several != NULL ? alignment_several_count(a) : 1;
+}
+
+bool alignment_keeps_image(const struct alignment *a, int number, int chunk) {
+    if (a->several != NULL) return alignment_several_keeps_image(a, number, chunk);
     return a->work->keeps_image != NULL && a->work->keeps_image(a, number);
 }
 
@@ -137,8 +148,11 @@ int alignment_batch(const struct alignment *a) {
 static enum status check_particles(const struct alignment *a, const struct alignment_particle *particles, int count,
                                    struct err *err) {
     FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "particles cannot be compared outside of an iteration");
-    FAIL_IF(count < 0 || count > alignment_batch(a), err, STATUS_BAD_ARGUMENT,
-            "%d particles cannot be compared at a time, at most %d can", count, alignment_batch(a));
+    const int most = alignment_batch(a) * alignment_workers(a);
+    FAIL_IF(count < 0 || count > most, err, STATUS_BAD_ARGUMENT,
+            "%d particles cannot be compared at a time, at most %d can", count, most);
+    for (int i = 0; i < count; i++)
+        FAIL_IF(particles[i].chunk < 0, err, STATUS_BAD_ARGUMENT, "a particle belongs to chunk %d", particles[i].chunk);
     for (int i = 0; i < count; i++)
         FAIL_IF(particles[i].optics < 0 || particles[i].optics >= a->iteration.optics_count, err, STATUS_BAD_ARGUMENT,
                 "a particle belongs to optics group %d, but there are only %d", particles[i].optics + 1,

@@ -39,10 +39,16 @@ enum alignment_norm {
     ALIGNMENT_NORM_L2SQ, /* Σ |X − c P|² */
 };
 
+enum { ALIGNMENT_DEVICES_MOST = 16 };
 struct alignment_options {
     struct device device;
-    int threads; /* on the CPU */
-    /* Bytes that the E-step may use, without the libraries' own memory; device memory on a device. 0: on a CUDA device
+    /* Devices that share the particles, each with its own memory: CUDA devices, or the CPU several times, for tests. One
+     * device may stand there twice. The first one holds references and sums for the caller. device_count 0 or 1: `device`
+     * alone works. */
+    struct device devices[ALIGNMENT_DEVICES_MOST];
+    int device_count;
+    int threads; /* on the CPU, of all devices together */
+    /* Of each device. Bytes that the E-step may use, without the libraries' own memory; device memory on a device. 0: on a CUDA device
      * all memory that is free when the alignment is created, less 1 GiB or a quarter of it for libraries; on the CPU 4
      * GiB. */
     double memory;
@@ -67,6 +73,8 @@ struct alignment; /* memory and plans, kept from iteration to iteration */
 enum status alignment_create(const struct alignment_options *options, struct alignment **ret_alignment,
                              struct err *err);
 void alignment_destroy(struct alignment **alignment);
+/* Returns how many devices share the particles. */
+int alignment_workers(const struct alignment *alignment);
 
 enum { ALIGNMENT_REFERENCES_MOST = 256 }; /* most references on a CUDA device */
 
@@ -120,9 +128,9 @@ struct workspace *alignment_workspace(const struct alignment *alignment);
 enum status alignment_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
 /* Forgets all images that are kept, because their values have changed; their room stays. Call it between iterations. */
 void alignment_forget_images(struct alignment *alignment);
-/* Returns whether the image of that number stays on the device already, so that particles need no `image`. Call it
- * while no particles are being added. */
-bool alignment_keeps_image(const struct alignment *alignment, int number);
+/* Returns whether the image of that number stays already on the device that compares particles of that chunk, so that
+ * such a particle needs no `image`. Call it while no particles are being added. */
+bool alignment_keeps_image(const struct alignment *alignment, int number, int chunk);
 
 /* Returns whether an E-step can number so many orientations of each reference. A `local` E-step can then search them.
  * One over the whole grid may still have too many samples (STATUS_UNSUPPORTED of alignment_begin). */
@@ -133,7 +141,7 @@ bool alignment_can_number(double orientations, int references);
  * top. On a device, those in the workspace are part of the memory; references in host memory are copied to the device,
  * and sums in host memory receive a copy of what the device has added. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
-/* Returns how many particles alignment_add takes at a time. A CUDA device works on an ALIGNMENT_PARTS-th of them at once:
+/* Returns how many particles alignment_add takes at a time, for each of the workers. A CUDA device works on an ALIGNMENT_PARTS-th of them at once:
  * smaller batches should be multiples of such a part. */
 enum { ALIGNMENT_PARTS = 16 };
 int alignment_batch(const struct alignment *alignment);
@@ -149,7 +157,12 @@ struct alignment_particle {
     int known_shell;
     int orientation; /* given_poses: the pose of the list */
     double rest[2];  /* px, given_poses: shift beyond `shift`, by phases of the masked image; without a prior */
-    int number;      /* of the image, from 1 on, by which a device recognises it (alignment_keep_images); 0: none */
+    /* Particles in a row with the same chunk, from 0 on, are compared by one device: chunk modulo the number of devices. A
+     * CUDA device adds nothing of several chunks together before sums are rounded to integers. Sums then follow from the
+     * chunks, for any number of devices. Several workers on the CPU add each chunk of a call as a single worker adds the
+     * particles of a call; a single worker there knows no chunks. */
+    int chunk;
+    int number; /* of the image, from 1 on, by which a device recognises it (alignment_keep_images); 0: none */
     /* doubtful: log prior that the image shows no particle, on the scale of the priors of poses (alignment_log_poses);
      * and the range of norm_sum within which the image contributes to the sums. */
     double nothing, norm_least, norm_most;
@@ -187,7 +200,8 @@ struct alignment_result {
 enum status alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err);
 
-/* Adds `count` particles to the sums. Results have the order of the particles, which is also the order of summation. */
+/* Adds `count` particles to the sums, at most alignment_batch for each worker. Results have the order of the particles,
+ * which is also the order of summation. */
 enum status alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
                           struct alignment_result *results, struct err *err);
 /* Finishes the iteration. The accumulators then hold all sums. */

@@ -56,14 +56,20 @@ static inline enum status alignment_near(const struct alignment_iteration *itera
 
 struct alignment_cpu;
 struct alignment_cuda;
+struct alignment_several;
+struct alignment_turns;
 
 struct alignment {
     struct alignment_options options;
     struct alignment_iteration iteration;
     bool begun;
     const struct alignment_work *work; /* chosen once, when the alignment is created */
-    struct alignment_cpu *cpu;         /* owned by the work: one of the two, the other is NULL */
+    struct alignment_cpu *cpu;         /* owned by the work: one of the three, the others are NULL */
     struct alignment_cuda *cuda;
+    struct alignment_several *several;
+    /* Of a worker among several: the first one, whose references it copies and to whose sums its own are added; NULL for
+     * the first one itself. */
+    const struct alignment *leader;
 };
 
 /* Ops of a device for the functions of alignment.h; alignment.c checks the arguments first. NULL: nothing to do. */
@@ -81,9 +87,19 @@ struct alignment_work {
     enum status (*add)(struct alignment *a, const struct alignment_particle *particles, int count,
                        struct alignment_result *results, struct err *err);
     enum status (*finish)(struct alignment *a, struct err *err);
+    /* Of several workers. take_turn: the next call of `add` adds to sums that all workers share, and only when `turn` has
+     * come. close: finishes sums that a worker alone has, without a conversion. join: adds the sums of a closed worker to
+     * those of the leader. A device has either the first or the two others. */
+    void (*take_turn)(struct alignment *a, struct alignment_turns *turns, int turn);
+    enum status (*close)(struct alignment *a, struct err *err);
+    enum status (*join)(struct alignment *leader, struct alignment *closed, struct err *err);
     enum status (*seconds)(struct alignment *a, double *ret_seconds, struct err *err);
     size_t (*trace)(struct alignment *a, struct arena_step *steps, size_t capacity);
 };
+/* several.c: deals particles out to workers, one for each device. */
+extern const struct alignment_work alignment_several_work;
+int alignment_several_count(const struct alignment *a);
+bool alignment_several_keeps_image(const struct alignment *a, int number, int chunk);
 extern const struct alignment_work alignment_cpu_work;
 /* Defined only in builds with CUDA. */
 extern const struct alignment_work alignment_cuda_work;

@@ -17,8 +17,8 @@ static const double LEAST_SHARE = 1e-9;
 /* Poses beyond this share of the probability are the least likely third or half of all, and hardly show in the map.
  * Classes keep them: what a class gets may be no more than that. */
 static const double SUMMED = 0.98;
-static const double LEAST_NORM = 1e-3; /* over the mean norm of all particles */
-enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 };
+static const double LEAST_NORM = 1e-3;           /* over the mean norm of all particles */
+enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 }; /* of each device */
 
 /* Returns how far the coarse pass of a grid with this step compares, px: a step moves the rim of the particle by
  * `rotated` Å, and finer detail does not help to tell two grid points apart. */
@@ -169,7 +169,8 @@ enum status estep_compare_with(struct refiner *r, struct side *side, int first, 
     set_whole_noise(r, side);
     set_noise_shares(r, side);
     TRY(alignment_begin(r->alignment, &iteration, err));
-    return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
+    const int most = alignment_batch(r->alignment) * alignment_workers(r->alignment);
+    return batch_reserve(&r->batch, most, r->shells, r->reference_count, err);
 }
 
 /* Computes how much the M-step needs beside sums of this size, to make maps from them and to mask these. */
@@ -230,12 +231,14 @@ static struct particle *member(const struct refiner *r, const struct side *side,
     return &r->set.particles[side->members[index]];
 }
 
-/* Returns the size of a batch. If images are read each time, two batches are in memory, with a 16th of the memory
- * each. If any image must be read, the first batch stays small, so that the wait for it is short. */
-static int batch_most(const struct refiner *r) {
+/* Returns the size of each worker's part of a batch. If images are read each time, two batches are in memory, with a 16th
+ * of the memory each. If any image must be read, the first batch stays small, so that the wait for it is short. On the CPU
+ * sums depend on the parts: they are those of a single worker. */
+static int part_most(const struct refiner *r) {
     int all = alignment_batch(r->alignment), part = all / ALIGNMENT_PARTS;
-    double most = all, image = (double)r->box * r->box * sizeof(float);
-    double room = fmax(LEAST_BATCH, host_memory(&r->options) / 16 / image);
+    double most = all, image = (double)r->box * r->box * sizeof(float), room = host_memory(&r->options) / 16 / image;
+    if (r->placement.workspace != NULL) room /= alignment_workers(r->alignment);
+    room = fmax(LEAST_BATCH, room);
     if (r->unread == 0) return all;
     if (r->rereads) most = fmin(most, room);
     most = fmin(most, BATCH_TO_READ);
@@ -244,7 +247,7 @@ static int batch_most(const struct refiner *r) {
 
 static int batch_at(const struct refiner *r, const struct side *side, int first) {
     int end = r->at.seed_class < 0 ? side->member_count : side->references[r->at.seed_class].seed_end,
-        most = batch_most(r);
+        most = part_most(r) * alignment_workers(r->alignment);
     return end - first < most ? end - first : most;
 }
 
@@ -279,6 +282,12 @@ static int leave_out_twins(struct refiner *r, struct side *side, int first, int 
     return kept;
 }
 
+/* Returns the chunk of a particle whose image is the `taken`th of the batch. On the CPU a chunk is the part of the batch
+ * that one worker compares. */
+static int chunk_of(const struct refiner *r, const struct particle *p, int taken) {
+    return r->placement.workspace != NULL ? p->chunk : taken / part_most(r);
+}
+
 enum status estep_load(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
     int count = batch_at(r, side, first);
     const float *const *images;
@@ -298,6 +307,7 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
                                          .residual = p->residual,
                                          .known_shell = p->residual_shell,
                                          .orientation = side->members[first + i],
+                                         .chunk = chunk_of(r, p, r->batch.taken[i]),
                                          .number = side->members[first + i] + 1};
         for (int axis = 0; axis < 2 && r->schedule.kept; axis++)
             b->rest[axis] = p->origin[axis] - b->shift[axis];

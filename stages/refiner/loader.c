@@ -300,12 +300,13 @@ void loader_stop(struct loader *l) {
     l->batches[1 - l->used].begun = false;
 }
 
-static enum status fill(struct batch *b, const struct alignment *kept_by, const int *indices, int count,
-                        struct err *err) {
+static enum status fill(const struct loader *l, struct batch *b, const struct alignment *kept_by, const int *indices,
+                        int count, struct err *err) {
     TRY(reserve(b, count, err));
     memcpy(b->indices, indices, (size_t)count * sizeof *indices);
     for (int i = 0; i < count; i++)
-        b->elsewhere[i] = kept_by != NULL && alignment_keeps_image(kept_by, indices[i] + 1);
+        b->elsewhere[i] =
+            kept_by != NULL && alignment_keeps_image(kept_by, indices[i] + 1, l->set->particles[indices[i]].chunk);
     b->count = count;
     b->kept_by = kept_by;
     return STATUS_OK;
@@ -314,7 +315,7 @@ static enum status fill(struct batch *b, const struct alignment *kept_by, const 
 void loader_begin(struct loader *l, const struct alignment *kept_by, const int *indices, int count) {
     struct batch *b = &l->batches[1 - l->used];
     loader_stop(l);
-    if (fill(b, kept_by, indices, count, NULL) != STATUS_OK) return;
+    if (fill(l, b, kept_by, indices, count, NULL) != STATUS_OK) return;
     b->begun = true;
     worker_start(l->worker, read_ahead, l);
 }
@@ -329,7 +330,7 @@ enum status loader_take(struct loader *l, const struct alignment *kept_by, const
         TRY(worker_wait(l->worker, err));
     } else {
         loader_stop(l);
-        TRY(fill(b, kept_by, indices, count, err));
+        TRY(fill(l, b, kept_by, indices, count, err));
         TRY(read_batch(l, b, err));
     }
     l->used = 1 - l->used;

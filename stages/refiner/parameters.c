@@ -263,7 +263,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .default_text = "auto",
      .maximum = 4096,
      .help =
-         "Approximate memory for comparing particles and for maps, on the CUDA device, else on the host. auto: all "
+         "Approximate memory for comparing particles and for maps, on each CUDA device, else on the host. auto: all "
          "that is free on the device when the first iteration begins, else 4 GiB. In a graph, auto is a share of the "
          "device if other stages use it too. 0 is auto without that share."},
     {.name = "host_memory",
@@ -276,6 +276,16 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .help =
          "Approximate memory of the host for particle images and batches; half of it keeps images. auto: `memory`, if "
          "that is a number above 0, else 4 GiB."},
+    {.name = "devices",
+     .type = PARAM_INT,
+     .changes = PARAM_RESTART,
+     .offset = AT(devices),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = ALIGNMENT_DEVICES_MOST,
+     .help = "CUDA devices that share the comparison of particles, each with `memory` of its own, with the same "
+             "results for "
+             "any number; 0: all that gpu names, or one when the stage runs on files."},
     {.name = "memory_trace",
      .type = PARAM_BOOL,
      .changes = PARAM_RESTART,

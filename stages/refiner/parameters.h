@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { REFINER_PARAMETERS = 37 };
+enum { REFINER_PARAMETERS = 38 };
 
 extern const struct param refiner_parameters[REFINER_PARAMETERS];
 

@@ -39,6 +39,7 @@ struct particle {
     double reliability; /* 1: as good as before */
     double residual;    /* at the best pose of the last iteration, over shells up to residual_shell; < 0: unknown */
     int residual_shell;
+    int chunk;    /* of its half: the first bits of the hash of its name (struct side) */
     float *image; /* box², or NULL: read when needed (loader.h) */
     bool judged;  /* it was there when it was decided how images are checked */
     bool spoiled; /* the image is constant, not finite or far too strong, and counts as empty */

@@ -168,6 +168,22 @@ static void take_part(struct side *side, const struct member_key *keys, size_t c
     side->member_count = (int)(end - first);
 }
 
+/* Numbers the chunks of a side's particles by the first bits of their keys, so that a particle that joins moves no other
+ * one. If there are now more chunks, most images are not where they will be compared. */
+static void number_chunks(struct refiner *r, struct side *side, const struct member_key *keys, size_t count) {
+    enum { CHUNK = 1024, BITS_MOST = 30 };
+    int bits = 0;
+    while (bits < BITS_MOST && count >> bits > CHUNK)
+        bits++;
+    for (size_t i = 0; i < count; i++)
+        r->set.particles[keys[i].index].chunk = bits > 0 ? (int)(keys[i].key >> (64 - bits)) : 0;
+    if (bits != side->chunk_bits && alignment_workers(r->alignment) > 1) {
+        loader_stop(r->loader);
+        alignment_forget_images(r->alignment);
+    }
+    side->chunk_bits = bits;
+}
+
 /* Chooses the members of each side, in an order that depends on their names alone and not on how they arrived, so
  * that the first members, and those of a part, are a random choice. */
 static enum status choose_members(struct refiner *r, size_t most, struct schedule_part part, struct err *err) {
@@ -191,6 +207,7 @@ static enum status choose_members(struct refiner *r, size_t most, struct schedul
         free(r->sides[side].members);
         r->sides[side].members = NULL;
         TRY(mem_new(count, sizeof(int), "particles", &r->sides[side].members, err));
+        number_chunks(r, &r->sides[side], keys, count);
         take_part(&r->sides[side], keys, count, part);
         if ((size_t)r->sides[side].member_count > most) r->sides[side].member_count = (int)most;
         FAIL_IF(r->sides[side].member_count < least && classifies(r), err, STATUS_BAD_STATE,
@@ -209,7 +226,8 @@ static void count_unread(struct refiner *r) {
     r->unread = 0;
     for (size_t i = 0; i < r->set.count; i++) {
         const struct particle *p = &r->set.particles[i];
-        r->unread += particle_counts(p) && p->image == NULL && !alignment_keeps_image(r->alignment, (int)i + 1);
+        r->unread +=
+            particle_counts(p) && p->image == NULL && !alignment_keeps_image(r->alignment, (int)i + 1, p->chunk);
     }
     size_t image = (size_t)r->set.box * (size_t)r->set.box * sizeof(float);
     r->rereads = r->set.cached_bytes + r->unread * image > r->set.cache_limit;

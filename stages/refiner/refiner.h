@@ -55,6 +55,7 @@ struct refiner_options {
      * the CPU (kernels/alignment). */
     double memory;
     double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
+    int devices;        /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
     bool memory_trace;  /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
     char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */
@@ -71,7 +72,11 @@ struct refiner_options {
 /* The machine and the session. */
 struct refiner_context {
     int threads;
-    struct device device;       /* of the E-step */
+    struct device device; /* of the E-step */
+    /* Devices that share the E-step (alignment_options); device_count 0 or 1: `device` alone. Else `device` is the first
+     * of them, which makes the maps. */
+    struct device devices[ALIGNMENT_DEVICES_MOST];
+    int device_count;
     double fallback_pixel_size; /* Å, of particles whose file gives none; NaN: none */
     const char *root;           /* session folder: relative paths of stacks are tried against it first; NULL: none */
 };

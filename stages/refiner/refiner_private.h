@@ -43,7 +43,8 @@ struct side {
     double *noise_shares; /* [optics]: of the noise of images with all shells, what images of the group have */
     int *members;         /* particle indices of this iteration, in an order that does not depend on arrival */
     int member_count;
-    int met_twins;                          /* members that this iteration has left out when it met their images */
+    int chunk_bits; /* of the hash that number a member's chunk: as few as leave 1,024 members to a chunk, on average */
+    int met_twins;  /* members that this iteration has left out when it met their images */
     double average_norm, sigma_offset;      /* 1, px */
     double accuracy_angle, accuracy_offset; /* °, px */
     /* gathered in an iteration */

@@ -60,14 +60,16 @@ static enum alignment_norm reliability(const struct refiner_options *o) {
 }
 
 enum status setup_alignment(struct refiner *r, struct err *err) {
-    const struct alignment_options options = {.device = r->context.device,
-                                              .threads = r->context.threads,
-                                              .memory = compare_memory(&r->options),
-                                              .box = r->box,
-                                              .pixel_size = r->pixel_size,
-                                              .mask_radius = r->mask_radius,
-                                              .max_significant = r->options.max_significant,
-                                              .reliability = reliability(&r->options)};
+    struct alignment_options options = {.device = r->context.device,
+                                        .device_count = r->context.device_count,
+                                        .threads = r->context.threads,
+                                        .memory = compare_memory(&r->options),
+                                        .box = r->box,
+                                        .pixel_size = r->pixel_size,
+                                        .mask_radius = r->mask_radius,
+                                        .max_significant = r->options.max_significant,
+                                        .reliability = reliability(&r->options)};
+    memcpy(options.devices, r->context.devices, sizeof options.devices);
     alignment_destroy(&r->alignment);
     return alignment_create(&options, &r->alignment, err);
 }

@@ -70,10 +70,14 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
     TRY(arrivals_init(&state->arrivals, err));
-    const struct refiner_context machine = {.threads = stage_threads(stage),
-                                            .device = *stage_device(stage),
-                                            .fallback_pixel_size = stage_session(stage)->pixel_size,
-                                            .root = stage_root(stage)};
+    struct refiner_context machine = {.threads = stage_threads(stage),
+                                      .device = *stage_device(stage),
+                                      .fallback_pixel_size = stage_session(stage)->pixel_size,
+                                      .root = stage_root(stage)};
+    TRY(stage_devices(stage, p->devices, ALIGNMENT_DEVICES_MOST, machine.devices, &machine.device_count, err));
+    if (machine.device_count > 1)
+        stage_log(stage, LOG_INFO, "refine-devices", "%d devices share the particles of each iteration",
+                  machine.device_count);
     TRY(refiner_create(p, &machine, &state->refiner, err));
     TRY(attempts_init(stage, state->refiner, &state->attempts, err));
     TRY(restore(stage, state->refiner, err));

@@ -17,23 +17,18 @@ void settings_destroy(struct settings **settings) {
     *settings = NULL;
 }
 
+enum { DEVICES_MOST = 64 };
+
 /* Chooses the device of the stage and, with CUDA, its visible neighbours, as many as the user wants. */
 static enum status choose_devices(struct stage *stage, struct settings *settings, struct err *err) {
     const struct tilt_reconstructor_options *p = stage_params(stage);
-    const struct device *first = stage_device(stage);
-    int visible = 1, wanted = p->devices;
-    if (first->kind == DEVICE_CUDA) {
-        TRY(device_count(&visible, err));
-        visible -= first->index;
-    }
-    FAIL_IF(wanted > visible, err, STATUS_BAD_ARGUMENT, "devices: %d are wanted, but there %s %d", wanted,
-            visible == 1 ? "is" : "are", visible);
-    if (wanted == 0) wanted = stage_in_pipeline(stage) ? visible : 1;
-    TRY(mem_new((size_t)wanted, sizeof *settings->devices, "devices", &settings->devices, err));
-    for (int i = 0; i < wanted; i++)
-        settings->devices[i] = (struct device){first->kind, first->index + i};
+    struct device devices[DEVICES_MOST];
+    int count;
+    TRY(stage_devices(stage, p->devices, DEVICES_MOST, devices, &count, err));
+    TRY(mem_new((size_t)count, sizeof *settings->devices, "devices", &settings->devices, err));
+    memcpy(settings->devices, devices, (size_t)count * sizeof *devices);
     settings->reconstruction.tomography.devices = settings->devices;
-    settings->reconstruction.tomography.device_count = wanted;
+    settings->reconstruction.tomography.device_count = count;
     return STATUS_OK;
 }
 

@@ -538,8 +538,31 @@ static void wrong_parameters_are_refused(void **state) {
     }
 }
 
+/* The CPU is one device, however many are visible. */
+static void devices_are_those_that_there_are(void **state) {
+    (void)state;
+    struct device found[2] = {{DEVICE_CUDA, 7}, {DEVICE_CUDA, 7}};
+    struct err err = {0};
+    struct stage stage = {.device = {DEVICE_CPU, 0}};
+    for (int mode = 0; mode < 2; mode++)
+        for (int wanted = 0; wanted < 2; wanted++) {
+            int count = 0;
+            stage.mode = mode == 0 ? STAGE_IN_PIPELINE : STAGE_ON_FILES;
+            assert_int_equal(stage_devices(&stage, wanted, 2, found, &count, &err), STATUS_OK);
+            assert_int_equal(count, 1);
+            assert_int_equal(found[0].kind, DEVICE_CPU);
+            assert_int_equal(found[1].index, 7);
+        }
+    int count = -1;
+    assert_int_equal(stage_devices(&stage, 2, 2, found, &count, &err), STATUS_BAD_ARGUMENT);
+    assert_string_equal(err.message, "devices: 2 are wanted, but there is 1");
+    assert_int_equal(stage_devices(&stage, 1, 0, found, &count, &err), STATUS_BAD_ARGUMENT);
+    assert_int_equal(count, -1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_are_those_that_there_are),
         cmocka_unit_test_setup_teardown(items_pass_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_lanes_block_and_drain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_items_do_not_stop_the_stream, set_up, tear_down),

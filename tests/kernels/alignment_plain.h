@@ -247,7 +247,7 @@ static void clear_sums(struct data *d) {
 }
 
 /* Adds all particles, the first `first` of them in a call of their own. */
-static void align(struct data *d, int first) {
+static inline void align(struct data *d, int first) {
     struct alignment *a = NULL;
     clear_sums(d);
     OK(alignment_create(&d->options, &a, &failure));
@@ -356,7 +356,7 @@ static struct setting plain_setting(void) {
                             .threads = 2};
 }
 
-static void check(struct setting setting) {
+static inline void check(struct setting setting) {
     struct data *d = make_data(setting);
     poison(d);
     align_plainly(d);

@@ -75,7 +75,7 @@ static void check_kept(const struct trial *trial, int keep) {
     iterate(&d, alignment, &first);
     check_same(&d, &plain, &first);
     for (int i = 0, kept = 0; i < trial->particles; i++) {
-        if (!alignment_keeps_image(alignment, d.particles[i].number)) continue;
+        if (!alignment_keeps_image(alignment, d.particles[i].number, 0)) continue;
         d.particles[i].image = NULL;
         if (++kept == count || kept == keep) break;
     }
@@ -88,7 +88,7 @@ static void check_kept(const struct trial *trial, int keep) {
     check_same(&d, &plain, &third);
     alignment_forget_images(alignment);
     for (int i = 0; i < trial->particles; i++)
-        assert_false(alignment_keeps_image(alignment, d.particles[i].number));
+        assert_false(alignment_keeps_image(alignment, d.particles[i].number, 0));
     d.particles[count - 1].number = 0;
     d.particles[count - 1].image = NULL;
     struct outcome none;

@@ -101,9 +101,10 @@ static void images_are_the_same_however_they_come(void **state) {
 }
 
 /* Stands for a device that keeps images with even numbers. */
-bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number);
-bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number) {
+bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number, int chunk);
+bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number, int chunk) {
     assert_non_null(alignment);
+    assert_int_equal(chunk, 0);
     return number % 2 == 0;
 }
 

@@ -243,6 +243,11 @@ static enum status add(struct alignment *alignment, const struct alignment_parti
     return alignment_cpu_fine(a, count, err);
 }
 
+static void take_turn(struct alignment *alignment, struct alignment_turns *turns, int turn) {
+    alignment->cpu->turns = turns;
+    alignment->cpu->turn = turn;
+}
+
 /* Finds D and N of a particle at the pose with the largest D²/N: that term remains of the likelihood if the scale D/N
  * is fitted. half_norms, diff2: N/2 and N/2 − D. */
 static void best_fit(const struct alignment_cpu *a, const float *half_norms, const float *diff2, double ret_fit[2]) {
@@ -298,4 +303,5 @@ const struct alignment_work alignment_cpu_work = {
     .batch = batch,
     .scale = scale,
     .add = add,
+    .take_turn = take_turn,
 };

@@ -6,6 +6,7 @@
 #define ICESTREAM_KERNELS_ALIGNMENT_CPU_ALIGNMENT_H
 
 #include "kernels/alignment/alignment_private.h"
+#include "kernels/alignment/turns.h"
 #include "kernels/expectation/expectation.h"
 #include "kernels/prepare/prepare.h"
 
@@ -79,6 +80,8 @@ struct alignment_cpu {
     struct int_list slots, scatter_order; /* rows of the part */
     struct thread_space *threads;
     struct expectation *expectation;
+    struct alignment_turns *turns; /* of several workers; NULL: there is one */
+    int turn;
 };
 
 /* Enlarges a buffer to at least `count` values, or a list to at least `capacity` entries. Growing

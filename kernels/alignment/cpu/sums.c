@@ -113,6 +113,7 @@ static int chunk_size(const struct alignment_cpu *a, const struct scatter_job *j
 enum status alignment_cpu_back_project(struct alignment_cpu *a, int first, int count, struct err *err) {
     struct scatter_job job;
     int used, reference, n = a->pixels.count;
+    if (a->turns != NULL) TRY(alignment_turns_await(a->turns, a->turn, err));
     TRY(shift_unmasked(a, first, count, err));
     TRY(sort_contributions(a, first, count, &job, &used, err));
     size_t per_slice = 3 * (size_t)n + 9;

@@ -47,6 +47,7 @@ static void destroy(struct alignment *alignment) {
     struct alignment_cuda *a = alignment->cuda;
     if (a == NULL) return;
     worker_destroy(&a->worker);
+    if (a->stream != NULL) (void)stream_cuda_adopt(a->stream, NULL); /* another device may be the current one */
     workspace_destroy(&a->workspace);
     arena_destroy(&a->arena);
     prepare_cuda_destroy(&a->prepare);
@@ -125,6 +126,9 @@ static enum status begin(struct alignment *alignment, const struct alignment_ite
         TRY(stream_cuda_brought(a->stream, slot, err));
     TRY(stream_cuda_wait(a->stream, err));
     a->put_used = 0;
+    a->joined = (struct sums_fill){0};
+    a->leader = alignment->leader != NULL ? alignment->leader->cuda : NULL;
+    if (a->leader != NULL) TRY(alignment_cuda_see(a->options.device.index, a->leader->options.device.index, err));
     arena_close(a->arena, ARENA_ITERATION);
     a->iteration = *iteration;
     TRY(arena_open(a->arena, ARENA_ITERATION, err));
@@ -164,16 +168,7 @@ static enum status convert_sums(struct alignment_cuda *a, struct err *err) {
 
 static enum status finish(struct alignment *alignment, struct err *err) {
     struct alignment_cuda *a = alignment->cuda;
-    /* No transfer to the device uses this block any more */
-    struct sums_fill *fill = (struct sums_fill *)(void *)a->put_block;
-    TRY(stream_cuda_begin(a->stream, err));
-    TRY(alignment_cuda_sums_flush(a, err));
-    TRY(stream_cuda_get(a->stream, fill, a->sums.overflow, sizeof *fill, err));
-    TRY(stream_cuda_end(a->stream, err));
-    TRY(stream_cuda_wait(a->stream, err));
-    FAIL_IF(fill->overflow, err, STATUS_BAD_STATE,
-            "sums over particles overflowed: images are not normalised (their background's standard "
-            "deviation should be about 1)");
+    TRY(alignment_cuda_close(alignment, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(convert_sums(a, err));
     TRY(stream_cuda_end(a->stream, err));
@@ -205,6 +200,8 @@ const struct alignment_work alignment_cuda_work = {
     .scale = alignment_cuda_scale,
     .add = alignment_cuda_add,
     .finish = finish,
+    .close = alignment_cuda_close,
+    .join = alignment_cuda_join,
     .seconds = seconds,
     .trace = trace,
 };

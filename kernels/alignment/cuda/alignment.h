@@ -279,6 +279,14 @@ struct sums_to_cuda {
 enum status alignment_cuda_sums_add_to(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
                                        void *stream, struct err *err);
 
+/* Lets two devices copy from each other directly, where they can. */
+enum status alignment_cuda_see(int device, int other, struct err *err);
+/* Queues a copy from the memory of another device, on a stream of the device that gets it. */
+enum status alignment_cuda_copy_from(void *to, int device, const void *from, int other, size_t bytes, void *stream,
+                                     struct err *err);
+/* Queues to[count] += from[count], in the memory of one device. */
+enum status alignment_cuda_add_integers(int64_t *to, const int64_t *from, size_t count, void *stream, struct err *err);
+
 /* Plans of the preparation of images (kernels/prepare) and CTFs. */
 struct prepare_cuda;
 /* Creates plans for boxes of `box` px and at most `most` images at a time. */

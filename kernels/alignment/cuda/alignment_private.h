@@ -50,6 +50,7 @@ struct alignment_cuda_group {
     float *factors;                  /* [most] reliability */
     struct contribution_cuda *contributions;
     void *scratch;
+    int chunk;                          /* of the particles that wait: none of another one joins them */
     int most;                           /* most particles */
     uint32_t count, contributions_most; /* contributions that wait; most contributions */
 };
@@ -63,6 +64,10 @@ struct alignment_cuda_order {
 
 struct alignment_cuda {
     struct alignment_options options;
+    /* Of a worker among several (kernels/alignment/alignment_private.h): its references are copied, and its plan is that
+     * of this worker; NULL: there is none. */
+    const struct alignment_cuda *leader;
+    struct sums_fill joined; /* of the workers whose sums were added to these ones */
     int shells;
     double *shell_pixels; /* [shells]: pixels of the half plane */
     struct arena *arena;
@@ -168,6 +173,7 @@ struct alignment_cuda_jobs {
     const int *own, *known_shell;
     const double *residual;
     const struct doubt *doubts;
+    const struct alignment_particle *particles; /* in host memory */
 };
 /* fine.c: goes from coarse samples to sums and results. first: as in alignment_cuda_near. STATUS_NO_MEMORY: nothing was
  * added; these particles are too many at a time. */
@@ -176,13 +182,16 @@ enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct p
                                 struct err *err);
 /* sums.c: takes the memory of the group for the iteration. */
 enum status alignment_cuda_sums_plan(struct alignment_cuda *alignment, struct err *err);
-/* Adds particles->count particles, or lets them wait in the group. Their contributions begin at begin[particles + 1]
+/* Adds particles->count particles, or lets them wait in the group. of_host: the same particles, for their chunks. Their contributions begin at begin[particles + 1]
  * (device memory; found.contributions is its copy). STATUS_NO_MEMORY as alignment_cuda_fine. */
 enum status alignment_cuda_sums_add(struct alignment_cuda *alignment, const struct particles_cuda *particles,
-                                    const float *factors, struct contribution_cuda *contributions,
-                                    const uint32_t *begin, struct err *err);
+                                    const struct alignment_particle *of_host, const float *factors,
+                                    struct contribution_cuda *contributions, const uint32_t *begin, struct err *err);
 /* Adds the particles that still wait in the group. STATUS_NO_MEMORY as alignment_cuda_fine. */
 enum status alignment_cuda_sums_flush(struct alignment_cuda *alignment, struct err *err);
+/* join.c: do what the members of struct alignment_work of these names do. */
+enum status alignment_cuda_close(struct alignment *alignment, struct err *err);
+enum status alignment_cuda_join(struct alignment *leader, struct alignment *closed, struct err *err);
 /* Fills the result of particle i of a part from what the host got. */
 void alignment_cuda_result(const struct alignment_cuda *alignment, const struct alignment_cuda_found *found,
                            const struct alignment_particle *particle, int i, struct alignment_result *ret_result);

@@ -287,7 +287,8 @@ static enum status some(struct alignment_cuda *a, const struct part *part, const
     struct alignment_cuda_jobs jobs = {.own = slot->own + 2 * (size_t)first,
                                        .known_shell = slot->known_shell + first,
                                        .residual = slot->residual + first,
-                                       .doubts = slot->doubts + first};
+                                       .doubts = slot->doubts + first,
+                                       .particles = part->particles + first};
     if (a->iteration.local)
         TRY(alignment_cuda_near(a, &p, first, &samples, err));
     else

@@ -93,7 +93,7 @@ enum status alignment_cuda_fine(struct alignment_cuda *a, const struct particles
         TRY(alignment_cuda_doubt(p, jobs->doubts, a->device_shell_pixels, a->shells, f.contributions_begin, f.best,
                                  contributions, f.power, f.reference_weights, a->iteration.reference_count, f.factors,
                                  stream, err));
-    TRY(alignment_cuda_sums_add(a, p, f.factors, contributions, f.contributions_begin, err));
+    TRY(alignment_cuda_sums_add(a, p, jobs->particles, f.factors, contributions, f.contributions_begin, err));
     TRY(get_results(a, n, (size_t)first, p, &f, err));
     return stream_cuda_end(a->stream, err);
 }

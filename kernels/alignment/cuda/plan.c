@@ -102,6 +102,17 @@ static enum status upload_sampling(struct alignment_cuda *a, struct err *err) {
     return upload_turns(a, err);
 }
 
+/* Copies a reference from the leader's device. */
+static enum status copy_reference(struct alignment_cuda *a, const float *values, size_t count, const float **ret_values,
+                                  struct err *err) {
+    float *copy = NULL;
+    TRY(arena_take(a->arena, count, 2 * sizeof *copy, "a reference", &copy, err));
+    TRY(alignment_cuda_copy_from(copy, a->options.device.index, values, a->leader->options.device.index,
+                                 count * 2 * sizeof *copy, stream_cuda_kernels(a->stream), err));
+    *ret_values = copy;
+    return STATUS_OK;
+}
+
 static enum status upload_references(struct alignment_cuda *a, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
     const struct fourier_pixels *pixels = it->pixels;
@@ -117,7 +128,9 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
         size_t values = (size_t)grid.nx * (size_t)grid.ny * (size_t)grid.nz;
         r->grids[k] = (struct grid_cuda){
             .nx = grid.nx, .ny = grid.ny, .reach = grid.reach, .r_max = grid.r_max, .dimensions = grid.dimensions};
-        if (grid.workspace != NULL)
+        if (grid.workspace != NULL && a->leader != NULL)
+            TRY(copy_reference(a, grid.values, values, &r->grids[k].values, err));
+        else if (grid.workspace != NULL)
             r->grids[k].values = grid.values;
         else
             TRY(upload(a, grid.values, values, 2 * sizeof(float), "a reference", &r->grids[k].values, err));
@@ -126,7 +139,12 @@ static enum status upload_references(struct alignment_cuda *a, struct err *err) 
     return STATUS_OK;
 }
 
-/* Counts the sums that lie in memory of the iteration; the others are the accumulators themselves. */
+/* Returns whether sums lie in memory of the iteration; else they are the accumulator itself. */
+static bool sums_apart(const struct alignment_cuda *a, const struct accumulator_grid *grid) {
+    return grid->workspace == NULL || a->iteration.add_to || a->leader != NULL;
+}
+
+/* Counts the sums that lie in memory of the iteration. */
 static enum status count_sums(const struct alignment_cuda *a, int *ret_count, struct err *err) {
     const struct alignment_iteration *it = &a->iteration;
     const struct sums_cuda *s = &a->sums;
@@ -139,7 +157,7 @@ static enum status count_sums(const struct alignment_cuda *a, int *ret_count, st
         FAIL_IF(!larger && (it->add_to || grid.nx != s->nx || grid.ny != s->ny || grid.nz != s->nz), err,
                 STATUS_BAD_ARGUMENT, "sums of %d px were not cleared for a Fourier size of %d px", grid.r_max * 2,
                 it->pixels->size);
-        *ret_count += grid.workspace == NULL || it->add_to;
+        *ret_count += sums_apart(a, &grid);
     }
     return STATUS_OK;
 }
@@ -166,7 +184,7 @@ static enum status take_sums(struct alignment_cuda *a, struct err *err) {
     }
     for (int k = 0; k < it->reference_count; k++) {
         struct accumulator_grid grid = accumulator_grid(it->sums[k]);
-        if (grid.workspace == NULL || it->add_to) {
+        if (sums_apart(a, &grid)) {
             s->voxels[k] = (int64_t *)(void *)taken;
             taken += bytes;
         } else {
@@ -217,10 +235,16 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     return bytes;
 }
 
-/* Divides the memory that is left. A third is for the fine pass, whose lists have any length. All slices are stored if
+/* Divides the memory that is left, or as the leader has divided its own: no digit may then depend on which device compares
+ * a particle. A third is for the fine pass, whose lists have any length. All slices are stored if
  * they need at most another third; otherwise as many as fit into a tenth. */
 static enum status divide(struct alignment_cuda *a, struct err *err) {
     size_t left = arena_left(a->arena), rows = (size_t)a->rows, slices = 0;
+    if (a->leader != NULL) {
+        a->rows_at_once = a->leader->rows_at_once;
+        a->particles = a->leader->particles;
+        return STATUS_OK;
+    }
     a->rows_at_once = 0;
     if (!a->iteration.local) {
         size_t at_once = rows * slice_bytes(a) <= left / 3 ? rows : left / 10 / slice_bytes(a);
@@ -248,7 +272,8 @@ static enum status make_quads(struct alignment_cuda *a, struct err *err) {
     size_t floats = grid_quads_floats(&a->references.grids[0]);
     int count = a->iteration.reference_count;
     if (a->references.grids[0].dimensions != 3) return STATUS_OK;
-    if ((size_t)count * floats * sizeof(float) > arena_left(a->arena) / 4) return STATUS_OK;
+    const bool fits = (size_t)count * floats * sizeof(float) <= arena_left(a->arena) / 4;
+    if (a->leader != NULL ? a->leader->references.grids[0].quads == NULL : !fits) return STATUS_OK;
     for (int k = 0; k < count; k++) {
         struct grid_cuda *grid = &a->references.grids[k];
         float *quads = NULL;
@@ -267,7 +292,8 @@ static enum status make_fine_slices(struct alignment_cuda *a, struct err *err) {
     size_t slices = (size_t)a->rows * (size_t)a->rotations, row = 2 * alignment_cuda_fine_slice_row(&a->references);
     float *values = NULL;
     a->references.slices = NULL;
-    if (a->iteration.local || slices * row * sizeof *values > arena_left(a->arena) / 2) return make_quads(a, err);
+    const bool fits = !a->iteration.local && slices * row * sizeof *values <= arena_left(a->arena) / 2;
+    if (a->leader != NULL ? a->leader->references.slices == NULL : !fits) return make_quads(a, err);
     TRY(arena_take(a->arena, slices * row, sizeof *values, "slices of the fine pass", &values, err));
     TRY(stream_cuda_begin(a->stream, err));
     TRY(alignment_cuda_fine_slices(&a->references, &a->sampling, 0, a->rows, values, stream_cuda_kernels(a->stream),

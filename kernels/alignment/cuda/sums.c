@@ -33,8 +33,12 @@ enum status alignment_cuda_sums_plan(struct alignment_cuda *a, struct err *err) 
         "%d references at %d orientations have more children than can be sorted: search a coarser grid, or near the "
         "last poses with fewer than %d shifts",
         a->sampling.references, a->orientations, a->sampling.shift_count);
+    if (a->leader != NULL) {
+        g->most = a->leader->group.most;
+        g->contributions_most = a->leader->group.contributions_most;
+    }
     TRY(group_bytes(a, g, &scratch, &all, err));
-    while (all > arena_left(a->arena) / 3 && (g->most > 1 || g->contributions_most > 1024)) {
+    while (a->leader == NULL && all > arena_left(a->arena) / 3 && (g->most > 1 || g->contributions_most > 1024)) {
         if (g->most > 1) g->most /= 2;
         if (g->contributions_most > 1024) g->contributions_most /= 2;
         TRY(group_bytes(a, g, &scratch, &all, err));
@@ -85,13 +89,15 @@ static enum status append(struct alignment_cuda *a, const struct particles_cuda 
     return STATUS_OK;
 }
 
-/* Returns as many particles as the group has room for; count 0 if the next particle alone fills more than a whole
+/* Returns as many particles of the group's chunk as it has room for; count 0 if the next particle alone fills more than a whole
  * group. */
-static struct piece next_piece(const struct alignment_cuda *a, int first, int end) {
+static struct piece next_piece(const struct alignment_cuda *a, const struct alignment_particle *of_host, int first,
+                               int end) {
     const struct alignment_cuda_group *g = &a->group;
     const uint32_t *begin = a->found->contributions;
     struct piece piece = {.first = first, .begin = begin[first]};
     while (first + piece.count < end && g->particles.count + piece.count < g->most &&
+           of_host[first + piece.count].chunk == g->chunk &&
            begin[first + piece.count + 1] - piece.begin <= g->contributions_most - g->count)
         piece.count++;
     piece.length = begin[first + piece.count] - piece.begin;
@@ -125,9 +131,11 @@ static enum status add_alone(struct alignment_cuda *a, const struct particles_cu
                                        err);
 }
 
-enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct particles_cuda *p, const float *factors,
+enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct particles_cuda *p,
+                                    const struct alignment_particle *of_host, const float *factors,
                                     struct contribution_cuda *contributions, const uint32_t *begin, struct err *err) {
     const uint32_t *found = a->found->contributions;
+    struct alignment_cuda_group *g = &a->group;
     uint32_t most = too_many(a, p->count);
     void *scratch = NULL;
     if (a->sums_near)
@@ -139,12 +147,15 @@ enum status alignment_cuda_sums_add(struct alignment_cuda *a, const struct parti
         TRY(arena_take(a->arena, bytes, 1, "poses that contribute", &scratch, err));
     }
     for (int first = 0; first < p->count;) {
-        struct piece piece = next_piece(a, first, p->count);
+        if (of_host[first].chunk != g->chunk) TRY(alignment_cuda_sums_flush(a, err));
+        g->chunk = of_host[first].chunk;
+        struct piece piece = next_piece(a, of_host, first, p->count);
         if (piece.count > 0) TRY(append(a, p, factors, contributions, &piece, err));
         first += piece.count;
         if (first == p->count) break;
+        if (of_host[first].chunk != g->chunk) continue;
         TRY(alignment_cuda_sums_flush(a, err));
-        if (found[first + 1] - found[first] <= a->group.contributions_most) continue;
+        if (found[first + 1] - found[first] <= g->contributions_most) continue;
         TRY(add_alone(a, p, factors, contributions, first, scratch, err));
         first++;
     }
