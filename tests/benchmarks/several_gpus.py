@@ -15,71 +15,76 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 
 def arguments():
     own, more = sys.argv[1:], []
-    if '--' in own:
-        more = own[own.index('--') + 1 :]
-        own = own[: own.index('--')]
+    if "--" in own:
+        more = own[own.index("--") + 1 :]
+        own = own[: own.index("--")]
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('star')
-    p.add_argument('--reference', required=True)
-    p.add_argument('--diameter', required=True)
-    p.add_argument('--devices', default='1,2,4')
-    p.add_argument('--bin', default=os.environ.get('ICESTREAM_BIN', 'build/cuda/bin'))
-    p.add_argument('--work', default=None)
+    p.add_argument("star")
+    p.add_argument("--reference", required=True)
+    p.add_argument("--diameter", required=True)
+    p.add_argument("--devices", default="1,2,4")
+    p.add_argument("--bin", default=os.environ.get("ICESTREAM_BIN", "build/cuda/bin"))
+    p.add_argument("--work", default=None)
     a = p.parse_args(own)
-    a.devices = [int(n) for n in a.devices.split(',')]
+    a.devices = [int(n) for n in a.devices.split(",")]
     a.more = more
     return a
 
 
 def refine(a, folder, devices):
     """Returns the lines of history.jsonl. All iterations come after the end of the stream, so that runs have the same."""
-    out = os.path.join(folder, f'devices{devices}')
-    command = [os.path.join(a.bin, 'icestream-refiner'), '--i', a.star, '--o', out, '--reference', a.reference]
-    command += ['--diameter', a.diameter, '--device', 'cuda:0', '--devices', str(devices)]
-    command += ['--min_particles', '1000000', '--keep_iterations', '1000', *a.more]
+    out = os.path.join(folder, f"devices{devices}")
+    command = [os.path.join(a.bin, "icestream-refiner"), "--i", a.star, "--o", out, "--reference", a.reference]
+    command += ["--diameter", a.diameter, "--device", "cuda:0", "--devices", str(devices)]
+    command += ["--min_particles", "1000000", "--keep_iterations", "1", *a.more]
+    began = time.monotonic()
     run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode != 0 and ('are wanted, but there' in run.stderr or 'CUDA' in run.stderr):
-        print(f'skipped: {devices} devices: {run.stderr.strip().splitlines()[-1]}')
-        return None, None
+    whole = time.monotonic() - began
+    if run.returncode != 0 and ("are wanted, but there" in run.stderr or "CUDA" in run.stderr):
+        print(f"skipped: {devices} devices: {run.stderr.strip().splitlines()[-1]}")
+        return None, None, None
     if run.returncode != 0:
         sys.exit(f'{" ".join(command)}:\n{run.stderr}')
-    with open(os.path.join(out, 'history.jsonl')) as f:
+    with open(os.path.join(out, "history.jsonl")) as f:
         lines = [json.loads(line) for line in f]
-    return [line for line in lines if line['event'] == 'map'], sums(out)
+    return [line for line in lines if line["event"] == "map"], sums(out), whole
 
 
 def sums(out):
-    """Returns the sum of each map and table. The final table and maps are run_*, those of iterations run_itNNN_*."""
+    """Returns the sum of each map and table, in which files of the run are named without its folder."""
     found = {}
     for name in sorted(os.listdir(out)):
-        if name.startswith('run_') and name.endswith(('.mrc', '.star')):
-            with open(os.path.join(out, name), 'rb') as f:
-                found[name] = hashlib.sha256(f.read()).hexdigest()
+        if name.startswith("run_") and name.endswith((".mrc", ".star")):
+            with open(os.path.join(out, name), "rb") as f:
+                found[name] = hashlib.sha256(f.read().replace(out.encode(), b".")).hexdigest()
     return found
 
 
 def by_order(history):
     seconds = collections.OrderedDict()
     for line in history[1:]:
-        key = (line['order'], line['final'])
+        key = (line["order"], line["final"])
         count, total, compare = seconds.get(key, (0, 0, 0))
-        seconds[key] = (count + 1, total + line['seconds'], compare + line['steps'].get('compare', 0))
+        seconds[key] = (count + 1, total + line["seconds"], compare + line["steps"].get("compare", 0))
     return seconds
 
 
-def show(devices, history, alone):
-    total = sum(line['seconds'] for line in history[1:])
-    print(f'{devices} device{"s" if devices > 1 else ""}: {len(history)} iterations, the first {history[0]["seconds"]:.2f} s')
+def show(devices, history, whole, alone):
+    total = sum(line["seconds"] for line in history[1:])
+    print(f"devices: {devices}; {len(history)} iterations, {whole:.1f} s from start to exit")
+    first = history[0]["seconds"]
+    print(f"    the first        {first:9.3f} s")
     for (order, final), (count, seconds, compare) in by_order(history).items():
-        what = 'last one' if final else f'{count} of order {order}'
-        print(f'    {what:16} {seconds:9.3f} s, of which comparing {compare:9.3f} s')
-    line = f'    2 to last        {total:9.3f} s'
+        what = "last one" if final else f"{count} of order {order}"
+        print(f"    {what:16} {seconds:9.3f} s, of which comparing {compare:9.3f} s")
+    line = f"    2 to last        {total:9.3f} s"
     if alone is not None and devices > 1:
-        line += f', efficiency {alone / (devices * total):.3f}'
+        line += f", efficiency {alone / (devices * total):.3f}"
     print(line)
     return total
 
@@ -87,9 +92,9 @@ def show(devices, history, alone):
 def compare(first, other, devices):
     different = [name for name in first if first[name] != other.get(name)] + [n for n in other if n not in first]
     if different:
-        print(f'{devices} devices: {len(different)} of {len(first)} files differ, the first {different[0]}')
+        print(f"{devices} devices: {len(different)} of {len(first)} files differ, the first {different[0]}")
     else:
-        print(f'{devices} devices: all {len(first)} maps and tables are the same bytes')
+        print(f"{devices} devices: all {len(first)} maps and tables are the same bytes")
     return not different
 
 
@@ -98,11 +103,11 @@ def main():
     same, alone, first, ran = True, None, None, 0
     with tempfile.TemporaryDirectory() as folder:
         for devices in a.devices:
-            history, files = refine(a, a.work or folder, devices)
+            history, files, whole = refine(a, a.work or folder, devices)
             if history is None:
                 break
             ran += 1
-            total = show(devices, history, alone)
+            total = show(devices, history, whole, alone)
             if devices == 1:
                 alone = total
             if first is None:
