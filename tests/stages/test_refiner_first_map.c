@@ -1,5 +1,6 @@
 /* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or
- * replace it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked.
+ * replace it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked. Classes
+ * begin with maps of their own, if the attempt has them, or with the one map.
  * Attempts themselves, and the stage, are replaced (--wrap): a script says which map an attempt makes, and how well
  * held-out particles fit it. */
 #include <math.h>
@@ -16,6 +17,7 @@
 #include "common/formats/star.h"
 #include "kernels/fsc/fsc.h"
 #include "stages/refiner/initial/attempts.h"
+#include "stages/refiner/initial/several.h"
 #include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 #include "tests/common/scratch.h"
@@ -35,7 +37,8 @@ struct initial {
 static struct {
     enum initial_test failed;
     const float *map;
-    double gain; /* standard errors by which the map is better than any other */
+    double gain;                            /* standard errors by which the map is better than any other */
+    const struct several_decision *classes; /* whose maps are `first` and `second` */
 } next;
 static size_t present;
 static char root[PATH_SIZE], folder[PATH_SIZE + 16], told[1 << 14]; /* all lines of the log */
@@ -49,6 +52,8 @@ enum status __wrap_initial_work(struct initial *initial, bool *ret_complete, str
 double __wrap_initial_progress(const struct initial *initial);
 const struct initial_decision *__wrap_initial_decision(const struct initial *initial);
 const float *__wrap_initial_map(const struct initial *initial);
+const struct several_decision *__wrap_initial_classes(const struct initial *initial);
+const float *__wrap_initial_class_map(const struct initial *initial, int class);
 const struct refiner *__wrap_initial_refiner(const struct initial *initial);
 size_t __wrap_initial_present(const struct refiner *refiner);
 enum status __wrap_initial_evidence(struct initial *initial, const float *map, enum initial_part part,
@@ -119,6 +124,11 @@ const struct initial_decision *__wrap_initial_decision(const struct initial *a) 
 const float *__wrap_initial_map(const struct initial *a) {
     (void)a;
     return next.map;
+}
+
+const struct several_decision *__wrap_initial_classes(const struct initial *a) {
+    (void)a;
+    return next.classes;
 }
 
 const struct refiner *__wrap_initial_refiner(const struct initial *a) {
@@ -260,6 +270,11 @@ void __wrap_stage_result(struct stage *stage, const char *const *files, const ch
 
 /* Maps of two objects; of the first one among two others; the first and the last of these turned, in the other hand. */
 static float first[VOXELS], second[VOXELS], mixed[VOXELS], first_turned[VOXELS], mixed_turned[VOXELS];
+
+const float *__wrap_initial_class_map(const struct initial *a, int class) {
+    (void)a;
+    return class == 0 ? first : second;
+}
 
 /* Turns an object, and inverts it. */
 static void rotate_object(struct object *o) {
@@ -406,6 +421,7 @@ static void begin(const char *name, struct object *object) {
     next.failed = INITIAL_ACCEPTED;
     next.map = first;
     next.gain = NAN;
+    next.classes = NULL;
 }
 
 static void mark_rest(struct refiner *r, struct attempts *attempts) {
@@ -457,6 +473,64 @@ static void is_confirmed_by_the_same_map(void **state) {
     restart(&r, &attempts);
     assert_false(attempt(r, &attempts, 8000, &replaced));
     iterate(r, 3);
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+static void classes_begin_with_maps_of_their_own(void **state) {
+    (void)state;
+    static const struct several_decision own = {
+        .classes = 2, .text = "two maps, says the script", .maps = {{.share = 0.6}, {.share = 0.4}}};
+    static float read[VOXELS];
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced;
+    begin("own", &object);
+    options.classes = 2;
+    next.classes = &own;
+    create(&r, &attempts);
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    decision_has((const char *[]){"\"own\": true,", "\"confirmed\": true,", "two maps, says the script", NULL});
+    assert_non_null(strstr(told, "each class has a first map of its own: two maps"));
+    assert_non_null(strstr(attempts_remark(&attempts), "each class"));
+    assert_true(has("initial_model.mrc") && has("initial_model_class002.png"));
+    read_map(folder, "initial_model_class002.mrc", read);
+    for (int i = 0; i < VOXELS; i += 97)
+        assert_float_equal(read[i], second[i], 1e-4);
+    assert_int_equal(r->map_count, 2);
+    mark_rest(r, &attempts);
+    assert_int_equal(judged, 2 * JUNK_COMPARED); /* with each map, and its rotational average */
+    junk_is_marked(r);
+    iterate(r, 1);
+    restart(&r, &attempts);
+    assert_int_equal(r->map_count, 2);
+    assert_false(attempt(r, &attempts, 2000, &replaced)); /* none is made again */
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+static void classes_without_maps_begin_with_the_one(void **state) {
+    (void)state;
+    static const struct several_decision none = {
+        .classes = 2, .failed = SEVERAL_ALIKE, .text = "two maps are the same, says the script"};
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced;
+    begin("not_own", &object);
+    options.classes = 2;
+    next.classes = &none;
+    create(&r, &attempts);
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    decision_has((const char *[]){"\"own\": false,", "\"refused\": \"alike\",", "\"confirmed\": false,", NULL});
+    assert_non_null(strstr(told, "all begin with the one (alike): two maps are the same"));
+    assert_non_null(strstr(attempts_remark(&attempts), "all classes begun with one first map, not confirmed"));
+    assert_false(has("initial_model_class001.mrc") || has("initial_model_classes.star"));
+    assert_int_equal(r->map_count, 1);
+    restart(&r, &attempts);
+    assert_int_equal(r->map_count, 1);
+    assert_true(attempt(r, &attempts, 2000, &replaced));
     attempts_destroy(&attempts);
     refiner_destroy(&r);
 }
@@ -675,9 +749,14 @@ static void stage_does_it_between_iterations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(junk_is_what_fits_the_map_less), cmocka_unit_test(is_confirmed_by_the_same_map),
-        cmocka_unit_test(is_replaced_by_a_better_one),    cmocka_unit_test(begins_again_as_new),
-        cmocka_unit_test(is_not_made_again_at_the_end),   cmocka_unit_test(stage_does_it_between_iterations),
+        cmocka_unit_test(junk_is_what_fits_the_map_less),
+        cmocka_unit_test(is_confirmed_by_the_same_map),
+        cmocka_unit_test(is_replaced_by_a_better_one),
+        cmocka_unit_test(begins_again_as_new),
+        cmocka_unit_test(is_not_made_again_at_the_end),
+        cmocka_unit_test(stage_does_it_between_iterations),
+        cmocka_unit_test(classes_begin_with_maps_of_their_own),
+        cmocka_unit_test(classes_without_maps_begin_with_the_one),
     };
     return scratch_run("refiner_first_map", tests, sizeof tests / sizeof *tests);
 }
