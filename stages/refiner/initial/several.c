@@ -53,6 +53,8 @@ enum status several_create(const struct several_options *options, struct several
     s->decision.starts = options->start_count;
     s->partner = -1;
     s->decision.rival = s->decision.alike = NAN;
+    for (int half = 0; half < SEVERAL_SIDES; half++)
+        s->decision.gains[half] = s->decision.deviations[half] = NAN;
     enum status status = open(s, err);
     if (status != STATUS_OK)
         several_destroy(&s);
@@ -134,6 +136,9 @@ static enum status rank(struct several *s, struct err *err) {
     s->other = best_start(s, -1);
     s->start = 0;
     s->phase = MATCH;
+    if (!several_has_empty(s, s->first)) return STATUS_OK;
+    several_refuse(s, SEVERAL_EMPTY);
+    s->phase = COMPLETE;
     return STATUS_OK;
 }
 

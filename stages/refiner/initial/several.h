@@ -3,6 +3,7 @@
  * As the one map (initial.h), but each start has K maps, a class each, which share the particles: an iteration finds poses
  * and classes together. Every second start improves with particles of half A alone, the others with those of half B. Held-out
  * particles rank them: each is as probable as with the maps together, by their shares. K maps are accepted only if
+ *   empty       no class of the best start has lost its particles to the others;
  *   agreement   a start of the other half has made the same K maps, each up to rotation, shift and hand;
  *   alike       no two of the K maps are the same map: particles that are all alike give copies of one map, or its mirror
  *               image beside it;
@@ -25,6 +26,7 @@ enum { SEVERAL_MOST = 8 }; /* classes */
 
 enum several_test {
     SEVERAL_ACCEPTED,
+    SEVERAL_EMPTY,
     SEVERAL_AGREEMENT,
     SEVERAL_ALIKE,
     SEVERAL_LIKELIHOOD,

@@ -7,10 +7,10 @@
 #include "stages/refiner/hand.h"
 #include "stages/refiner/initial/several_private.h"
 
-static const double LEAST_SHARE = 0.001; /* of a class: a particle may still be of it */
+static const double LEAST_SHARE = 0.01; /* of a class that has not lost its particles */
 
 const char *several_test_name(enum several_test test) {
-    static const char *const names[] = {"", "agreement", "alike", "likelihood", "rivals"};
+    static const char *const names[] = {"", "empty", "agreement", "alike", "likelihood", "rivals"};
     return names[test];
 }
 
@@ -20,6 +20,13 @@ const float *several_class_map(const struct several *s, int start, int class) {
 
 void several_refuse(struct several *s, enum several_test test) {
     if (s->decision.failed == SEVERAL_ACCEPTED) s->decision.failed = test;
+}
+
+bool several_has_empty(const struct several *s, int start) {
+    const double *shares = starts_state(s->starts, start).shares;
+    for (int k = 0; k < s->classes; k++)
+        if (shares[k] < LEAST_SHARE) return true;
+    return false;
 }
 
 /* Finds how probable held-out particles are with classes together, `other` in place of the evidence of class k (−1: of
@@ -54,10 +61,15 @@ void several_mean_of(const double *more, const double *less, int count, double *
 /* Finds the evidence of the classes of a start. */
 enum status several_judge(struct several *s, int start, int order, struct err *err) {
     struct family *f = &s->families[start];
+    const double *shares = starts_state(s->starts, start).shares;
     struct starts_judgement maps[SEVERAL_MOST];
+    int count = 0;
     for (int k = 0; k < s->classes; k++)
-        maps[k] = (struct starts_judgement){several_class_map(s, start, k), INITIAL_HELD_OUT, f->evidence[k]};
-    TRY(starts_judge(s->starts, maps, s->classes, order, s->options.fine, err));
+        if (shares[k] >= LEAST_SHARE)
+            maps[count++] = (struct starts_judgement){several_class_map(s, start, k), INITIAL_HELD_OUT, f->evidence[k]};
+        else /* as an empty map, which would take long: it fits alike in all poses */
+            memset(f->evidence[k], 0, (size_t)s->held * sizeof *f->evidence[k]);
+    TRY(starts_judge(s->starts, maps, count, order, s->options.fine, err));
     put_together(s, start, -1, NULL, f->together);
     f->mean = 0;
     for (int i = 0; i < s->held; i++)
@@ -104,6 +116,7 @@ static enum status judge_map(struct several *s, const float *map, double *ret_ev
 static enum status judge_class(struct several *s, int start, int k, struct err *err) {
     struct family *f = &s->families[start];
     const float *map = several_class_map(s, start, k);
+    if (starts_state(s->starts, start).shares[k] < LEAST_SHARE) return STATUS_OK; /* no gain */
     memcpy(s->map, map, s->voxels * sizeof *map);
     TRY(map_align_without_radial(s->options.images->box, s->map, err));
     for (size_t i = 0; i < s->voxels; i++)
@@ -211,6 +224,10 @@ void several_describe(struct several *s) {
     for (int i = 0; i < k; i++)
         least = fmin(least, d->maps[i].mean);
     switch (d->failed) {
+    case SEVERAL_EMPTY:
+        snprintf(d->text, sizeof d->text,
+                 "one of %d maps loses its particles to the others, which explain them as well", k);
+        break;
     case SEVERAL_ACCEPTED:
         snprintf(
             d->text, sizeof d->text,
@@ -229,9 +246,9 @@ void several_describe(struct several *s) {
         break;
     case SEVERAL_LIKELIHOOD:
         snprintf(d->text, sizeof d->text,
-                 "%d maps explain particles that were held out no better than one: %.2f ± %.2f and %.2f ± %.2f, or one "
-                 "of the maps explains none",
-                 k, d->gains[0], d->deviations[0], d->gains[1], d->deviations[1]);
+                 "%d maps explain particles that were held out no better than one (%.2f ± %.2f and %.2f ± %.2f), or no "
+                 "better than with one of the %d replaced by its opposite",
+                 k, d->gains[0], d->deviations[0], d->gains[1], d->deviations[1], k);
         break;
     case SEVERAL_RIVALS:
         snprintf(d->text, sizeof d->text,

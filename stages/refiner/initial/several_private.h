@@ -42,6 +42,8 @@ struct several {
 };
 
 const float *several_class_map(const struct several *several, int start, int class);
+/* Returns whether a class of a start has lost its particles. */
+bool several_has_empty(const struct several *several, int start);
 /* Notes the first test that has failed. */
 void several_refuse(struct several *several, enum several_test test);
 /* Finds the mean of the differences of two, and its standard error. */

@@ -61,7 +61,7 @@ static void put_classes(FILE *f, const struct several_decision *d) {
     put_number(f, "rival", d->rival);
     put_number(f, "seconds", d->seconds);
     fprintf(f, "  \"maps\": [\n");
-    for (int k = 0; k < d->classes; k++)
+    for (int k = 0; k < d->classes && d->failed != SEVERAL_EMPTY; k++)
         put_class(f, &d->maps[k], k + 1 == d->classes);
     fprintf(f, "  ]},\n");
 }
