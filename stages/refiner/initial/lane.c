@@ -6,14 +6,16 @@
 
 /* Each lane is a thread of its own, which mostly waits for the device. Twice as many do no more, and take longer to open. */
 enum { LANES_MOST = 8 };
-/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. */
-static const double LANE_LEAST = 0.25, LANE_MOST = 1;
+/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. Each further map of a start takes a
+ * part of that again. */
+static const double LANE_LEAST = 0.25, LANE_MOST = 1, FURTHER = 0.25;
 
 static int least(int a, int b) {
     return a < b ? a : b;
 }
 
 enum status lane_plan(const struct starts_options *o, int starts, int *ret_count, double *ret_memory, struct err *err) {
+    const double size = (1 + FURTHER * (o->classes > 1 ? o->classes - 1 : 0)) * 0x1p30;
     double memory = o->memory * 0x1p30;
     *ret_count = 1;
     *ret_memory = memory;
@@ -23,9 +25,9 @@ enum status lane_plan(const struct starts_options *o, int starts, int *ret_count
         TRY(device_memory_free(&o->device, &unused, err));
         memory = (double)unused - fmin(0x1p30, (double)unused / 4); /* libraries take memory of their own */
     }
-    const int fitting = (int)fmin(memory / (LANE_LEAST * 0x1p30), LANES_MOST), wanted = least(starts, o->threads);
+    const int fitting = (int)fmin(memory / (LANE_LEAST * size), LANES_MOST), wanted = least(starts, o->threads);
     *ret_count = least(fitting, wanted) > 1 ? least(fitting, wanted) : 1;
-    *ret_memory = fmin(memory / *ret_count, LANE_MOST * 0x1p30);
+    *ret_memory = fmin(memory / *ret_count, LANE_MOST * size);
     return STATUS_OK;
 }
 
