@@ -9,6 +9,8 @@
 /* Iterations, and the particles of each: for each class. */
 enum { EXPLORED = 30, EXPLORED_PARTICLES = 100, SETTLED = 12, SETTLED_PARTICLES = 250, FINE_ORDER = 2, CPU_MOST = 4 };
 
+static const double BALANCED = 0.8; /* part of the exploration in which classes take the same shares */
+
 int several_count_starts(const struct refiner *r, int classes, size_t bytes) {
     int count = initial_count_starts(r);
     if (r->context.device.kind == DEVICE_CPU && count > CPU_MOST) count = CPU_MOST;
@@ -95,7 +97,8 @@ static struct starts_step explore_step(const struct several *s) {
                                 .order = limit > o->starts.diameter / 8 ? 1 : FINE_ORDER,
                                 .limit = limit,
                                 .gain = 0.5,
-                                .fudge = 1 + 3 * x};
+                                .fudge = 1 + 3 * x,
+                                .balance = x < BALANCED};
 }
 
 /* Explores with as many starts at once as are done side by side. */

@@ -21,6 +21,9 @@ static int omp_get_thread_num(void) {
 /* Poses of a particle that are compared closely, in each class, and particles of a first map. */
 enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
 
+/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of classes. */
+static const double BALANCED = 0.7, LEAST_SHARE = 0.05;
+
 static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */
 
 struct start {
@@ -28,6 +31,7 @@ struct start {
     float *map;                /* [classes][box³] */
     struct accumulator **sums; /* [classes]: of all iterations; earlier ones fade */
     double *shares;            /* [classes] */
+    double *priors;            /* [classes]: logarithms, by which classes are balanced */
     double sigma_offset;       /* px */
     double perturbation;
     int iterations, cursor;
@@ -133,6 +137,7 @@ static enum status open_starts(struct starts *s, struct err *err) {
         start->half = i % 2 == 0 ? INITIAL_HALF_A : INITIAL_HALF_B;
         TRY(mem_new((size_t)s->classes * voxels(s), sizeof *start->map, "maps", &start->map, err));
         TRY(mem_new((size_t)s->classes, sizeof *start->shares, "classes", &start->shares, err));
+        TRY(mem_new((size_t)s->classes, sizeof *start->priors, "classes", &start->priors, err));
         TRY(mem_new((size_t)s->classes, sizeof(struct accumulator *), "sums", &start->sums, err));
         for (int k = 0; k < s->classes; k++)
             TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->sums[k], err));
@@ -206,6 +211,7 @@ void starts_destroy(struct starts **starts) {
         mem_free(&start->sums);
         mem_free(&start->map);
         mem_free(&start->shares);
+        mem_free(&start->priors);
     }
     for (int i = 0; i < s->lane_count; i++)
         lane_close(&s->lanes[i]);
@@ -249,6 +255,7 @@ static enum status clear_sums(const struct starts *s, struct start *start, struc
     start->iterations = 0;
     for (int k = 0; k < s->classes; k++) {
         start->shares[k] = 1.0 / s->classes;
+        start->priors[k] = 0;
         TRY(accumulator_clear(start->sums[k], s->pixels.size, err));
     }
     return STATUS_OK;
@@ -354,6 +361,7 @@ static void average_results(const struct starts *s, struct start *start, const s
         for (int i = 0; i < count; i++)
             sum += (double)results[i].reference_weights[k];
         start->shares[k] += gain * (sum / weight - start->shares[k]);
+        start->priors[k] -= BALANCED * log(fmax(sum / weight * s->classes, LEAST_SHARE));
     }
 }
 
@@ -397,6 +405,8 @@ static enum status iterate(struct starts *s, struct lane *lane, const void *cont
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
     iteration.summed = 0.98;
+    for (int k = 0; k < s->classes && step->balance; k++)
+        lane->log_prior[k] = (float)start->priors[k];
     TRY(lane_compare(lane, &iteration, at, count, err));
     average_results(s, start, lane->results, count, step->gain);
     if (start == s->starts) s->offset = start->sigma_offset; /* no other job has this start */

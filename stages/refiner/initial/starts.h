@@ -49,6 +49,9 @@ struct starts_step {
     double limit;  /* Å: finer detail of the map is not compared */
     double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
     double fudge;  /* on the signal's power in the Wiener filter */
+    /* Classes get priors by which each takes the same share: a map that is a little better would take all particles, have less
+     * noise for it, and keep them. false: all have the same prior. */
+    bool balance;
 };
 /* Does an iteration of starts which[count], all different. */
 enum status starts_iterate(struct starts *starts, const int *which, int count, const struct starts_step *step,
