@@ -53,7 +53,7 @@ enum status several_create(const struct several_options *options, struct several
     s->voxels = (size_t)images->box * (size_t)images->box * (size_t)images->box;
     s->decision.classes = s->classes;
     s->decision.starts = options->start_count;
-    s->partner = -1;
+    s->partner = s->rival = -1;
     s->decision.rival = s->decision.alike = NAN;
     for (int half = 0; half < SEVERAL_SIDES; half++)
         s->decision.gains[half] = s->decision.deviations[half] = NAN;
@@ -158,22 +158,12 @@ static int next_family(struct several *s) {
     return -1;
 }
 
-/* A family that has other maps, and explains the particles as well, is a rival. */
-static void look_at_rival(struct several *s) {
-    struct several_decision *d = &s->decision;
-    double mean, deviation;
-    if (s->families[s->other].same) return;
-    several_mean_of(s->families[s->first].together, s->families[s->other].together, s->held, &mean, &deviation);
-    const double rival = deviation > 0 ? mean / deviation : 0;
-    d->rival = isfinite(d->rival) ? fmin(d->rival, rival) : rival;
-}
-
 static enum status match(struct several *s, struct err *err) {
     const int half = s->families[s->first].half;
     bool last;
     TRY(several_compare_pair(s, &last, err));
     if (!last) return STATUS_OK;
-    look_at_rival(s);
+    if (s->rival < 0 && !s->families[s->other].same) s->rival = s->other;
     if (s->partner < 0 && s->families[s->other].same && s->families[s->other].half != half) s->partner = s->other;
     s->other = next_family(s);
     if (s->other >= 0) return STATUS_OK;
@@ -181,18 +171,20 @@ static enum status match(struct several *s, struct err *err) {
         s->families[i].compared = false;
     s->decision.best[half] = s->first;
     s->decision.best[1 - half] = s->partner >= 0 ? s->partner : best_start(s, 1 - half);
+    if (s->rival == s->decision.best[1 - half]) s->rival = -1; /* halves do not agree */
     s->phase = SETTLE;
     return STATUS_OK;
 }
 
-/* The best of both halves go on with many more of their particles. */
+/* The best of both halves, and the rival, go on with many more of their particles. */
 static enum status settle(struct several *s, struct err *err) {
     const struct starts_step step = {.particles = SETTLED_PARTICLES * s->classes,
                                      .order = FINE_ORDER,
                                      .limit = s->options.fine,
                                      .gain = 0.4,
                                      .fudge = 4};
-    TRY(starts_iterate(s->starts, s->decision.best, SEVERAL_SIDES, &step, err));
+    const int which[] = {s->decision.best[0], s->decision.best[1], s->rival};
+    TRY(starts_iterate(s->starts, which, s->rival < 0 ? SEVERAL_SIDES : SEVERAL_SIDES + 1, &step, err));
     if (++s->iteration == SETTLED) s->phase = JUDGE;
     return STATUS_OK;
 }
@@ -200,7 +192,8 @@ static enum status settle(struct several *s, struct err *err) {
 enum status several_work(struct several *s, bool *ret_complete, struct err *err) {
     typedef enum status work(struct several *, struct err *);
     static work *const phases[] = {
-        explore, rank, match, settle, several_judge_half, several_agree, several_tell_apart, several_take};
+        explore,     rank, match, settle, several_judge_half, several_agree, several_tell_apart, several_face_rival,
+        several_take};
     const double before = clock_monotonic();
     if (s->phase != COMPLETE) TRY(phases[s->phase](s, err));
     s->decision.seconds += clock_monotonic() - before;

@@ -9,7 +9,7 @@
  *               image beside it;
  *   likelihood  held-out particles are more probable with the K maps than with the one map of the same half, and than with
  *               each of the K maps replaced by its opposite: each class shows something that is in the particles;
- *   rivals      no start made different maps that explain the held-out particles as well.
+ *   rivals      the best start of different maps, improved as far, explains the held-out particles less well.
  * The standard of each is that of the one map. Otherwise classes begin from the one map.
  *
  * Projections tell the hand of no map, and of no class beside another. Each map gets the hand in which it is more like the

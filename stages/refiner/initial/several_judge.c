@@ -153,6 +153,7 @@ enum status several_judge_half(struct several *s, struct err *err) {
     if (++s->step <= s->classes + 1) return STATUS_OK;
     s->step = 0;
     if (++s->start < SEVERAL_SIDES) return STATUS_OK;
+    if (s->rival >= 0) TRY(several_judge(s, s->rival, s->options.order, err));
     const bool second = s->families[d->best[1]].mean > s->families[d->best[0]].mean;
     s->first = d->best[second];
     s->other = d->best[!second];
@@ -199,9 +200,23 @@ enum status several_tell_apart(struct several *s, struct err *err) {
     if (++s->step < s->start) return STATUS_OK;
     s->step = 0;
     if (++s->start < s->classes) return STATUS_OK;
-    if (d->rival < SEVERAL_SURE) several_refuse(s, SEVERAL_RIVALS);
     s->start = 0;
+    s->other = s->rival;
+    s->phase = s->rival >= 0 ? RIVAL : TAKE;
+    return STATUS_OK;
+}
+
+enum status several_face_rival(struct several *s, struct err *err) {
+    struct several_decision *d = &s->decision;
+    bool last;
+    double mean, deviation;
+    TRY(several_compare_pair(s, &last, err));
+    if (!last) return STATUS_OK;
     s->phase = TAKE;
+    if (s->families[s->rival].same) return STATUS_OK;
+    several_mean_of(s->families[s->first].together, s->families[s->rival].together, s->held, &mean, &deviation);
+    d->rival = deviation > 0 ? mean / deviation : 0;
+    if (d->rival < SEVERAL_SURE) several_refuse(s, SEVERAL_RIVALS);
     return STATUS_OK;
 }
 

@@ -9,7 +9,7 @@
 enum { SEVERAL_SIDES = 2, SEVERAL_PAIRS_MOST = SEVERAL_MOST * SEVERAL_MOST };
 #define SEVERAL_SURE 3.0 /* standard errors */
 
-enum phase { EXPLORE, RANK, MATCH, SETTLE, JUDGE, AGREE, TELL_APART, TAKE, COMPLETE };
+enum phase { EXPLORE, RANK, MATCH, SETTLE, JUDGE, AGREE, TELL_APART, RIVAL, TAKE, COMPLETE };
 
 /* A start of K maps. */
 struct family {
@@ -33,6 +33,7 @@ struct several {
     int start, iteration, step;
     int first, other;        /* the best family, and the one that is compared with it */
     int partner;             /* of the other half: has the same maps as the best; −1: not found yet */
+    int rival;               /* has other maps, the best of these; −1: there is none */
     int order[SEVERAL_MOST]; /* classes of the best family, by their shares */
     struct likeness_found found[SEVERAL_PAIRS_MOST]; /* of each pair of their classes */
     double *opposite, *one, *scratch;                /* [held out] */
@@ -60,6 +61,8 @@ enum status several_judge_half(struct several *several, struct err *err);
 enum status several_agree(struct several *several, struct err *err);
 /* Tests whether a class is another map than each of those before it. */
 enum status several_tell_apart(struct several *several, struct err *err);
+/* Tests whether the settled rival still has other maps, and explains held-out particles as well. */
+enum status several_face_rival(struct several *several, struct err *err);
 /* Takes the map of a class, in the hand of the one map. */
 enum status several_take(struct several *several, struct err *err);
 /* Says in words what was found. */
