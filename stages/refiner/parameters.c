@@ -174,7 +174,11 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .default_text = "1",
      .minimum = 1,
      .maximum = 100,
-     .help = "Number of maps: 1 refines one map; more sort the particles into as many classes (3D classification)."},
+     .help =
+         "Number of maps: 1 refines one map; more sort the particles into as many classes (3D classification). Without "
+         "a "
+         "reference up to 8 classes begin with first maps of their own, if independent halves of the particles find "
+         "the same."},
     {.name = "iterations",
      .type = PARAM_INT,
      .changes = PARAM_RESTART,

@@ -11,6 +11,7 @@
 #include "common/memory.h"
 #include "stages/refiner/files/history.h"
 #include "stages/refiner/initial/again.h"
+#include "stages/refiner/initial/several.h"
 #include "stages/refiner/initial/write.h"
 #include "stages/refiner/refiner.h"
 
@@ -40,6 +41,9 @@ static void read_standing(const char *text, double present, struct attempts *att
     attempts->made_by = made_by >= 1 && made_by <= attempts->count ? (int)made_by : 1;
     const double marked = number_of(text, "junk");
     attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
+    const char *own = value_of(text, "own");
+    attempts->own = own != NULL && strncmp(own, "true", 4) == 0;
+    attempts->shared = own != NULL && !attempts->own;
     attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
     const char *last = value_of(text, "last");
     if (last != NULL && *last == '"')
@@ -74,9 +78,11 @@ static enum status read_decision(struct stage *stage, struct attempts *attempts,
     return STATUS_OK;
 }
 
-static enum status give(struct stage *stage, struct refiner *refiner, double lowpass, struct err *err) {
+/* Gives the refiner the first map, or those of the classes. */
+static enum status give(struct stage *stage, struct refiner *refiner, const struct attempts *attempts, double lowpass,
+                        struct err *err) {
     char path[PATH_SIZE];
-    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
+    TRY(path_join(stage_folder(stage), attempts->own ? INITIAL_CLASSES : INITIAL_MAP, path, sizeof path, err));
     return refiner_give_reference(refiner, path, lowpass, err);
 }
 
@@ -91,9 +97,12 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
     attempts->mapped = accepted && file_exists(path);
+    TRY(path_join(stage_folder(stage), INITIAL_CLASSES, path, sizeof path, err));
+    attempts->own = attempts->own && attempts->mapped && file_exists(path);
     attempts->unconfirmed = attempts->unconfirmed && attempts->mapped;
     /* A refinement that has begun had its reference, and can do without the file. */
-    if (attempts->mapped || refiner_last(stage_folder(stage), INT_MAX) > 0) return give(stage, refiner, lowpass, err);
+    if (attempts->mapped || refiner_last(stage_folder(stage), INT_MAX) > 0)
+        return give(stage, refiner, attempts, lowpass, err);
     attempts->wanted = true;
     return STATUS_OK;
 }
@@ -123,6 +132,28 @@ static void count(struct attempts *attempts) {
     attempts->count++;
 }
 
+/* Returns whether the classes have maps of their own: they begin with these, and no attempt follows. */
+static bool has_own_maps(const struct initial *attempt) {
+    const struct several_decision *classes = initial_classes(attempt);
+    return classes != NULL && classes->failed == SEVERAL_ACCEPTED;
+}
+
+static void tell_of_classes(struct stage *stage, const struct attempts *attempts) {
+    const struct several_decision *classes = initial_classes(attempts->running);
+    const int wanted = ((const struct refiner_options *)stage_params(stage))->classes;
+    if (classes == NULL && wanted > 1)
+        stage_log(stage, LOG_INFO, "refine-first-classes",
+                  "%d classes all begin with the one map: at most %d have first maps of their own", wanted,
+                  SEVERAL_MOST);
+    if (classes == NULL) return;
+    if (attempts->own)
+        stage_log(stage, LOG_INFO, "refine-first-classes", "each class has a first map of its own: %s", classes->text);
+    else
+        stage_log(stage, LOG_INFO, "refine-first-classes",
+                  "the classes have no first maps of their own, and all begin with the one (%s): %s",
+                  several_test_name(classes->failed), classes->text);
+}
+
 static enum status conclude_first(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                   struct err *err) {
     const struct initial_decision d = *initial_decision(attempts->running);
@@ -130,14 +161,16 @@ static enum status conclude_first(struct stage *stage, struct refiner *refiner, 
     enum status status;
     count(attempts);
     attempts->wanted = !accepted;
-    attempts->unconfirmed = accepted;
+    attempts->own = has_own_maps(attempts->running);
+    attempts->shared = accepted && !attempts->own && initial_classes(attempts->running) != NULL;
+    attempts->unconfirmed = accepted && !attempts->own;
     attempts->made_by = attempts->count;
     const struct initial_standing standing = standing_of(attempts);
     STAGE_PERSIST(stage, status, err, initial_write(attempts->running, NULL, &standing, stage_folder(stage), err));
-    if (status == STATUS_OK && accepted) status = give(stage, refiner, d.lowpass, err);
+    if (status == STATUS_OK && accepted) status = give(stage, refiner, attempts, d.lowpass, err);
     if (status != STATUS_OK) { /* as if it had not been made */
         attempts->wanted = true;
-        attempts->unconfirmed = false;
+        attempts->unconfirmed = attempts->own = false;
         attempts->tried = 0;
         attempts->count--;
     }
@@ -145,6 +178,7 @@ static enum status conclude_first(struct stage *stage, struct refiner *refiner, 
     memcpy(attempts->text, d.text, sizeof attempts->text);
     if (accepted) {
         stage_log(stage, LOG_INFO, "refine-first-map", "first map: %s", d.text);
+        tell_of_classes(stage, attempts);
         leave(attempts);
         attempts->mapped = true;
         return STATUS_OK;
@@ -227,6 +261,7 @@ static enum status replace_map(struct stage *stage, struct refiner *refiner, str
     TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     count(attempts);
     attempts->made_by = attempts->count;
+    attempts->own = false;
     attempts->marked = -1;
     junk_destroy(&attempts->junk);
     const enum status status = write_replaced(stage, refiner, attempts, before.made_by, map, gain, err);
@@ -256,12 +291,10 @@ static enum status conclude_again(struct stage *stage, struct refiner *refiner, 
 
 static enum status mark_some(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads,
                              struct err *err) {
-    char path[PATH_SIZE];
     size_t compared;
-    TRY(path_join(stage_folder(stage), INITIAL_MAP, path, sizeof path, err));
     stage_doing(stage, "comparing particles with the first map");
     attempts->marking = true;
-    TRY(junk_work(&attempts->junk, refiner, path, threads, err));
+    TRY(junk_work(&attempts->junk, refiner, threads, err));
     if (attempts->junk.starts != NULL || junk_is_left(refiner, false)) return STATUS_OK;
     attempts->marking = false;
     attempts->marked = (int)junk_count(refiner, &compared);
@@ -366,6 +399,10 @@ enum status attempts_again(struct stage *stage, struct refiner *refiner, struct 
 }
 
 const char *attempts_remark(const struct attempts *attempts) {
+    if (attempts->own) return ", each class begun with a first map of its own";
+    if (attempts->shared)
+        return attempts->unconfirmed ? ", all classes begun with one first map, not confirmed yet"
+                                     : ", all classes begun with one first map";
     return attempts->unconfirmed ? ", first map not confirmed yet" : "";
 }
 

@@ -9,6 +9,9 @@
  * Particles that do not show the map are marked (junk.h): all of them at the end, and while the stream goes on those that
  * have come since.
  *
+ * With several classes the attempt looks for a map of each (several.h). If there are, the classes begin with them, and no
+ * attempt is made again: one map, of all particles, is no standard for them. Else all begin with the one map.
+ *
  * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new map,
  * then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is due again. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
@@ -26,6 +29,8 @@ struct attempts {
     bool wanted;             /* there is no map yet */
     bool mapped;             /* there is one on disk, which an attempt has made */
     bool unconfirmed;        /* there is one, which no later attempt has confirmed */
+    bool own;                /* each class has one of its own: no attempt follows */
+    bool shared;             /* several classes have none of their own, and begin with the one */
     struct initial *running; /* NULL: none is */
     bool gathered;           /* the one that runs has its images */
     bool on_device;          /* what runs may take the memory of the refinement's device: it waits */

@@ -14,7 +14,7 @@ static void append_contest(struct initial_decision *d, double sure) {
                  sure);
 }
 
-void initial_describe(struct initial_decision *d, double agreed, double least, double sure) {
+void initial_describe(struct initial_decision *d, double sure) {
     char *text = d->text;
     const size_t size = sizeof d->text;
     switch (d->failed) {
@@ -28,7 +28,7 @@ void initial_describe(struct initial_decision *d, double agreed, double least, d
         snprintf(text, size,
                  "the best maps of independent halves of %zu particles do not agree up to %.1f Å: their FSC is %.2f on "
                  "average (%.2f is wanted) and %.2f at least (%.3f is wanted)",
-                 d->particles, d->wanted, d->mean, agreed, d->least, least);
+                 d->particles, d->wanted, d->mean, INITIAL_AGREED, d->least, INITIAL_LEAST_FSC);
         break;
     case INITIAL_LIKELIHOOD:
         snprintf(text, size,

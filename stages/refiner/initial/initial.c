@@ -7,67 +7,46 @@
 
 #include "common/clock.h"
 #include "common/memory.h"
-#include "kernels/fsc/fsc.h"
 #include "kernels/map_align/map_align.h"
 #include "stages/refiner/initial/contest.h"
 #include "stages/refiner/initial/images.h"
+#include "stages/refiner/initial/likeness.h"
+#include "stages/refiner/initial/several.h"
 #include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 
 /* Particles that are looked at; iterations of a start, and the particles of each. */
 enum { PARTICLES_MOST = 4096, EXPLORED = 30, EXPLORED_PARTICLES = 150, SETTLED = 12, SETTLED_PARTICLES = 300 };
-/* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them fewer
- * become the right map. */
-enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
-enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
-enum { FIRST_ATTEMPT = 1000 };
-enum { FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16, SIDES = 2, FINE_ORDER = 2 };
-static const double SURE = 3;      /* standard errors */
-static const double LEAST = 0.143; /* FSC of such maps in each shell */
-static const double AGREED = 0.7;  /* mean FSC of two maps that are the same */
-static const double WANTED = 1.3;  /* times the finest detail that is compared */
-static const double ALIKE = 0.7;   /* correlation of two starts that are the same map */
-static const double FINER = 0.7;   /* times the finest detail: of a contest */
+enum { STARTS_LEAST = 4, SYMMETRIC = 4, SIDES = 2, FINE_ORDER = 2 };
+static const double SURE = 3;     /* standard errors */
+static const double WANTED = 1.3; /* times the finest detail that is compared */
+static const double ALIKE = 0.7;  /* correlation of two starts that are the same map */
+static const double FINER = 0.7;  /* times the finest detail: of a contest */
 
 /* The step of an attempt that comes next. */
-enum phase { GATHER, EXPLORE, RANK, MATCH, SETTLE, DECIDE, PAIR, CONTEST, COMPLETE };
+enum phase { GATHER, EXPLORE, RANK, MATCH, SETTLE, DECIDE, PAIR, CONTEST, SEVERAL, COMPLETE };
 
 struct initial {
     struct refiner *refiner;
-    int threads;
+    int threads, classes; /* classes: maps that are looked for after the one; 1: none are */
     struct initial_images images;
     struct starts *starts;
-    struct map_aligner *aligner;
+    struct likeness *likeness;
     enum phase phase;
     int start, iteration, done, steps;
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
     int partner;             /* the same map as the different one, of its other half; −1: there is none */
     struct contest *contest; /* of the best maps and the different one */
+    struct several *several; /* the maps of classes; NULL: none are made */
     double coarse, fine;     /* Å: limits of the first and of the last iteration */
     size_t voxels;
-    float *turned, *other; /* box³: scratch */
-    float *fsc;
+    float *other;                          /* box³: scratch */
     double *gains[INITIAL_STARTS_MOST];    /* [held out]: of each start, over its opposite (judge) */
     double *evidence[INITIAL_STARTS_MOST]; /* [held out]: of each start, over an empty image */
     double *scratch;                       /* [held out] */
     struct initial_decision decision;
 };
-
-const char *initial_test_name(enum initial_test test) {
-    static const char *const names[] = {"", "particles", "agreement", "likelihood", "rivals"};
-    return names[test];
-}
-
-bool initial_is_due(size_t particles, size_t tried, int operators) {
-    size_t first = FIRST_ATTEMPT / (size_t)(operators > 0 ? operators : 1);
-    if (first < FIRST_OF_GROUP) first = FIRST_OF_GROUP;
-    return tried == 0 ? particles >= first : particles >= 2 * tried;
-}
-
-size_t initial_present(const struct refiner *r) {
-    return r->set.present;
-}
 
 static double clamp(double value, double least, double most) {
     return fmin(fmax(value, least), most);
@@ -77,26 +56,20 @@ static int held_out(const struct initial *a) {
     return a->images.begin[INITIAL_PARTS] - a->images.begin[INITIAL_HELD_OUT];
 }
 
-static int count_starts(const struct refiner *r) {
-    const bool symmetric = r->symmetry.count >= SYMMETRIC;
-    if (r->context.device.kind == DEVICE_CPU) return symmetric ? STARTS_SYMMETRIC : STARTS_FEW;
-    if (r->symmetry.count >= HIGH) return DEVICE_HIGH;
-    return symmetric ? DEVICE_SYMMETRIC : DEVICE_FEW;
-}
-
 enum status initial_create(struct refiner *r, int threads, struct initial **ret_initial, struct err *err) {
     const double diameter = r->options.diameter;
     struct initial *a = calloc(1, sizeof *a);
     FAIL_IF(a == NULL, err, STATUS_NO_MEMORY, "no memory for a first map");
     a->refiner = r;
     a->threads = threads;
+    a->classes = r->reference_path == NULL && r->options.classes <= SEVERAL_MOST ? r->options.classes : 1;
     a->partner = -1;
     a->coarse = clamp(diameter / 6, 15, 35);
     a->fine = initial_finest(diameter);
     struct initial_decision *d = &a->decision;
     d->present = initial_present(r);
     d->diameter = diameter;
-    d->start_count = count_starts(r);
+    d->start_count = initial_count_starts(r);
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
     d->rival = d->contest = d->contest_limit = d->contest_diameter = NAN;
@@ -112,28 +85,16 @@ void initial_destroy(struct initial **initial) {
     contest_destroy(&a->contest);
     starts_destroy(&a->starts);
     initial_images_destroy(&a->images);
-    map_align_destroy(&a->aligner);
+    several_destroy(&a->several);
+    likeness_destroy(&a->likeness);
     for (int i = 0; i < INITIAL_STARTS_MOST; i++) {
         mem_free(&a->gains[i]);
         mem_free(&a->evidence[i]);
     }
-    void *owned[] = {a->turned, a->other, a->fsc, a->scratch};
-    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
-        free(owned[i]);
+    mem_free(&a->other);
+    mem_free(&a->scratch);
     free(a);
     *initial = NULL;
-}
-
-void initial_starts_options(const struct refiner *r, int threads, struct starts_options *ret_options) {
-    const bool device = r->context.device.kind != DEVICE_CPU;
-    const double share = r->reference_path == NULL ? 0.5 : 0.0625;
-    const double memory = device ? share * compare_memory(&r->options) : host_memory(&r->options);
-    *ret_options = (struct starts_options){.device = r->context.device,
-                                           .threads = threads,
-                                           .memory = memory / 0x1p30,
-                                           .diameter = r->options.diameter,
-                                           .symmetry = &r->symmetry,
-                                           .seed = r->options.seed};
 }
 
 static enum status open(struct initial *a, struct err *err) {
@@ -141,25 +102,20 @@ static enum status open(struct initial *a, struct err *err) {
     const size_t box = (size_t)a->images.box, held = (size_t)held_out(a) + 1;
     struct starts_options options;
     initial_starts_options(r, a->threads, &options);
-    const struct map_align_options align = {
-        .box = a->images.box,
-        .pixel_size = a->images.pixel_size,
-        .diameter = fmin(r->options.diameter, ((double)a->images.box - 2 * MASK_EDGE) * a->images.pixel_size),
-        .coarsest = r->options.diameter / 2,
-        .finest = a->decision.wanted,
-        .hands = true,
-        .symmetry = &r->symmetry,
-        .threads = a->threads};
+    const struct likeness_options alike = {.box = a->images.box,
+                                           .pixel_size = a->images.pixel_size,
+                                           .diameter = r->options.diameter,
+                                           .wanted = a->decision.wanted,
+                                           .symmetry = &r->symmetry,
+                                           .threads = a->threads};
     a->voxels = box * box * box;
-    TRY(mem_new(a->voxels, sizeof *a->turned, "a map", &a->turned, err));
     TRY(mem_new(a->voxels, sizeof *a->other, "a map", &a->other, err));
-    TRY(mem_new(box / 2 + 1, sizeof *a->fsc, "a curve", &a->fsc, err));
     TRY(mem_new(held, sizeof *a->scratch, "likelihoods", &a->scratch, err));
     for (int i = 0; i < a->decision.start_count; i++) {
         TRY(mem_new(held, sizeof *a->gains[i], "likelihoods", &a->gains[i], err));
         TRY(mem_new(held, sizeof *a->evidence[i], "likelihoods", &a->evidence[i], err));
     }
-    TRY(map_align_create(&align, &a->aligner, err));
+    TRY(likeness_create(&alike, &a->likeness, err));
     /* The starts work in its memory, which nothing else uses before there is a reference. */
     if (r->reference_path == NULL) alignment_destroy(&r->alignment);
     return starts_create(&a->images, &options, a->decision.start_count, &a->starts, err);
@@ -167,35 +123,6 @@ static enum status open(struct initial *a, struct err *err) {
 
 static void refuse(struct initial *a, enum initial_test test) {
     if (a->decision.failed == INITIAL_ACCEPTED) a->decision.failed = test;
-}
-
-/* Says in the decision's text why nothing can be made of the images, if that is so. */
-static bool is_too_little(struct initial *a) {
-    struct initial_decision *d = &a->decision;
-    const int least = INITIAL_LEAST / 5;
-    const double diameter = a->refiner->options.diameter / d->pixel_size;
-    if (a->images.count < INITIAL_LEAST)
-        snprintf(d->text, sizeof d->text, "%d particles are too few: at least %d are needed", a->images.count,
-                 INITIAL_LEAST);
-    else if (d->parts[INITIAL_HALF_A] < least || d->parts[INITIAL_HALF_B] < least ||
-             d->parts[INITIAL_HELD_OUT] < least / 2)
-        snprintf(
-            d->text, sizeof d->text,
-            "%d particles come from too few micrographs to be divided into three parts: more micrographs are needed",
-            a->images.count);
-    else if (diameter < DIAMETER_LEAST)
-        snprintf(d->text, sizeof d->text,
-                 "the diameter is %.1f px of %.2f Å, at least %d px are needed: extract with smaller pixels", diameter,
-                 d->pixel_size, DIAMETER_LEAST);
-    return *d->text != 0;
-}
-
-/* The sums of starts stay in host memory: they take at most half of it. */
-static void limit_starts(struct initial *a) {
-    struct initial_decision *d = &a->decision;
-    const double each = (double)starts_bytes(&a->images), most = host_memory(&a->refiner->options) / 2;
-    while (d->start_count > STARTS_FEW && d->start_count * each > most)
-        d->start_count -= SIDES;
 }
 
 static enum status gather(struct initial *a, struct err *err) {
@@ -210,13 +137,13 @@ static enum status gather(struct initial *a, struct err *err) {
     d->wanted = fmax(d->wanted, WANTED * finest);
     for (int part = 0; part < INITIAL_PARTS; part++)
         d->parts[part] = a->images.begin[part + 1] - a->images.begin[part];
-    if (is_too_little(a)) {
+    if (initial_is_too_little(d)) {
         d->failed = INITIAL_FEW;
         d->start_count = 0;
         a->phase = COMPLETE;
         return STATUS_OK;
     }
-    limit_starts(a);
+    d->start_count = initial_limit_starts(a->refiner, d->start_count, STARTS_LEAST, starts_bytes(&a->images));
     TRY(open(a, err));
     a->phase = EXPLORE;
     return STATUS_OK;
@@ -273,12 +200,12 @@ static int last_order(const struct initial *a) {
  * map, which has the same rotational average and the negative of the rest: noise has no reason to prefer either. */
 static enum status judge(struct initial *a, int start, int order, struct err *err) {
     const float *map = starts_state(a->starts, start).map;
-    memcpy(a->turned, map, a->voxels * sizeof *map);
-    TRY(map_align_without_radial(a->images.box, a->turned, err));
+    memcpy(a->other, map, a->voxels * sizeof *map);
+    TRY(map_align_without_radial(a->images.box, a->other, err));
     for (size_t i = 0; i < a->voxels; i++)
-        a->turned[i] = map[i] - 2 * a->turned[i];
+        a->other[i] = map[i] - 2 * a->other[i];
     const struct starts_judgement maps[] = {{map, INITIAL_HELD_OUT, a->evidence[start]},
-                                            {a->turned, INITIAL_HELD_OUT, a->scratch}};
+                                            {a->other, INITIAL_HELD_OUT, a->scratch}};
     TRY(starts_judge(a->starts, maps, 2, order, a->fine, err));
     for (int i = 0; i < held_out(a); i++)
         a->gains[start][i] = a->evidence[start][i] - a->scratch[i];
@@ -298,39 +225,6 @@ static enum status rank(struct initial *a, struct err *err) {
     a->start = 0;
     a->phase = MATCH;
     return STATUS_OK;
-}
-
-int initial_first_shell(int operators) {
-    static const double VALUES = 4;
-    return (int)ceil(sqrt(VALUES * operators / (2 * M_PI)));
-}
-
-void initial_summarise(const struct initial_decision *d, int operators, const float *fsc, double *ret_mean,
-                       double *ret_least) {
-    const double extent = d->box * d->pixel_size;
-    const int first = (int)ceil(extent / d->diameter), last = (int)(extent / d->wanted);
-    const int telling = initial_first_shell(operators);
-    *ret_mean = 0;
-    *ret_least = 1;
-    for (int shell = first; shell <= last; shell++) {
-        *ret_mean += (double)fsc[shell] / (last - first + 1);
-        if (shell >= telling) *ret_least = fmin(*ret_least, (double)fsc[shell]);
-    }
-}
-
-/* Brings `moved` onto `fixed`, and correlates their non-spherical parts: a->fsc. */
-static enum status agree(struct initial *a, const float *fixed, const float *moved, struct err *err) {
-    const int box = a->images.box;
-    const double radius = fmin(a->refiner->options.diameter / 2 / a->images.pixel_size, box / 2 - MASK_EDGE);
-    struct map_alignment found;
-    TRY(map_align_find(a->aligner, fixed, moved, &found, err));
-    TRY(map_align_apply(a->aligner, &found, moved, a->turned, err));
-    memcpy(a->other, fixed, a->voxels * sizeof *fixed);
-    mask_sphere(3, box, a->turned, radius, MASK_EDGE, 0);
-    mask_sphere(3, box, a->other, radius, MASK_EDGE, 0);
-    TRY(map_align_without_radial(box, a->turned, err));
-    TRY(map_align_without_radial(box, a->other, err));
-    return fsc_maps(NULL, box, a->other, a->turned, a->fsc, err);
 }
 
 /* Returns the start with most gain: of a half (−1: of both), and of those that are the same map as the first, or that
@@ -359,14 +253,10 @@ static void choose_settlers(struct initial *a) {
 
 /* Finds the correlation of a start with another one, turned onto it, without their rotational averages. */
 static enum status correlate(struct initial *a, int fixed, int start, double *ret_likeness, struct err *err) {
-    double products = 0, squares[2] = {0};
-    TRY(agree(a, starts_state(a->starts, fixed).map, starts_state(a->starts, start).map, err));
-    for (size_t i = 0; i < a->voxels; i++) {
-        products += (double)a->turned[i] * (double)a->other[i];
-        squares[0] += (double)a->turned[i] * (double)a->turned[i];
-        squares[1] += (double)a->other[i] * (double)a->other[i];
-    }
-    *ret_likeness = squares[0] > 0 && squares[1] > 0 ? products / sqrt(squares[0] * squares[1]) : 0;
+    struct likeness_found found;
+    TRY(likeness_find(a->likeness, starts_state(a->starts, fixed).map, starts_state(a->starts, start).map, &found,
+                      err));
+    *ret_likeness = found.correlation;
     return STATUS_OK;
 }
 
@@ -426,10 +316,12 @@ static enum status compare_rival(struct initial *a, struct err *err) {
 static enum status judge_best(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const float *first = starts_state(a->starts, d->best[0]).map, *second = starts_state(a->starts, d->best[1]).map;
-    TRY(agree(a, first, second, err));
-    initial_summarise(d, a->refiner->symmetry.count, a->fsc, &d->mean, &d->least);
-    d->agreement = fsc_resolution(a->fsc, a->images.box, a->images.pixel_size, 0.5);
-    if (!(d->mean >= AGREED && d->least >= LEAST)) refuse(a, INITIAL_AGREEMENT);
+    struct likeness_found found;
+    TRY(likeness_find(a->likeness, first, second, &found, err));
+    d->mean = found.mean;
+    d->least = found.least;
+    d->agreement = found.agreement;
+    if (!initial_is_same(d->mean, d->least)) refuse(a, INITIAL_AGREEMENT);
     for (int half = 0; half < SIDES; half++) {
         mean_of(a->gains[d->best[half]], held_out(a), &d->gains[half], &d->gain_deviations[half]);
         if (!(d->gains[half] > SURE * d->gain_deviations[half])) refuse(a, INITIAL_LIKELIHOOD);
@@ -437,9 +329,10 @@ static enum status judge_best(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
+/* The maps of classes are looked for whether one map was found or not: a mixture may have none. */
 static void conclude(struct initial *a) {
-    initial_describe(&a->decision, AGREED, LEAST, SURE);
-    a->phase = COMPLETE;
+    initial_describe(&a->decision, SURE);
+    a->phase = a->classes > 1 ? SEVERAL : COMPLETE;
 }
 
 static enum status decide(struct initial *a, struct err *err) {
@@ -520,9 +413,46 @@ static enum status contest(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status begin_several(struct initial *a, struct err *err) {
+    const struct initial_decision *d = &a->decision;
+    struct several_options options = {
+        .images = &a->images, .order = last_order(a), .coarse = a->coarse, .fine = a->fine, .wanted = d->wanted};
+    initial_starts_options(a->refiner, a->threads, &options.starts);
+    options.starts.classes = a->classes;
+    options.start_count = several_count_starts(a->refiner, a->classes, starts_bytes(&a->images));
+    for (int half = 0; half < SIDES; half++)
+        options.one[half] = starts_state(a->starts, d->best[half]).map;
+    TRY(several_create(&options, &a->several, err));
+    a->steps += several_steps(a->several);
+    return STATUS_OK;
+}
+
+static enum status make_several(struct initial *a, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    bool complete;
+    if (a->several == NULL) return begin_several(a, err);
+    TRY(several_work(a->several, &complete, err));
+    if (!complete) return STATUS_OK;
+    a->phase = COMPLETE;
+    const struct several_decision *found = several_decision(a->several);
+    if (found->failed != SEVERAL_ACCEPTED || d->failed == INITIAL_ACCEPTED) return STATUS_OK;
+    const char *failed = initial_test_name(d->failed);
+    d->failed = INITIAL_ACCEPTED;
+    d->of_class = true;
+    snprintf(
+        d->text, sizeof d->text,
+        "all particles have no one map (%s), but classes have: this is the map of the largest one; the hand is not "
+        "known",
+        failed);
+    d->mean = found->maps[0].mean;
+    d->least = found->maps[0].least;
+    d->agreement = found->maps[0].agreement;
+    return STATUS_OK;
+}
+
 enum status initial_work(struct initial *a, bool *ret_complete, struct err *err) {
     typedef enum status work(struct initial *, struct err *);
-    static work *const phases[] = {gather, explore, rank, match, settle, decide, pair, contest};
+    static work *const phases[] = {gather, explore, rank, match, settle, decide, pair, contest, make_several};
     const double before = clock_monotonic();
     if (a->phase != COMPLETE) TRY(phases[a->phase](a, err));
     a->done++;
@@ -541,21 +471,22 @@ const struct initial_decision *initial_decision(const struct initial *a) {
 
 const float *initial_map(const struct initial *a) {
     const struct initial_decision *d = &a->decision;
+    if (d->of_class) return several_map(a->several, 0);
     return starts_state(a->starts, d->best[d->gains[1] > d->gains[0] ? 1 : 0]).map;
+}
+
+const struct several_decision *initial_classes(const struct initial *a) {
+    return a->several != NULL ? several_decision(a->several) : NULL;
+}
+
+const float *initial_class_map(const struct initial *a, int class) {
+    return several_map(a->several, class);
 }
 
 enum status initial_evidence(struct initial *a, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err) {
     const struct starts_judgement judgement = {map, part, ret_evidence};
     return starts_judge(a->starts, &judgement, 1, STARTS_ORDERS, a->fine, err);
-}
-
-double initial_finest(double diameter) {
-    return clamp(diameter / 12, 9, 15);
-}
-
-bool initial_is_same(double mean, double least) {
-    return mean >= AGREED && least >= LEAST;
 }
 
 const struct refiner *initial_refiner(const struct initial *a) {

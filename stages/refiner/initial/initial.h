@@ -13,6 +13,9 @@
  *               maps that win must pass the other tests again.
  * Otherwise there is no model: more particles, or better ones, may give it later.
  *
+ * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a mixture
+ * of molecules may have those where it has no one map.
+ *
  * Projections tell no hand: the map is the right one or its mirror image.
  *
  * Works on the refiner's device, within its `memory`: there on many starts side by side (lane.h), on the CPU on fewer, one
@@ -28,6 +31,7 @@
 #include "stages/refiner/initial/images.h"
 
 struct initial;
+struct several_decision;
 struct starts_options;
 
 enum initial_test {
@@ -39,6 +43,10 @@ enum initial_test {
 };
 /* Returns the name of a test that failed, as initial_model.json has it; "" for INITIAL_ACCEPTED. */
 const char *initial_test_name(enum initial_test test);
+
+/* Two maps are the same: their FSC on average, and in each shell that tells (initial_summarise). */
+#define INITIAL_AGREED 0.7
+#define INITIAL_LEAST_FSC 0.143
 
 /* Fewest particles of an attempt. */
 enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 48 };
@@ -71,6 +79,7 @@ struct initial_decision {
         contest; /* likewise at the end of a contest (contest.h); below 0 the different one won; NaN: none was held */
     double contest_limit, contest_diameter; /* Å: detail that was compared, and the sphere */
     double lowpass;                         /* Å: to which the refinement should filter the map at first */
+    bool of_class; /* no one map was found, but those of classes: the map is that of the largest class */
     double seconds;
 };
 
@@ -89,17 +98,28 @@ void initial_destroy(struct initial **initial);
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
 /* Returns how far the attempt is, 0 to 1. */
 double initial_progress(const struct initial *initial);
-/* Says in decision->text what was found: of the FSC `agreed` on average and `least` were wanted, of standard errors `sure`.
- * In describe.c. */
-void initial_describe(struct initial_decision *decision, double agreed, double least, double sure);
+/* Says in decision->text what was found: so many standard errors were wanted. In describe.c. */
+void initial_describe(struct initial_decision *decision, double sure);
 /* Returns what was found, once the attempt is complete. */
 const struct initial_decision *initial_decision(const struct initial *initial);
 /* Returns the accepted map, box³ of the small images. */
 const float *initial_map(const struct initial *initial);
+/* Returns what was found of the maps of classes, once the attempt is complete (several.h); NULL: one class alone is wanted,
+ * or the attempt is made again, or there was too little for it. */
+const struct several_decision *initial_classes(const struct initial *initial);
+/* Returns the accepted map of a class, box³ of the small images. */
+const float *initial_class_map(const struct initial *initial, int class);
 /* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than without:
  * ret_evidence[decision.parts[part]], natural logarithms. Call it once the attempt is complete and has made maps. */
 enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err);
+/* The rules are in rules.c. */
+/* Returns how many starts the refiner's device makes. */
+int initial_count_starts(const struct refiner *refiner);
+/* Returns how many of `count` starts are made, of which each takes so many bytes of host memory: at most half of it. */
+int initial_limit_starts(const struct refiner *refiner, int count, int least, size_t bytes);
+/* Returns whether nothing can be made of the images, and says in decision->text why. */
+bool initial_is_too_little(struct initial_decision *decision);
 /* Returns the finest detail (Å) that small images of particles of a diameter (Å) are made for. */
 double initial_finest(double diameter);
 /* Returns whether a curve of two maps, of such a mean and least value, says that they are the same map. */

@@ -61,6 +61,7 @@ void junk_destroy(struct junk *j) {
         mem_free(&j->evidence[k]);
         mem_free(&j->maps[k]);
     }
+    mem_free(&j->one);
     *j = (struct junk){0};
 }
 
@@ -105,12 +106,10 @@ static enum status join_parts(struct initial_images *images, struct err *err) {
     return STATUS_OK;
 }
 
-/* Reads the first map onto the small grid, and makes its rotational average. */
-static enum status make_maps(struct junk *j, const char *path, struct err *err) {
+/* Reads a first map onto the small grid, and makes its rotational average. */
+static enum status read_maps(struct junk *j, const char *path, struct err *err) {
     const int box = j->images.box;
     const size_t voxels = (size_t)box * (size_t)box * (size_t)box;
-    for (int k = 0; k < JUNK_COMPARED; k++)
-        TRY(mem_new(voxels, sizeof *j->maps[k], "a map", &j->maps[k], err));
     TRY(initial_read_map(path, box, j->images.pixel_size, j->maps[JUNK_MAP], err));
     memcpy(j->maps[JUNK_ROUND], j->maps[JUNK_MAP], voxels * sizeof *j->maps[JUNK_MAP]);
     TRY(map_align_without_radial(box, j->maps[JUNK_ROUND], err));
@@ -119,7 +118,16 @@ static enum status make_maps(struct junk *j, const char *path, struct err *err) 
     return STATUS_OK;
 }
 
-static enum status begin(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
+static enum status make_room(struct junk *j, struct err *err) {
+    const size_t box = (size_t)j->images.box, count = (size_t)j->images.count;
+    for (int k = 0; k < JUNK_COMPARED; k++) {
+        TRY(mem_new(box * box * box, sizeof *j->maps[k], "a map", &j->maps[k], err));
+        TRY(mem_new(count, sizeof *j->evidence[k], "likelihoods", &j->evidence[k], err));
+    }
+    return mem_new(count, sizeof *j->one, "likelihoods", &j->one, err);
+}
+
+static enum status begin(struct junk *j, struct refiner *r, int threads, struct err *err) {
     struct starts_options options;
     initial_starts_options(r, threads, &options);
     const double fine = initial_finest(r->options.diameter);
@@ -127,9 +135,7 @@ static enum status begin(struct junk *j, struct refiner *r, const char *path, in
     TRY(choose(r, &j->images, err));
     TRY(initial_images_read(r, fine, &j->images, err));
     TRY(join_parts(&j->images, err));
-    TRY(make_maps(j, path, err));
-    for (int k = 0; k < JUNK_COMPARED; k++)
-        TRY(mem_new((size_t)j->images.count, sizeof *j->evidence[k], "likelihoods", &j->evidence[k], err));
+    TRY(make_room(j, err));
     j->fine = fmax(fine, starts_finest(&j->images));
     return starts_create(&j->images, &options, 1, &j->starts, err);
 }
@@ -150,15 +156,27 @@ static enum status mark(const struct junk *j, struct refiner *r, struct err *err
     return STATUS_OK;
 }
 
-static enum status work(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
-    if (j->starts == NULL) return begin(j, r, path, threads, err);
-    const struct starts_judgement judgement = {j->maps[j->next], INITIAL_HALF_A, j->evidence[j->next]};
-    TRY(starts_judge(j->starts, &judgement, 1, ORDER, j->fine, err));
-    return ++j->next == JUNK_COMPARED ? mark(j, r, err) : STATUS_OK;
+/* Adds what is found with one of `maps` maps, which are as probable as each other. */
+static void add_evidence(struct junk *j, int kind, int maps, bool first) {
+    double *all = j->evidence[kind];
+    for (int i = 0; i < j->images.count; i++) {
+        const double one = j->one[i] - log(maps), most = first ? one : fmax(all[i], one);
+        all[i] = first ? one : most + log(exp(all[i] - most) + exp(one - most));
+    }
 }
 
-enum status junk_work(struct junk *j, struct refiner *r, const char *path, int threads, struct err *err) {
-    const enum status status = work(j, r, path, threads, err);
-    if (status != STATUS_OK || j->next == JUNK_COMPARED) junk_destroy(j);
+static enum status work(struct junk *j, struct refiner *r, int threads, struct err *err) {
+    if (j->starts == NULL) return begin(j, r, threads, err);
+    const int kind = j->next % JUNK_COMPARED, map = j->next / JUNK_COMPARED;
+    if (kind == JUNK_MAP) TRY(read_maps(j, r->map_paths[map], err));
+    const struct starts_judgement judgement = {j->maps[kind], INITIAL_HALF_A, j->one};
+    TRY(starts_judge(j->starts, &judgement, 1, ORDER, j->fine, err));
+    add_evidence(j, kind, r->map_count, map == 0);
+    return ++j->next == JUNK_COMPARED * r->map_count ? mark(j, r, err) : STATUS_OK;
+}
+
+enum status junk_work(struct junk *j, struct refiner *r, int threads, struct err *err) {
+    const enum status status = work(j, r, threads, err);
+    if (status != STATUS_OK || j->next == JUNK_COMPARED * r->map_count) junk_destroy(j);
     return status;
 }

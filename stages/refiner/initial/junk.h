@@ -1,7 +1,7 @@
 /* Marks particles that do not show the first map. Three classes: the map, and two traps that take what fits them better, the
  * rotational average of the map, and nothing. Ice, other molecules and neighbours have something that is round; noise
  * has nothing. The shares of the classes are found by expectation maximisation, and a particle is junk if it belongs to
- * the map with a probability below one half. Particles are compared some hundreds at a time, on small images. */
+ * the map with a probability below one half. Where classes have first maps of their own, the map is any of these. Particles are compared some hundreds at a time, on small images. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_JUNK_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_JUNK_H
 
@@ -24,7 +24,8 @@ struct junk {
     struct starts *starts;           /* NULL: none are */
     float *maps[JUNK_COMPARED];      /* box³ */
     double *evidence[JUNK_COMPARED]; /* [images] */
-    int next;                        /* class that is compared next */
+    double *one;                     /* [images]: with one of several maps */
+    int next;                        /* comparison that is made next: map by map, each map and its average */
     double fine;                     /* Å: finest detail that is compared */
 };
 void junk_destroy(struct junk *junk);
@@ -33,9 +34,9 @@ void junk_destroy(struct junk *junk);
  * with while more arrive. */
 bool junk_is_left(const struct refiner *refiner, bool some);
 /* Does a part of the work on the particles that junk_is_left speaks of: reads the images of some, compares them with a class,
- * or marks them. path: of the first map. Call it between iterations; particles may join in between, and iterations may be made
+ * or marks them. The refiner's references are the first maps. Call it between iterations; particles may join in between, and iterations may be made
  * where the refinement does not work on a device. */
-enum status junk_work(struct junk *junk, struct refiner *refiner, const char *path, int threads, struct err *err);
+enum status junk_work(struct junk *junk, struct refiner *refiner, int threads, struct err *err);
 /* Returns how many particles are marked, and how many of those present were compared. */
 size_t junk_count(const struct refiner *refiner, size_t *ret_compared);
 

@@ -6,14 +6,16 @@
 
 /* Each lane is a thread of its own, which mostly waits for the device. Twice as many do no more, and take longer to open. */
 enum { LANES_MOST = 8 };
-/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. */
-static const double LANE_LEAST = 0.25, LANE_MOST = 1;
+/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. Each further map of a start takes a
+ * part of that again. */
+static const double LANE_LEAST = 0.25, LANE_MOST = 1, FURTHER = 0.25;
 
 static int least(int a, int b) {
     return a < b ? a : b;
 }
 
 enum status lane_plan(const struct starts_options *o, int starts, int *ret_count, double *ret_memory, struct err *err) {
+    const double size = (1 + FURTHER * (o->classes > 1 ? o->classes - 1 : 0)) * 0x1p30;
     double memory = o->memory * 0x1p30;
     *ret_count = 1;
     *ret_memory = memory;
@@ -23,9 +25,9 @@ enum status lane_plan(const struct starts_options *o, int starts, int *ret_count
         TRY(device_memory_free(&o->device, &unused, err));
         memory = (double)unused - fmin(0x1p30, (double)unused / 4); /* libraries take memory of their own */
     }
-    const int fitting = (int)fmin(memory / (LANE_LEAST * 0x1p30), LANES_MOST), wanted = least(starts, o->threads);
+    const int fitting = (int)fmin(memory / (LANE_LEAST * size), LANES_MOST), wanted = least(starts, o->threads);
     *ret_count = least(fitting, wanted) > 1 ? least(fitting, wanted) : 1;
-    *ret_memory = fmin(memory / *ret_count, LANE_MOST * 0x1p30);
+    *ret_memory = fmin(memory / *ret_count, LANE_MOST * size);
     return STATUS_OK;
 }
 
@@ -36,12 +38,19 @@ enum status lane_open(const struct initial_images *images, const struct fourier_
                           .pixels = pixels,
                           .symmetry = starts->symmetry,
                           .threads = options->threads,
-                          .shells = images->box / 2 + 1};
+                          .shells = images->box / 2 + 1,
+                          .classes = starts->classes > 1 ? starts->classes : 1};
+    const size_t classes = (size_t)lane->classes;
     TRY(alignment_create(options, &lane->alignment, err));
     lane->workspace = alignment_workspace(lane->alignment);
-    TRY(projector_create(3, images->box, options->threads, &lane->projector, err));
-    TRY(accumulator_create(3, images->box, pixels->size, &lane->sums, err));
-    TRY(mem_new((size_t)lane->shells, sizeof *lane->tau2, "a spectrum", &lane->tau2, err));
+    TRY(mem_new(classes, sizeof(struct projector *), "projectors", &lane->projectors, err));
+    TRY(mem_new(classes, sizeof(struct accumulator *), "sums", &lane->sums, err));
+    for (int k = 0; k < lane->classes; k++) {
+        TRY(projector_create(3, images->box, options->threads, &lane->projectors[k], err));
+        TRY(accumulator_create(3, images->box, pixels->size, &lane->sums[k], err));
+    }
+    TRY(mem_new(classes * (size_t)lane->shells, sizeof *lane->tau2, "spectra", &lane->tau2, err));
+    TRY(mem_new(classes, sizeof *lane->log_prior, "priors", &lane->log_prior, err));
     for (int i = 0; i < STARTS_ORDERS; i++)
         TRY(sampling_create(i + 1, starts->symmetry, 0.1 * starts->diameter / images->pixel_size, 2, &lane->grids[i],
                             err));
@@ -51,8 +60,14 @@ enum status lane_open(const struct initial_images *images, const struct fourier_
 void lane_close(struct lane *lane) {
     for (int i = 0; i < STARTS_ORDERS; i++)
         sampling_destroy(&lane->grids[i]);
-    projector_destroy(&lane->projector);
-    accumulator_destroy(&lane->sums);
+    for (int k = 0; lane->projectors != NULL && k < lane->classes; k++)
+        projector_destroy(&lane->projectors[k]);
+    for (int k = 0; lane->sums != NULL && k < lane->classes; k++)
+        accumulator_destroy(&lane->sums[k]);
+    mem_free(&lane->projectors);
+    mem_free(&lane->sums);
+    mem_free(&lane->log_prior);
+    mem_free(&lane->weights);
     alignment_destroy(&lane->alignment);
     mem_free(&lane->tau2);
     mem_free(&lane->particles);
@@ -60,14 +75,20 @@ void lane_close(struct lane *lane) {
     mem_free(&lane->powers);
 }
 
-/* A lane's memory on a device holds the reference while particles are compared, and after that the map that is made. */
+/* A lane's memory on a device holds the references while particles are compared, and after that the map that is made. */
 static void clear_workspace(struct lane *lane) {
     if (lane->workspace != NULL) workspace_reset(lane->workspace);
 }
 
-enum status lane_set_map(struct lane *lane, const float *map, int size, struct err *err) {
+enum status lane_set_maps(struct lane *lane, const float *maps, int count, int size, struct err *err) {
+    const size_t box = (size_t)lane->images->box, voxels = box * box * box;
     clear_workspace(lane);
-    return projector_set_map_on(lane->projector, lane->workspace, map, size, err);
+    lane->compared = count;
+    for (int k = 0; k < count; k++) {
+        lane->log_prior[k] = 0;
+        TRY(projector_set_map_on(lane->projectors[k], lane->workspace, maps + (size_t)k * voxels, size, err));
+    }
+    return STATUS_OK;
 }
 
 static enum status reserve(struct lane *lane, int count, struct err *err) {
@@ -76,9 +97,11 @@ static enum status reserve(struct lane *lane, int count, struct err *err) {
     mem_free(&lane->particles);
     mem_free(&lane->results);
     mem_free(&lane->powers);
+    mem_free(&lane->weights);
     TRY(mem_new((size_t)count, sizeof *lane->particles, "particles", &lane->particles, err));
     TRY(mem_new((size_t)count, sizeof *lane->results, "particles", &lane->results, err));
     TRY(mem_new((size_t)count * (size_t)lane->shells, sizeof *lane->powers, "spectra", &lane->powers, err));
+    TRY(mem_new((size_t)count * (size_t)lane->classes, sizeof *lane->weights, "weights", &lane->weights, err));
     lane->room = count;
     return STATUS_OK;
 }
@@ -95,16 +118,20 @@ static void take(struct lane *lane, int member, int place) {
                                                          .number = index + 1,
                                                          .orientation = place};
     lane->results[place].power = lane->powers + (size_t)place * (size_t)lane->shells;
+    lane->results[place].reference_weights =
+        lane->compared > 1 ? lane->weights + (size_t)place * (size_t)lane->classes : NULL;
 }
 
 enum status lane_compare(struct lane *lane, const struct alignment_iteration *given, const int *at, int count,
                          struct err *err) {
     struct alignment_iteration iteration = *given;
-    iteration.references = &lane->projector;
-    iteration.reference_count = 1;
-    iteration.sums = &lane->sums;
+    iteration.references = lane->projectors;
+    iteration.reference_count = lane->compared;
+    iteration.reference_log_prior = lane->compared > 1 ? lane->log_prior : NULL;
+    iteration.sums = lane->sums;
     iteration.particle_count = count;
-    TRY(accumulator_clear(lane->sums, lane->pixels->size, err));
+    for (int k = 0; k < lane->compared; k++)
+        TRY(accumulator_clear(lane->sums[k], lane->pixels->size, err));
     TRY(alignment_begin(lane->alignment, &iteration, err));
     TRY(reserve(lane, count, err));
     for (int i = 0; i < count; i++)
@@ -117,16 +144,17 @@ enum status lane_compare(struct lane *lane, const struct alignment_iteration *gi
     return alignment_finish(lane->alignment, err);
 }
 
-enum status lane_make_map(struct lane *lane, const struct accumulator *sums, double fudge, float *ret_map,
-                          struct err *err) {
+enum status lane_make_map(struct lane *lane, const struct accumulator *sums, const float *tau2, double fudge,
+                          float *ret_map, struct err *err) {
     const struct reconstruct_options options = {
-        .tau2 = lane->tau2, .tau_fudge = fudge, .minres_shell = 0, .threads = lane->threads};
+        .tau2 = tau2, .tau_fudge = fudge, .minres_shell = 0, .threads = lane->threads};
+    struct accumulator *own = lane->sums[0];
     clear_workspace(lane);
     if (lane->workspace != NULL)
-        TRY(accumulator_clear_beside(lane->sums, lane->workspace, lane->pixels->size, lane->symmetry, err));
+        TRY(accumulator_clear_beside(own, lane->workspace, lane->pixels->size, lane->symmetry, err));
     else
-        TRY(accumulator_clear(lane->sums, lane->pixels->size, err));
-    TRY(accumulator_merge(lane->sums, sums, err));
-    TRY(accumulator_finish(lane->sums, lane->symmetry, lane->threads, err));
-    return reconstruct_map(lane->sums, &options, ret_map, NULL, NULL, err);
+        TRY(accumulator_clear(own, lane->pixels->size, err));
+    TRY(accumulator_merge(own, sums, err));
+    TRY(accumulator_finish(own, lane->symmetry, lane->threads, err));
+    return reconstruct_map(own, &options, ret_map, NULL, NULL, err);
 }

@@ -1,4 +1,4 @@
-/* A lane compares particles with the map of one start at a time, and makes maps from sums. On a device several lanes work
+/* A lane compares particles with the maps of one start at a time, and makes maps from sums. On a device several lanes work
  * side by side, each for another start: the kernels of one run while the host waits for those of another, since a start
  * alone is too small to keep a device busy. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_LANE_H
@@ -15,17 +15,20 @@ struct lane {
     const struct initial_images *images;
     const struct fourier_pixels *pixels;
     const struct symmetry *symmetry;
-    int threads, shells;
+    int threads, shells, classes; /* classes: maps of a start */
+    int compared;                 /* maps that particles are compared with, at most `classes` */
     struct alignment *alignment;
-    struct workspace *workspace; /* the alignment's, for references and maps; NULL: host memory */
-    struct projector *projector;
+    struct workspace *workspace;          /* the alignment's, for references and maps; NULL: host memory */
+    struct projector **projectors;        /* [classes] */
     struct sampling grids[STARTS_ORDERS]; /* by order, from 1 on */
-    struct accumulator *sums;             /* of the particles that were compared last */
-    float *tau2;                          /* [shells] */
+    struct accumulator **sums;            /* [classes]: of the particles that were compared last */
+    float *tau2;                          /* [classes][shells] */
+    float *log_prior;                     /* [classes]: of the maps that are compared */
     int room;
     struct alignment_particle *particles; /* [room] */
     struct alignment_result *results;     /* [room] */
     float *powers;                        /* [room][shells] */
+    float *weights;                       /* [room][classes]: of the classes; not of those that are not compared */
 };
 
 /* Plans lanes for so many starts. memory: GiB for all of them, 0: what is free. ret_memory: bytes of each. */
@@ -38,14 +41,14 @@ enum status lane_open(const struct initial_images *images, const struct fourier_
                       struct err *err);
 void lane_close(struct lane *lane);
 
-/* Takes the map (box³) that particles are compared with, up to `size`. */
-enum status lane_set_map(struct lane *lane, const float *map, int size, struct err *err);
-/* Compares members at[count] with that map, and leaves what they give it in lane->sums, what was found in lane->results.
+/* Takes the maps[count][box³] that particles are compared with, up to `size`, and as probable as each other. */
+enum status lane_set_maps(struct lane *lane, const float *maps, int count, int size, struct err *err);
+/* Compares members at[count] with those maps, and leaves what they give them in lane->sums, what was found in lane->results.
  * iteration: all but the reference and the sums. */
 enum status lane_compare(struct lane *lane, const struct alignment_iteration *iteration, const int *at, int count,
                          struct err *err);
-/* Makes a map (box³) from sums, which stay as they are; lane->sums are lost. The prior is lane->tau2. */
-enum status lane_make_map(struct lane *lane, const struct accumulator *sums, double fudge, float *ret_map,
-                          struct err *err);
+/* Makes a map (box³) from sums, which stay as they are; lane->sums are lost. tau2[shells]: the prior. */
+enum status lane_make_map(struct lane *lane, const struct accumulator *sums, const float *tau2, double fudge,
+                          float *ret_map, struct err *err);
 
 #endif

@@ -18,16 +18,21 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-/* Poses of a particle that are compared closely, and particles of a first map. */
+/* Poses of a particle that are compared closely, in each class, and particles of a first map. */
 enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
+
+/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of classes. */
+static const double BALANCED = 0.7, LEAST_SHARE = 0.05;
 
 static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */
 
 struct start {
     int half;
-    float *map;               /* box³ */
-    struct accumulator *sums; /* of all iterations; earlier ones fade */
-    double sigma_offset;      /* px */
+    float *map;                /* [classes][box³] */
+    struct accumulator **sums; /* [classes]: of all iterations; earlier ones fade */
+    double *shares;            /* [classes] */
+    double *priors;            /* [classes]: logarithms, by which classes are balanced */
+    double sigma_offset;       /* px */
     double perturbation;
     int iterations, cursor;
     double pmax;
@@ -37,7 +42,7 @@ struct starts {
     struct starts_options options;
     const struct initial_images *images;
     struct fourier_pixels pixels;
-    int count, shells, lane_count;
+    int count, classes, shells, lane_count;
     double mask_radius; /* px */
     double mask_share;  /* of the noise of an image: inside the mask */
     double offset;      /* px: of shifts, in all judgements, so that they compare; what the first start has found */
@@ -73,6 +78,10 @@ size_t starts_bytes(const struct initial_images *images) {
 
 static size_t voxels(const struct starts *s) {
     return (size_t)s->images->box * (size_t)s->images->box * (size_t)s->images->box;
+}
+
+static float *map_of(const struct starts *s, const struct start *start, int class) {
+    return start->map + (size_t) class * voxels(s);
 }
 
 static const float *image_of(const struct starts *s, int member) {
@@ -126,8 +135,12 @@ static enum status open_starts(struct starts *s, struct err *err) {
     for (int i = 0; i < s->count; i++) {
         struct start *start = &s->starts[i];
         start->half = i % 2 == 0 ? INITIAL_HALF_A : INITIAL_HALF_B;
-        TRY(mem_new(voxels(s), sizeof *start->map, "a map", &start->map, err));
-        TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->sums, err));
+        TRY(mem_new((size_t)s->classes * voxels(s), sizeof *start->map, "maps", &start->map, err));
+        TRY(mem_new((size_t)s->classes, sizeof *start->shares, "classes", &start->shares, err));
+        TRY(mem_new((size_t)s->classes, sizeof *start->priors, "classes", &start->priors, err));
+        TRY(mem_new((size_t)s->classes, sizeof(struct accumulator *), "sums", &start->sums, err));
+        for (int k = 0; k < s->classes; k++)
+            TRY(accumulator_create(3, s->images->box, s->pixels.size, &start->sums[k], err));
     }
     return STATUS_OK;
 }
@@ -145,7 +158,7 @@ static enum status open_lanes(struct starts *s, struct err *err) {
                                               .box = s->images->box,
                                               .pixel_size = s->images->pixel_size,
                                               .mask_radius = s->mask_radius,
-                                              .max_significant = SIGNIFICANT};
+                                              .max_significant = SIGNIFICANT * s->classes};
     while (s->lane_count < wanted) {
         struct err own = {0};
         struct lane *lane = &s->lanes[s->lane_count];
@@ -179,6 +192,7 @@ enum status starts_create(const struct initial_images *images, const struct star
     s->images = images;
     s->options = *options;
     s->count = count;
+    s->classes = options->classes > 1 ? options->classes : 1;
     enum status status = open(s, err);
     if (status != STATUS_OK)
         starts_destroy(&s);
@@ -191,8 +205,13 @@ void starts_destroy(struct starts **starts) {
     struct starts *s = *starts;
     if (s == NULL) return;
     for (int i = 0; s->starts != NULL && i < s->count; i++) {
-        mem_free(&s->starts[i].map);
-        accumulator_destroy(&s->starts[i].sums);
+        struct start *start = &s->starts[i];
+        for (int k = 0; start->sums != NULL && k < s->classes; k++)
+            accumulator_destroy(&start->sums[k]);
+        mem_free(&start->sums);
+        mem_free(&start->map);
+        mem_free(&start->shares);
+        mem_free(&start->priors);
     }
     for (int i = 0; i < s->lane_count; i++)
         lane_close(&s->lanes[i]);
@@ -231,11 +250,26 @@ static void random_pose(uint64_t *chance, double ret_pose[9]) {
     euler_to_matrix(rot, tilt, 360 * uniform(chance), ret_pose);
 }
 
-/* Makes the map of a start from its sums. The factor of the prior is RELION's, for sums weighed by the noise of masked
+/* Forgets what particles have given to the maps of a start. */
+static enum status clear_sums(const struct starts *s, struct start *start, struct err *err) {
+    start->iterations = 0;
+    for (int k = 0; k < s->classes; k++) {
+        start->shares[k] = 1.0 / s->classes;
+        start->priors[k] = 0;
+        TRY(accumulator_clear(start->sums[k], s->pixels.size, err));
+    }
+    return STATUS_OK;
+}
+
+/* Makes the maps of a start from its sums. The factor of the prior is RELION's, for sums weighed by the noise of masked
  * images. */
-static enum status make_map(struct starts *s, struct lane *lane, struct start *start, double fudge, struct err *err) {
-    TRY(lane_make_map(lane, start->sums, fudge / s->mask_share, start->map, err));
-    mask_sphere(3, s->images->box, start->map, s->mask_radius, PREPARE_MASK_EDGE, 0);
+static enum status make_maps(struct starts *s, struct lane *lane, struct start *start, double fudge, struct err *err) {
+    for (int k = 0; k < s->classes; k++) {
+        float *map = map_of(s, start, k);
+        TRY(lane_make_map(lane, start->sums[k], lane->tau2 + (size_t)k * (size_t)s->shells, fudge / s->mask_share, map,
+                          err));
+        mask_sphere(3, s->images->box, map, s->mask_radius, PREPARE_MASK_EDGE, 0);
+    }
     return STATUS_OK;
 }
 
@@ -268,25 +302,19 @@ static enum status do_jobs(struct starts *s, lane_job *job, const void *context,
     return first;
 }
 
-static enum status random_map(struct starts *s, struct lane *lane, const void *context, int job, struct err *err) {
-    const int index = ((const int *)context)[job];
-    struct start *start = &s->starts[index];
-    uint64_t chance = (uint64_t)s->options.seed * 0x2545f4914f6cdd1du + (uint64_t)index;
+/* Compares particles with an empty map, each in a pose by chance alone: their sums are a class of the start. */
+static enum status random_class(struct starts *s, struct lane *lane, struct start *start, int class, uint64_t *chance,
+                                struct err *err) {
     struct sampling list = {0};
     _cleanup_(mem_free) int *at = NULL;
     _cleanup_(mem_free) double(*poses)[9] = NULL;
     int count;
-    draw(&chance);
-    start->iterations = 0;
-    start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
-    start->perturbation = uniform(&chance) - 0.5;
-    start->cursor = (int)(1e6 * uniform(&chance));
-    TRY(choose(s, start, start->cursor, RANDOM_PARTICLES, &at, &count, err));
+    TRY(choose(s, start, start->cursor + class * RANDOM_PARTICLES, RANDOM_PARTICLES, &at, &count, err));
     TRY(mem_new((size_t)count, sizeof *poses, "poses", &poses, err));
     for (int i = 0; i < count; i++)
-        random_pose(&chance, poses[i]);
-    memset(start->map, 0, voxels(s) * sizeof *start->map);
-    TRY(lane_set_map(lane, start->map, s->pixels.size, err));
+        random_pose(chance, poses[i]);
+    memset(map_of(s, start, class), 0, voxels(s) * sizeof *start->map);
+    TRY(lane_set_maps(lane, map_of(s, start, class), 1, s->pixels.size, err));
     TRY(sampling_create_list((const double(*)[9])poses, count, &list, err));
     struct alignment_iteration iteration = iteration_of(s, start->sigma_offset);
     iteration.sampling = &list;
@@ -294,19 +322,32 @@ static enum status random_map(struct starts *s, struct lane *lane, const void *c
     enum status status = lane_compare(lane, &iteration, at, count, err);
     sampling_destroy(&list);
     TRY(status);
-    TRY(accumulator_clear(start->sums, s->pixels.size, err));
-    TRY(accumulator_merge(start->sums, lane->sums, err));
-    for (int k = 0; k < s->shells; k++)
-        lane->tau2[k] = 0.1f * s->noise[k];
-    return make_map(s, lane, start, 1, err);
+    return accumulator_merge(start->sums[class], lane->sums[0], err);
+}
+
+static enum status random_maps(struct starts *s, struct lane *lane, const void *context, int job, struct err *err) {
+    const int index = ((const int *)context)[job];
+    struct start *start = &s->starts[index];
+    uint64_t chance = (uint64_t)s->options.seed * 0x2545f4914f6cdd1du + (uint64_t)index;
+    draw(&chance);
+    start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
+    start->perturbation = uniform(&chance) - 0.5;
+    start->cursor = (int)(1e6 * uniform(&chance));
+    TRY(clear_sums(s, start, err));
+    for (int k = 0; k < s->classes; k++)
+        TRY(random_class(s, lane, start, k, &chance, err));
+    for (int k = 0; k < s->classes * s->shells; k++)
+        lane->tau2[k] = 0.1f * s->noise[k % s->shells];
+    return make_maps(s, lane, start, 1, err);
 }
 
 enum status starts_random(struct starts *s, const int *which, int count, struct err *err) {
-    return do_jobs(s, random_map, which, count, err);
+    return do_jobs(s, random_maps, which, count, err);
 }
 
-/* Averages what the particles of an iteration have found. */
-static void average_results(struct start *start, const struct alignment_result *results, int count) {
+/* Averages what the particles of an iteration have found. gain: its share beside earlier ones. */
+static void average_results(const struct starts *s, struct start *start, const struct alignment_result *results,
+                            int count, double gain) {
     double offset2 = 0, weight = 0;
     start->pmax = 0;
     for (int i = 0; i < count; i++) {
@@ -315,14 +356,21 @@ static void average_results(struct start *start, const struct alignment_result *
         start->pmax += results[i].pmax / count;
     }
     if (weight > 0) start->sigma_offset = 0.7 * start->sigma_offset + 0.3 * fmax(sqrt(offset2 / (2 * weight)), 1);
+    for (int k = 0; k < s->classes && s->classes > 1 && weight > 0; k++) {
+        double sum = 0;
+        for (int i = 0; i < count; i++)
+            sum += (double)results[i].reference_weights[k];
+        start->shares[k] += gain * (sum / weight - start->shares[k]);
+        start->priors[k] -= BALANCED * log(fmax(sum / weight * s->classes, LEAST_SHARE));
+    }
 }
 
-enum status starts_give(struct starts *s, int index, const float *map, struct err *err) {
+enum status starts_give(struct starts *s, int index, const float *maps, struct err *err) {
     struct start *start = &s->starts[index];
-    memcpy(start->map, map, voxels(s) * sizeof *map);
+    memcpy(start->map, maps, (size_t)s->classes * voxels(s) * sizeof *maps);
     start->sigma_offset = FIRST_OFFSET / s->images->pixel_size;
-    start->iterations = start->cursor = 0;
-    return accumulator_clear(start->sums, s->pixels.size, err);
+    start->cursor = 0;
+    return clear_sums(s, start, err);
 }
 
 /* Returns the Fourier size (px) for detail down to a limit. */
@@ -349,20 +397,25 @@ static enum status iterate(struct starts *s, struct lane *lane, const void *cont
     sampling_perturb(grid, start->perturbation);
     TRY(choose(s, start, start->cursor, step->particles, &at, &count, err));
     start->cursor += count;
-    TRY(lane_set_map(lane, start->map, size, err));
-    TRY(projector_power(lane->projector, lane->tau2, err)); /* the prior: the power of the map that is compared */
+    TRY(lane_set_maps(lane, start->map, s->classes, size, err));
+    for (int k = 0; k < s->classes; k++) /* the prior: the power of the map that is compared */
+        TRY(projector_power(lane->projectors[k], lane->tau2 + (size_t)k * (size_t)s->shells, err));
     struct alignment_iteration iteration = iteration_of(s, start->sigma_offset);
     iteration.sampling = grid;
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
     iteration.summed = 0.98;
+    for (int k = 0; k < s->classes && step->balance; k++)
+        lane->log_prior[k] = (float)start->priors[k];
     TRY(lane_compare(lane, &iteration, at, count, err));
-    average_results(start, lane->results, count);
+    average_results(s, start, lane->results, count, step->gain);
     if (start == s->starts) s->offset = start->sigma_offset; /* no other job has this start */
-    TRY(accumulator_scale(start->sums, 1 - step->gain, err));
-    TRY(accumulator_merge(start->sums, lane->sums, err));
+    for (int k = 0; k < s->classes; k++) {
+        TRY(accumulator_scale(start->sums[k], 1 - step->gain, err));
+        TRY(accumulator_merge(start->sums[k], lane->sums[k], err));
+    }
     start->iterations++;
-    return make_map(s, lane, start, step->fudge, err);
+    return make_maps(s, lane, start, step->fudge, err);
 }
 
 enum status starts_iterate(struct starts *s, const int *which, int count, const struct starts_step *step,
@@ -388,7 +441,7 @@ static enum status judge(struct starts *s, struct lane *lane, const void *contex
     for (int i = 0; i < count; i++)
         at[i] = first + i;
     sampling_perturb(grid, 0);
-    TRY(lane_set_map(lane, given->map, size, err));
+    TRY(lane_set_maps(lane, given->map, 1, size, err));
     struct alignment_iteration iteration = iteration_of(s, all->sigma_offset);
     iteration.sampling = grid;
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
@@ -411,5 +464,5 @@ int starts_at_once(const struct starts *s) {
 
 struct starts_state starts_state(const struct starts *s, int index) {
     const struct start *start = &s->starts[index];
-    return (struct starts_state){.half = start->half, .map = start->map, .pmax = start->pmax};
+    return (struct starts_state){.half = start->half, .map = start->map, .shares = start->shares, .pmax = start->pmax};
 }

@@ -1,6 +1,6 @@
 /* Makes maps from particles alone: starts from particles in poses chosen by chance, and improves them by stepwise
- * expectation maximisation (the sums of earlier iterations fade). Each start is a map of its own, compared with the
- * particles of one half alone. */
+ * expectation maximisation (the sums of earlier iterations fade). Each start is a map of its own, or several that share the particles
+ * as classes, and is compared with the particles of one half alone. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_STARTS_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_STARTS_H
 
@@ -15,6 +15,7 @@ struct starts_options {
     double diameter;                 /* Å */
     const struct symmetry *symmetry; /* the caller's */
     int seed;
+    int classes; /* maps of each start; 0 counts as 1 */
 };
 
 enum { STARTS_ORDERS = 3 };
@@ -24,7 +25,7 @@ struct starts;
 /* Returns the finest detail (Å) of images that is compared. */
 double starts_finest(const struct initial_images *images);
 
-/* Returns the bytes of host memory that each start takes for its sums. */
+/* Returns the bytes of host memory that each map of a start takes for its sums. */
 size_t starts_bytes(const struct initial_images *images);
 
 /* count: number of starts, taken in turn from half A and half B. The images stay the caller's. */
@@ -39,8 +40,8 @@ int starts_at_once(const struct starts *starts);
 /* Makes the maps of starts which[count] anew, of particles in poses chosen by chance. */
 enum status starts_random(struct starts *starts, const int *which, int count, struct err *err);
 
-/* Gives a start its map, box³, in place of one by chance. Nothing stays of what the start has found so far. */
-enum status starts_give(struct starts *starts, int start, const float *map, struct err *err);
+/* Gives a start its maps, [classes][box³], in place of those by chance. Nothing stays of what the start has found so far. */
+enum status starts_give(struct starts *starts, int start, const float *maps, struct err *err);
 
 struct starts_step {
     int particles; /* of the half, compared in this iteration */
@@ -48,6 +49,9 @@ struct starts_step {
     double limit;  /* Å: finer detail of the map is not compared */
     double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
     double fudge;  /* on the signal's power in the Wiener filter */
+    /* Classes get priors by which each takes the same share: a map that is a little better would take all particles, have less
+     * noise for it, and keep them. false: all have the same prior. */
+    bool balance;
 };
 /* Does an iteration of starts which[count], all different. */
 enum status starts_iterate(struct starts *starts, const int *which, int count, const struct starts_step *step,
@@ -64,9 +68,10 @@ enum status starts_judge(struct starts *starts, const struct starts_judgement *m
                          struct err *err);
 
 struct starts_state {
-    int half;         /* enum initial_part */
-    const float *map; /* box³, the starts' own */
-    double pmax;      /* mean, of the last iteration */
+    int half;             /* enum initial_part */
+    const float *map;     /* [classes][box³], the starts' own */
+    const double *shares; /* [classes]: of the particles; those of late iterations count most */
+    double pmax;          /* mean, of the last iteration */
 };
 struct starts_state starts_state(const struct starts *starts, int start);
 
