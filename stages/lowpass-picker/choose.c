@@ -9,6 +9,7 @@
 #include "stages/lowpass-picker/contaminated.h"
 #include "stages/lowpass-picker/faint.h"
 #include "stages/lowpass-picker/geometry.h"
+#include "stages/lowpass-picker/rough.h"
 #include "stages/lowpass-picker/threshold.h"
 
 /* Part of the diameter: touching particles stay two picks, even if the diameter is a third too large, and the side
@@ -353,5 +354,8 @@ enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *r
     TRY(scale_templates(&c, err));
     c.threshold = rules->threshold;
     TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, err) : find_relion(&c, err));
+    bool automatic = isnan(rules->threshold) && isnan(rules->max_stddev_noise) && rules->mask_contamination;
+    if (automatic && rules->prune == PICK_PRUNE_GREEDY && scratch->peaks.count <= (size_t)g->work * (size_t)g->work)
+        rough_drop(&scratch->peaks, maps->maps.sigma, g->work, scratch->values);
     return report(&c, picks, err);
 }
