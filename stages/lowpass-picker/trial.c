@@ -18,7 +18,7 @@ static const double GAIN = 0.05, F1_GAIN = 0.02, AGAIN_LEAST = 0.45, NEAR = 0.15
 /* Density of picks in noise of the same spectrum, in densities of the picks. At the automatic threshold itself, which
  * adapts to crowded micrographs, right templates find up to four fifths in noise, whose spectrum has the particles' power
  * too. At the height of the better quarter they find 0 to 3 %, those of random phases 52 %. */
-static const double NOISE_MOST = 0.05;
+static const double NOISE_MOST = 0.05, COUNTED = 2;
 
 static void clear_items(struct trial *t) {
     for (int i = 0; i < t->item_count; i++)
@@ -168,7 +168,10 @@ static enum status search_twin(struct trial *t, struct stage *stage, const struc
     TRY(pick_count_in_noise(&t->maps, t->picks.sure, &t->scratch, &found, err));
     double area = searched_area(&t->maps.geometry), clean = area * (1 - t->picks.masked);
     if (!(clean > 0)) return STATUS_OK;
-    t->density.data += (double)(t->picks.count / PICK_SURE_PART + 1) / clean;
+    double sure = (double)(t->picks.count / PICK_SURE_PART + 1);
+    t->sure += sure;
+    t->found += (double)found * clean / area;
+    t->density.data += sure / clean;
     t->density.noise += (double)found / area;
     t->twins++;
     return STATUS_OK;
@@ -206,7 +209,9 @@ double trial_again(const struct trial *t) {
 }
 
 bool trial_beats_noise(const struct trial *t) {
-    return t->twins > 0 && t->density.noise < NOISE_MOST * t->density.data;
+    /* Small micrographs have few picks: one of noise is chance. */
+    double least = t->found - COUNTED * sqrt(t->found);
+    return t->twins > 0 && least < NOISE_MOST * t->sure;
 }
 
 bool trial_won(const struct trial *t) {

@@ -25,6 +25,7 @@ struct trial {
     struct separation before, after; /* sums over the micrographs tried */
     size_t strong, again;            /* the better half of the picks now; those of them that are found again */
     struct trial_density density;    /* sums over the micrographs that have a twin */
+    double sure, found;              /* the picks that the density of the data counts, and that of noise */
     int twins;                       /* of noise that were searched (noise_twin.h) */
     struct pick_list now;            /* picks of the micrograph as it is now */
     struct image micrograph;
@@ -48,8 +49,8 @@ enum status trial_step(struct trial *trial, struct stage *stage, struct picker_s
                        struct err *err);
 /* Returns the share of the better half of the picks now that the new templates find again, within 0.15 diameters. */
 double trial_again(const struct trial *trial);
-/* Returns whether noise of the same spectrum has so few of the picks that these are no picks of noise: less than 5 % of
- * the density. */
+/* Returns whether noise of the same spectrum has next to none of the picks: less than 5 % of the density, within two
+ * standard deviations of what was counted. */
 bool trial_beats_noise(const struct trial *trial);
 /* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are
  * expected to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of the picks that
