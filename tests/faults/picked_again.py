@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The picker adopts templates of the session and picks the earlier micrographs again, while a classifier and a refiner work
 on their particles. No selection may hold two revisions of a micrograph, wherever processes are killed; in the end all
-particles are those of the second picks, but for a micrograph that keeps its first picks, and those that lie where one of the former lay are still in its half.
+particles are those of the second picks, but for a micrograph that keeps its first ones, and those that lie where one of
+the former lay are still in its half.
 
 picked_again.py [calm|kills [SEED]]"""
 
