@@ -6,12 +6,18 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/text.h"
 
 enum { RECORD_MOST = 1 << 12, NUMBER_MOST = 1000000 };
 
+bool again_spares(int spared, const char *id) {
+    return spared > 0 && text_hash(id) % (uint64_t)spared == 0;
+}
+
 enum status again_write(const char *folder, const struct again *again, struct err *err) {
     char path[PATH_SIZE];
-    json_t *record = json_pack("{s:i, s:i, s:s}", "v", 1, "number", again->number, "column", again->column);
+    json_t *record = json_pack("{s:i, s:i, s:s, s:i}", "v", 1, "number", again->number, "column", again->column,
+                               "spared", again->spared);
     _cleanup_(mem_free) char *text = record != NULL ? json_dumps(record, 0) : NULL;
     json_decref(record);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory to ask for items again");
@@ -28,9 +34,11 @@ static bool is_column(const char *name) {
 
 static bool take(json_t *record, struct again *ret_again) {
     const char *column = NULL;
-    int number = 0;
-    if (json_unpack(record, "{s:i, s:s}", "number", &number, "column", &column) != 0) return false;
-    if (number < 1 || number > NUMBER_MOST || !is_column(column)) return false;
+    int number = 0, spared = 0; /* records of earlier versions spare none */
+    if (json_unpack(record, "{s:i, s:s, s?i}", "number", &number, "column", &column, "spared", &spared) != 0)
+        return false;
+    if (number < 1 || number > NUMBER_MOST || !is_column(column) || spared < 0) return false;
+    ret_again->spared = spared;
     ret_again->number = number;
     snprintf(ret_again->column, sizeof ret_again->column, "%s", column);
     return true;

@@ -9,6 +9,7 @@
 #include "stages/lowpass-picker/contaminated.h"
 #include "stages/lowpass-picker/faint.h"
 #include "stages/lowpass-picker/geometry.h"
+#include "stages/lowpass-picker/rough.h"
 #include "stages/lowpass-picker/threshold.h"
 
 /* Part of the diameter: touching particles stay two picks, even if the diameter is a third too large, and the side
@@ -183,19 +184,39 @@ static enum status automatic_threshold(struct choice *c, struct err *err) {
     return STATUS_OK;
 }
 
-enum status pick_heights_of_noise(const struct pick_maps *maps, struct pick_scratch *scratch, float *ret_heights,
-                                  size_t most, size_t *ret_count, struct err *err) {
-    const struct pick_geometry *g = &maps->geometry;
+/* Makes a choice in which no pixel is bad. */
+static enum status choice_in_noise(const struct pick_maps *maps, struct pick_scratch *scratch,
+                                   struct choice *ret_choice, struct err *err) {
     static const struct pick_rules rules = {.prune = PICK_PRUNE_GREEDY};
-    struct choice c = {.g = g,
-                       .maps = &maps->maps,
-                       .rules = &rules,
-                       .scratch = scratch,
-                       .scale = (double)g->work / g->size,
-                       .threshold = NAN};
+    const struct pick_geometry *g = &maps->geometry;
     size_t pixels = (size_t)g->work * g->work;
     TRY(fit(scratch, pixels, err));
     memset(scratch->bad, 0, pixels);
+    *ret_choice = (struct choice){.g = g,
+                                  .maps = &maps->maps,
+                                  .rules = &rules,
+                                  .scratch = scratch,
+                                  .scale = (double)g->work / g->size,
+                                  .threshold = NAN};
+    return STATUS_OK;
+}
+
+enum status pick_count_in_noise(const struct pick_maps *maps, float score, struct pick_scratch *scratch,
+                                size_t *ret_count, struct err *err) {
+    struct choice c;
+    TRY(choice_in_noise(maps, scratch, &c, err));
+    TRY(all_peaks(&c, maps->maps.score, err));
+    size_t count = 0;
+    while (count < scratch->peaks.count && scratch->peaks.items[count].merit >= score)
+        count++;
+    *ret_count = count;
+    return STATUS_OK;
+}
+
+enum status pick_heights_of_noise(const struct pick_maps *maps, struct pick_scratch *scratch, float *ret_heights,
+                                  size_t most, size_t *ret_count, struct err *err) {
+    struct choice c;
+    TRY(choice_in_noise(maps, scratch, &c, err));
     float noise = noise_of(&c);
     /* The opposite peaks need the maps of each template. */
     int sides = maps->maps.scores ? 2 : 1;
@@ -311,6 +332,7 @@ static enum status report(const struct choice *c, struct pick_list *picks, struc
     picks->count = 0;
     picks->scale = c->templates;
     picks->separation = c->separation;
+    picks->sure = isnan(c->threshold) && peaks->count > 0 ? peaks->items[peaks->count / PICK_SURE_PART].merit : 0;
     picks->threshold = !isnan(c->rules->threshold) ? c->rules->threshold
                        : isfinite(c->automatic)    ? reported(c, 0, c->automatic)
                                                    : c->automatic;
@@ -353,5 +375,8 @@ enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *r
     TRY(scale_templates(&c, err));
     c.threshold = rules->threshold;
     TRY(rules->prune == PICK_PRUNE_GREEDY ? find_greedy(&c, err) : find_relion(&c, err));
+    bool automatic = isnan(rules->threshold) && isnan(rules->max_stddev_noise) && rules->mask_contamination;
+    if (automatic && rules->prune == PICK_PRUNE_GREEDY && scratch->peaks.count <= (size_t)g->work * (size_t)g->work)
+        rough_drop(&scratch->peaks, maps->maps.sigma, g->work, scratch->values);
     return report(&c, picks, err);
 }

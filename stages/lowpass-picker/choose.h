@@ -30,12 +30,17 @@ struct pick {
     int class_number;
 };
 
+/* One pick of so many is sure. */
+enum { PICK_SURE_PART = 4 };
+
 struct pick_list {
     struct pick *items;
     size_t count, capacity;
-    double threshold;             /* threshold used; infinite if nothing can be a particle */
-    double scale;                 /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
-    double masked;                /* contaminated part of the micrograph, 0 to 1 */
+    double threshold; /* threshold used; infinite if nothing can be a particle */
+    double scale;     /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
+    double masked;    /* contaminated part of the micrograph, 0 to 1 */
+    float
+        sure; /* score of the last of the best count / PICK_SURE_PART + 1 picks, with an automatic threshold; 0: no picks */
     struct separation separation; /* of all peaks where picks may be, if the rules ask for it; else {0} */
     const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; owned by the scratch; NULL: not computed */
 };
@@ -55,6 +60,10 @@ void pick_scratch_destroy(struct pick_scratch *scratch);
 /* Fills `picks`, which keeps its memory. PICK_PRUNE_RELION needs the maps of each template. */
 enum status pick_choose(const struct pick_maps *maps, const struct pick_rules *rules, struct pick_scratch *scratch,
                         struct pick_list *picks, struct err *err);
+
+/* Counts the peaks of a micrograph of noise whose score is at least this, no closer than particles can be. */
+enum status pick_count_in_noise(const struct pick_maps *maps, float score, struct pick_scratch *scratch,
+                                size_t *ret_count, struct err *err);
 
 /* Appends the heights of the peaks of a micrograph of noise, in standard deviations of its scores. If the maps of each
  * template are there, appends those of the peaks opposite to particles too. Stops at `most` in all. */

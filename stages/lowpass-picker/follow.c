@@ -28,6 +28,7 @@ struct follow {
     struct template_history recorded;
     size_t next; /* its first line that is not settled */
     char recorded_folder[PATH_SIZE];
+    struct picker_set first; /* as the picks began; empty until the first adoption */
     struct trial trial;
     bool won;                                             /* the templates of the trial are to be adopted */
     char source[ITEM_SOURCE_SIZE], item[ITEM_ID_MAX + 1]; /* the last item that was picked; "": none yet */
@@ -69,8 +70,20 @@ static enum status find_makers(struct follow *f, const struct stage *stage, cons
     return STATUS_OK;
 }
 
-/* Puts adopted templates into the set. folder: of the history that names them. */
-static enum status take(struct picker_set *set, const char *folder, const struct adoption *a, int epoch,
+/* Replaces the set by the next one, and keeps that of the beginning. */
+static void replace(struct follow *f, struct picker_set *set, struct picker_set *next) {
+    if (set->epoch == 0) {
+        picker_set_clear(&f->first);
+        f->first = *set;
+    } else {
+        picker_set_clear(set);
+    }
+    *set = *next;
+    *next = (struct picker_set){0};
+}
+
+/* Makes a set of adopted templates. folder: of the history that names them. */
+static enum status take(struct picker_set *ret_set, const char *folder, const struct adoption *a, int epoch,
                         struct err *err) {
     char path[PATH_SIZE];
     struct image images = {0};
@@ -85,11 +98,8 @@ static enum status take(struct picker_set *set, const char *folder, const struct
         image_destroy(&images);
         return status;
     }
-    picker_set_clear(set);
-    set->method = PICKER_TEMPLATE;
-    set->templates = images;
-    set->pixel_size = (double)images.pixel_size;
-    set->epoch = epoch;
+    *ret_set = (struct picker_set){
+        .method = PICKER_TEMPLATE, .templates = images, .pixel_size = (double)images.pixel_size, .epoch = epoch};
     return STATUS_OK;
 }
 
@@ -109,9 +119,11 @@ static enum status join(struct follow *f, const struct stage *stage, struct pick
     TRY(template_history_read(f->history_path, &f->history, err));
     const struct adoption *last = template_history_last(&f->history);
     if (last == NULL || last->epoch <= f->joined) return STATUS_OK;
-    enum status status = take(set, f->folder, last, last->epoch, &own);
+    struct picker_set next = {0};
+    enum status status = take(&next, f->folder, last, last->epoch, &own);
     FAIL_IF(status != STATUS_OK && !status_is_of_file(status), err, status, "%s", own.message);
     f->joined = last->epoch;
+    if (status == STATUS_OK) replace(f, set, &next);
     try_anew(f);
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "adopted", "goes on with %d templates of %s, epoch %d of the picks",
@@ -155,11 +167,13 @@ void follow_destroy(struct follow **follow) {
     template_history_clear(&(*follow)->history);
     template_history_clear(&(*follow)->recorded);
     trial_clear(&(*follow)->trial);
+    picker_set_clear(&(*follow)->first);
     mem_free(follow);
 }
 
 void follow_forget(struct follow *f) {
     picker_set_forget(&f->trial.set);
+    picker_set_forget(&f->first);
 }
 
 /* follow: of an adoption; NULL: it is a refusal. */
@@ -171,7 +185,9 @@ static struct adoption describe(const struct trial *t, const struct follow *foll
                          .micrographs = t->tried,
                          .before = t->before,
                          .after = t->after,
-                         .again = trial_again(t)};
+                         .again = trial_again(t),
+                         .density = t->twins > 0 ? t->density.data / t->twins : 0,
+                         .noise = t->twins > 0 ? t->density.noise / t->twins : 0};
     snprintf(a.stage, sizeof a.stage, "%s", t->from.stage);
     if (follow == NULL) return a;
     /* An instance that has picked nothing yet names the last item that was picked. */
@@ -209,10 +225,8 @@ static enum status adopt(struct follow *f, struct stage *stage, struct picker_se
     if (a.written) {
         snprintf(how, sizeof how, "; on %d micrographs %.0f particles stand out, %.0f before (expected F1 %.3f, %.3f)",
                  a.micrographs, a.after.sure, a.before.sure, a.after.f1 / a.micrographs, a.before.f1 / a.micrographs);
-        picker_set_clear(set);
-        *set = f->trial.set;
+        replace(f, set, &f->trial.set);
         set->epoch = f->joined = a.epoch;
-        f->trial.set = (struct picker_set){0};
         tell(stage, &a, how);
         trial_clear(&f->trial);
         return STATUS_OK;
@@ -258,8 +272,7 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
         picker_set_clear(&next);
         return status;
     }
-    picker_set_clear(set);
-    *set = next;
+    replace(f, set, &next);
     set->epoch = f->joined = a->epoch;
     tell(stage, a, ", as in the recorded session");
     return STATUS_OK;
@@ -285,7 +298,7 @@ static enum status repeat(struct follow *f, struct stage *stage, struct picker_s
 /* Asks for the items again that were picked without the present templates. Where those of the last epoch are lost, the
  * set has earlier ones. */
 static enum status ask(struct follow *f, const struct picker_set *set, struct err *err) {
-    struct again again = {.number = set->epoch, .column = "icestreamPickEpoch"};
+    struct again again = {.number = set->epoch, .column = "icestreamPickEpoch", .spared = FOLLOW_KEPT};
     if (f->asked >= set->epoch) return STATUS_OK;
     TRY(again_write(f->folder, &again, err));
     f->asked = set->epoch;
@@ -296,6 +309,10 @@ enum status follow_before(struct follow *f, struct stage *stage, struct picker_s
                           struct err *err) {
     TRY(join(f, stage, set, err));
     return f->repeats ? repeat(f, stage, set, item_source(item), item_id(item), false, err) : STATUS_OK;
+}
+
+struct picker_set *follow_choose(struct follow *f, struct picker_set *set, const struct item *item) {
+    return set->epoch > 0 && again_spares(FOLLOW_KEPT, item_id(item)) ? &f->first : set;
 }
 
 void follow_after(struct follow *f, const struct item *item) {
@@ -363,7 +380,12 @@ static enum status try_step(struct follow *f, struct stage *stage, struct picker
         return STATUS_OK;
     }
     f->won = trial_won(&f->trial);
-    if (!f->won) refuse(f, stage, f->trial.tried < TRIAL_LEAST ? "too few can be read" : "");
+    if (!f->won)
+        refuse(f, stage,
+               f->trial.tried < TRIAL_LEAST ? "too few can be read"
+               : f->trial.twins > 0 && !trial_beats_noise(&f->trial)
+                   ? "they find too much in noise of the same spectrum"
+                   : "");
     return STATUS_OK;
 }
 

@@ -26,7 +26,7 @@ struct state {
     struct pick_rules rules;
     int given;                     /* number of templates that the parameters name; 0: none */
     struct picker_set set;         /* compute thread, after init */
-    struct lowpass_picker *picker; /* of the set, that of the shape being searched */
+    struct lowpass_picker *picker; /* of a set, that of the shape being searched */
     struct follow *follow;         /* NULL: templates of other stages are not used */
     double diameter;               /* Å, measured in the templates and logged */
 };
@@ -148,10 +148,12 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     TRY(picker_pixel_size(stage, stage_lane->item, path, info.pixel_size, &pixel_size, err));
     *ret_need = need_of(stage, &info, pixel_size, by_template(p) ? PICKER_TEMPLATE : PICKER_LOG, s->given);
     if (p->templates_from == NULL) return STATUS_OK;
-    /* Later with templates of the session; while these are tried, there are two searches, and one more micrograph. */
+    /* Later with templates of the session. While the next ones are tried, there are three searches with that of the
+     * beginning, one more micrograph, and its transform. */
     struct stage_need later = need_of(stage, &info, pixel_size, PICKER_TEMPLATE, TEMPLATE_SET_MOST);
     if (later.lane > ret_need->lane) ret_need->lane = later.lane;
-    ret_need->shared = mem_sum(mem_sum(ret_need->shared, later.shared), ret_need->lane);
+    size_t tried = mem_sum(mem_bytes(later.shared, 2), mem_sum(ret_need->lane, info.bytes));
+    ret_need->shared = mem_sum(ret_need->shared, tried);
     return STATUS_OK;
 }
 
@@ -186,18 +188,19 @@ static enum status load(struct stage *stage, void *state, struct stage_lane *sta
     return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
 }
 
-/* Makes the search of a shape current. */
-static enum status use_shape(struct stage *stage, struct state *s, const int shape[3], struct err *err) {
+/* Makes a set's search of a shape current. */
+static enum status use_shape(struct stage *stage, struct state *s, struct picker_set *set, const int shape[3],
+                             struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     s->picker = NULL;
-    enum status status = picker_set_get(stage, &s->set, shape, &s->picker, err);
+    enum status status = picker_set_get(stage, set, shape, &s->picker, err);
     if (status == STATUS_NO_MEMORY && s->follow != NULL) {
         follow_forget(s->follow);
-        status = picker_set_get(stage, &s->set, shape, &s->picker, err);
+        status = picker_set_get(stage, set, shape, &s->picker, err);
     }
     TRY(status);
     double diameter = lowpass_picker_diameter(s->picker);
-    if (s->set.method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
+    if (set->method == PICKER_TEMPLATE && isnan(p->diameter) && s->diameter != diameter) {
         stage_log(stage, LOG_WARN, "diameter", "diameter is not set: using %.0f Å, measured in the templates",
                   diameter);
         s->diameter = diameter;
@@ -207,7 +210,8 @@ static enum status use_shape(struct stage *stage, struct state *s, const int sha
 
 static enum status reconfigure(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
-    return p->from_maps ? STATUS_OK : use_shape(stage, state, lane->shape, err);
+    struct state *s = state;
+    return p->from_maps ? STATUS_OK : use_shape(stage, s, &s->set, lane->shape, err);
 }
 
 /* Searches the lane's micrograph. */
@@ -235,8 +239,9 @@ static enum status process(struct stage *stage, void *state, struct stage_lane *
     if (s->follow == NULL) return search(stage, s, stage_lane, err);
     /* The trial takes searches of other shapes, and adoption replaces all. */
     TRY(follow_before(s->follow, stage, &s->set, stage_lane->item, err));
-    TRY(use_shape(stage, s, stage_lane->shape, err));
-    lane->epoch = s->set.epoch;
+    struct picker_set *set = follow_choose(s->follow, &s->set, stage_lane->item);
+    TRY(use_shape(stage, s, set, stage_lane->shape, err));
+    lane->epoch = set->epoch;
     TRY(search(stage, s, stage_lane, err));
     follow_after(s->follow, stage_lane->item);
     /* A stream that never pauses must not keep the trial from its work. */

@@ -36,6 +36,9 @@ static bool take_line(const json_t *line, struct adoption *a) {
     if (!take_text(from, "stage", a->stage, sizeof a->stage)) return false;
     a->stage_epoch = (int)json_integer_value(json_object_get(from, "epoch"));
     a->iteration = (int)json_integer_value(json_object_get(from, "iteration"));
+    a->density = json_number_value(json_object_get(json_object_get(line, "density"), "data"));
+    a->noise = json_number_value(json_object_get(json_object_get(line, "density"), "noise"));
+    if (json_is_string(json_object_get(line, "reason"))) (void)take_text(line, "reason", a->reason, sizeof a->reason);
     if (!a->adopted) return true;
     a->after_item = json_is_true(json_object_get(line, "after_item"));
     a->epoch = (int)json_integer_value(json_object_get(line, "epoch"));
@@ -90,10 +93,11 @@ bool template_history_knows(const struct template_history *h, const char *stage,
 
 static char *line_text(const struct adoption *a) {
     json_t *line =
-        json_pack("{s:f, s:s, s:b, s:{s:s, s:i, s:i}, s:i, s:{s:f, s:f}, s:{s:f, s:f}, s:f}", "time", clock_realtime(),
-                  "event", "templates", "adopted", a->adopted, "from", "stage", a->stage, "epoch", a->stage_epoch,
-                  "iteration", a->iteration, "micrographs", a->micrographs, "before", "sure", a->before.sure, "f1",
-                  a->before.f1, "after", "sure", a->after.sure, "f1", a->after.f1, "again", a->again);
+        json_pack("{s:f, s:s, s:b, s:{s:s, s:i, s:i}, s:i, s:{s:f, s:f}, s:{s:f, s:f}, s:f, s:{s:f, s:f}}", "time",
+                  clock_realtime(), "event", "templates", "adopted", a->adopted, "from", "stage", a->stage, "epoch",
+                  a->stage_epoch, "iteration", a->iteration, "micrographs", a->micrographs, "before", "sure",
+                  a->before.sure, "f1", a->before.f1, "after", "sure", a->after.sure, "f1", a->after.f1, "again",
+                  a->again, "density", "data", a->density, "noise", a->noise);
     if (a->adopted && line != NULL)
         json_object_update_new(line,
                                json_pack("{s:i, s:s, s:i, s:s, s:s, s:b}", "epoch", a->epoch, "file", a->file, "count",

@@ -4,12 +4,13 @@
  *
  *   {"time", "event": "templates", "adopted": true, "epoch": 1, "file": "templates_e001.mrcs", "count": 8,
  *    "from": {"stage": "classifier", "epoch": 2, "iteration": 12}, "source": "watcher", "item": "mic_0012",
- *    "after_item": true, "micrographs": 10, "before": {"sure", "f1"}, "after": {"sure", "f1"}, "again": 0.88}
+ *    "after_item": true, "micrographs": 10, "before": {"sure", "f1"}, "after": {"sure", "f1"}, "again": 0.88,
+ *    "density": {"data": 1050.2, "noise": 14.1}}
  *
  * epoch counts the picker's adoptions, from 1. item: the last one that was picked without the templates; in lines of
  * earlier versions, which lack `after_item`, the first one that was picked with them. What the trial found (separation.h,
- * trial_again) is summed over its micrographs; of an adoption that is repeated there is no trial. A refusal has neither
- * epoch nor item, and may have a `reason`. */
+ * trial_again) is summed over its micrographs; density is that of its picks and of those in noise, per µm² (trial.h). Of
+ * an adoption that is repeated there is no trial. A refusal has neither epoch nor item, and may have a `reason`. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 
@@ -32,6 +33,7 @@ struct adoption {
     int micrographs; /* of the trial */
     struct separation before, after;
     double again;
+    double density, noise; /* picks per µm², of the better quarter, in micrographs and in noise of their spectrum */
     char reason[256];
 };
 

@@ -6,7 +6,13 @@
 #include "common/harness/template_set.h"
 #include "stages/lowpass-picker/picker_set.h"
 
-enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3 };
+enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3, TRIAL_TWINS = 2 };
+
+/* How many picks per µm² the new templates find at the same height: in micrographs, and in noise of the same spectrum. The
+ * height is that of the better quarter of the micrograph's picks. */
+struct trial_density {
+    double data, noise;
+};
 
 /* Starts as {0}: nothing is tried. */
 struct trial {
@@ -18,6 +24,9 @@ struct trial {
     int tried;
     struct separation before, after; /* sums over the micrographs tried */
     size_t strong, again;            /* the better half of the picks now; those of them that are found again */
+    struct trial_density density;    /* sums over the micrographs that have a twin */
+    double sure, found;              /* the picks that the density of the data counts, and that of noise */
+    int twins;                       /* of noise that were searched (noise_twin.h) */
     struct pick_list now;            /* picks of the micrograph as it is now */
     struct image micrograph;
     struct device_copy *uploaded;
@@ -40,9 +49,13 @@ enum status trial_step(struct trial *trial, struct stage *stage, struct picker_s
                        struct err *err);
 /* Returns the share of the better half of the picks now that the new templates find again, within 0.15 diameters. */
 double trial_again(const struct trial *trial);
+/* Returns whether noise of the same spectrum has next to none of the picks: less than 5 % of the density, within two
+ * standard deviations of what was counted. */
+bool trial_beats_noise(const struct trial *trial);
 /* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are
  * expected to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of the picks that
- * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. */
+ * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. They must also beat
+ * noise. */
 bool trial_won(const struct trial *trial);
 
 #endif

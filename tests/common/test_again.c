@@ -11,7 +11,7 @@ static struct err err;
 static void a_record_comes_back(void **state) {
     (void)state;
     char folder[PATH_SIZE];
-    struct again again = {.number = 3, .column = "icestreamPickEpoch"}, back = {0};
+    struct again again = {.number = 3, .column = "icestreamPickEpoch", .spared = 20}, back = {0};
     scratch_path("record", folder);
     assert_ok(file_make_folders(folder, 0777, &err));
     assert_int_equal(again_read(folder, &back, &err), STATUS_NOT_FOUND);
@@ -19,6 +19,20 @@ static void a_record_comes_back(void **state) {
     assert_ok(again_read(folder, &back, &err));
     assert_int_equal(back.number, 3);
     assert_string_equal(back.column, "icestreamPickEpoch");
+    assert_int_equal(back.spared, 20);
+}
+
+static void one_in_so_many_is_spared(void **state) {
+    (void)state;
+    char id[32];
+    int spared = 0;
+    for (int i = 0; i < 2000; i++) {
+        snprintf(id, sizeof id, "mic_%04d", i);
+        assert_true(again_spares(20, id) == again_spares(20, id));
+        assert_false(again_spares(0, id));
+        spared += again_spares(20, id);
+    }
+    assert_in_range(spared, 60, 140); /* 100, and four standard deviations */
 }
 
 static void a_damaged_record_is_refused(void **state) {
@@ -188,6 +202,7 @@ static void what_nobody_has_begun_is_taken_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_comes_back),
+        cmocka_unit_test(one_in_so_many_is_spared),
         cmocka_unit_test(a_damaged_record_is_refused),
         cmocka_unit_test(earlier_items_are_wanted_once_for_each_number),
         cmocka_unit_test(what_nobody_has_begun_is_taken_back),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A running session adopts templates that appear in the folder of its classifier, for the micrographs after, and picks
-the earlier ones again; a replay of the session does the same, though its classifier makes none."""
+the earlier ones again, but for one in twenty that keeps its first picks; a replay of the session does the same, though its
+classifier makes none."""
 
 import contextlib
 import json
@@ -9,7 +10,9 @@ import signal
 import sqlite3
 
 import mrcfile
-from session import Work, check, feed, finish, history, launch, run, simulate, star, status, stop, wait_until, write
+from session import (
+    Work, check, feed, finish, history, keeps_first_picks, launch, run, simulate, star, status, stop, wait_until, write,
+)  # fmt: skip
 
 FIRST, ALL, COUNT = 5, 9, 4
 GRAPH = """\
@@ -52,6 +55,8 @@ with Work("templates") as work:
         work("sim"), micrographs=ALL, size=512, pixel_size=4.0, particles=60, interval=0, seed=11, carbon=0, snr=0.08,
         contamination=0,
     )
+    kept = [keeps_first_picks(n[:-4]) for n in names]
+    check(sum(kept[:FIRST]) == sum(kept) == 1, f"kept {kept}")
     os.makedirs(work("incoming"))
     graph = write(work("graph.yaml"), GRAPH.replace("INCOMING", work("incoming")).replace("TRUTH", work("sim", "truth")))
     live = launch("run", graph, "--session", work("live"))
@@ -74,7 +79,7 @@ with Work("templates") as work:
         write(work("live", "classifier", ".new"), json.dumps(record))
         os.rename(work("live", "classifier", ".new"), work("live", "classifier", "templates.json"))
         # Nothing comes meanwhile: the picker adopts by itself, and picks the earlier micrographs again.
-        wait_until(lambda: all_are(work("live"), FIRST), 120, "the first micrographs are picked again", live)
+        wait_until(lambda: all_are(work("live"), FIRST - 1), 120, "the first micrographs are picked again", live)
         feed([work("sim", "micrographs", n) for n in names[FIRST:]], work("incoming"), 0.5)
         wait_until(lambda: all(map(os.path.exists, picked)), 60, "the other picks", live)
         live.send_signal(signal.SIGINT)  # it finishes what has begun
@@ -82,16 +87,20 @@ with Work("templates") as work:
     finally:
         stop(live)
     found, lines = epochs(work("live")), history(work("live"), "lowpass-picker")
-    check(found == ALL * [1], f"epochs {found}")
+    check(found == [int(not one) for one in kept], f"epochs {found}")
     check(len(lines) == 1 and lines[0]["adopted"] and lines[0]["source"] == "watcher", f"history {lines}")
     check(lines[0]["item"] in [n[:-4] for n in names[:FIRST]] and lines[0]["after_item"], f"adopted after {lines[0]['item']}")
     revisions = [items(work("live"), stage) for stage in ("lowpass-picker", "extractor", "classifier")]
     check(all(kept == revisions[0] for kept in revisions), f"revisions {revisions}")
-    check([revisions[0][n[:-4]] for n in names] == FIRST * [1] + (ALL - FIRST) * [0], f"revisions {revisions[0]}")
+    expected = [int(i < FIRST and not kept[i]) for i in range(ALL)]
+    check([revisions[0][n[:-4]] for n in names] == expected, f"revisions {revisions[0]}")
     rows = star(work("live", "extractor", "particles.star"))["particles"]
     places = {(row["rlnMicrographName"], row["rlnCoordinateX"], row["rlnCoordinateY"]) for row in rows}
     check(len(places) == len(rows) > 0, f"{len(rows)} particles at {len(places)} places")
-    check(all("_epoch001.mrcs" in row["rlnImageName"] for row in rows), "particles are those of the second picks")
+    changed = {n for n, one in zip(names, kept) if not one}
+    second = {os.path.basename(row["rlnMicrographName"]) for row in rows if "_epoch001.mrcs" in row["rlnImageName"]}
+    first = {os.path.basename(row["rlnMicrographName"]) for row in rows if "_epoch001.mrcs" not in row["rlnImageName"]}
+    check(second == changed and first == set(names) - changed, f"second picks: {sorted(second)}, first: {sorted(first)}")
     log = open(work("live", "log", "icestream.log")).read()
     check("has made all earlier items again" in log, "the launcher says when all are picked again")
     check(status(work("live")).get("warnings", []) == [], f"warnings {status(work('live')).get('warnings')}")

@@ -21,9 +21,12 @@
 #include "common/harness/stage.h"
 #include "common/harness/template_set.h"
 #include "common/memory.h"
+#include "stages/lowpass-picker/follow.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
+#include "stages/lowpass-picker/noise_twin.h"
 #include "stages/lowpass-picker/picker_set.h"
 #include "stages/lowpass-picker/template_history.h"
+#include "stages/lowpass-picker/trial.h"
 
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
@@ -62,6 +65,16 @@ enum status __wrap_picker_set_get(const struct stage *stage, struct picker_set *
         if (status != STATUS_OK) return status;
     }
     return __real_picker_set_get(stage, set, shape, ret_picker, err);
+}
+
+/* Whether a micrograph of noise is the micrograph itself: templates find as much in it. */
+static bool same_twin;
+
+enum status __real_noise_twin(float *image, int nx, int ny, uint64_t phases, struct err *err);
+enum status __wrap_noise_twin(float *image, int nx, int ny, uint64_t phases, struct err *err);
+
+enum status __wrap_noise_twin(float *image, int nx, int ny, uint64_t phases, struct err *err) {
+    return same_twin ? STATUS_OK : __real_noise_twin(image, nx, ny, phases, err);
 }
 
 static double uniform(void) {
@@ -157,6 +170,8 @@ static void write_templates(const char *maker, int epoch, bool random) {
     template_set_clear(&set);
 }
 
+static const char *prefix = "mic"; /* of the items' names */
+
 /* Picks all micrographs, one after the other, so that the same ones are done at each step of a trial. ret_epochs[i]: that of micrograph i, in its table. */
 static void pick(const char *place, const char *history, int ret_epochs[MICROGRAPHS]) {
     const char *keys[] = {"diameter",
@@ -176,8 +191,8 @@ static void pick(const char *place, const char *history, int ret_epochs[MICROGRA
     size_t count = 0;
     if (history == NULL) keys[10] = NULL;
     for (int i = 0; i < MICROGRAPHS; i++) {
-        char id[16], path[256];
-        snprintf(id, sizeof id, "mic%d", i);
+        char id[24], path[256];
+        snprintf(id, sizeof id, "%s%d", prefix, i);
         path_of(path, i);
         OK(item_create(id, "micrograph", &items[i], &err));
         OK(item_set_string(items[i], "micrograph.path", path, &err));
@@ -289,6 +304,8 @@ static void adopts_what_finds_more(void **state) {
     assert_true(last->after_item);
     assert_string_equal(last->file, "templates_e001.mrcs");
     assert_int_equal(last->stage_epoch, 2);
+    print_message("%.0f picks per µm², %.0f in noise\n", last->density, last->noise);
+    assert_true(last->density > 0 && last->noise < 0.05 * last->density);
     template_history_clear(&history);
     assert_asked(folder, 1);
 
@@ -392,7 +409,7 @@ static void trouble_is_no_refusal(void **state) {
     trial.trouble[1] = STATUS_UNAVAILABLE;
     trial.trouble[2] = STATUS_CANCELLED;
     pick(place, NULL, epochs);
-    assert_in_range(trial.calls, 6, MICROGRAPHS);
+    assert_in_range(trial.calls, 6, MICROGRAPHS + 2 * TRIAL_TWINS);
     history_of(place, &history, path);
     assert_true(history.count >= 1 && history.lines[0].adopted && epochs[MICROGRAPHS - 1] == 1);
     assert_string_equal(history.lines[0].stage, "classifier");
@@ -420,6 +437,86 @@ static void a_history_that_cannot_be_written_costs_no_item(void **state) {
 }
 
 /* Picks that were compared with those of other templates do not count. */
+static void templates_that_find_as_much_in_noise_are_refused(void **state) {
+    (void)state;
+    int epochs[MICROGRAPHS];
+    struct template_history history;
+    char place[160], maker[200], path[256];
+    begin_session("noise", place, maker);
+    same_twin = true;
+    pick(place, NULL, epochs);
+    same_twin = false;
+    assert_int_equal(epochs[MICROGRAPHS - 1], 0);
+    history_of(place, &history, path);
+    assert_int_equal(history.count, 1);
+    assert_false(history.lines[0].adopted);
+    assert_true(history.lines[0].density > 0 && history.lines[0].noise > 0.9 * history.lines[0].density);
+    assert_non_null(strstr(history.lines[0].reason, "noise"));
+    template_history_clear(&history);
+}
+
+enum { TWIN_X = 30, TWIN_Y = 21 };
+
+/* Transforms an image by the definition, and returns the amplitude of one coefficient, and its phase. */
+static double coefficient(const float *image, int kx, int ky, double *ret_phase) {
+    double re = 0, im = 0;
+    for (int y = 0; y < TWIN_Y; y++)
+        for (int x = 0; x < TWIN_X; x++) {
+            double angle = -2 * M_PI * ((double)kx * x / TWIN_X + (double)ky * y / TWIN_Y);
+            re += (double)image[y * TWIN_X + x] * cos(angle);
+            im += (double)image[y * TWIN_X + x] * sin(angle);
+        }
+    *ret_phase = atan2(im, re);
+    return hypot(re, im);
+}
+
+static void a_twin_has_the_amplitudes_and_other_phases(void **state) {
+    (void)state;
+    float image[TWIN_X * TWIN_Y], twin[TWIN_X * TWIN_Y], again[TWIN_X * TWIN_Y];
+    double mean = 0, same = 0;
+    for (int i = 0; i < TWIN_X * TWIN_Y; i++)
+        twin[i] = again[i] = image[i] = (float)(5 + gauss());
+    OK(__real_noise_twin(twin, TWIN_X, TWIN_Y, 3, &err));
+    OK(__real_noise_twin(again, TWIN_X, TWIN_Y, 3, &err));
+    assert_memory_equal(twin, again, sizeof twin);
+    for (int i = 0; i < TWIN_X * TWIN_Y; i++)
+        mean += (double)(twin[i] - image[i]) / (TWIN_X * TWIN_Y);
+    assert_true(fabs(mean) < 1e-4);
+    for (int ky = 0; ky < TWIN_Y; ky++)
+        for (int kx = 0; kx <= TWIN_X / 2; kx++) {
+            double phases[2], one = coefficient(image, kx, ky, &phases[0]);
+            assert_true(fabs(coefficient(twin, kx, ky, &phases[1]) - one) < 1e-3 * one + 1e-2);
+            same += cos(phases[0] - phases[1]) / (TWIN_Y * (TWIN_X / 2 + 1));
+        }
+    assert_true(fabs(same) < 0.2); /* 3.6 standard deviations of a mean over 336 random phases */
+}
+
+/* One micrograph in FOLLOW_KEPT goes on being picked as at the beginning, after a restart too. */
+static void some_micrographs_keep_the_picks_of_the_beginning(void **state) {
+    (void)state;
+    enum { KEPT = MICROGRAPHS - 2 };
+    char own[16];
+    int epochs[MICROGRAPHS], kept = 0;
+    char place[160], maker[200], id[24];
+    for (int k = 0; k < 999 && kept != 1; k++) {
+        snprintf(own, sizeof own, "s%d_", k);
+        kept = 0;
+        for (int i = 0; i < MICROGRAPHS; i++) {
+            snprintf(id, sizeof id, "%s%d", own, i);
+            if (again_spares(FOLLOW_KEPT, id)) kept = i == KEPT && kept == 0 ? 1 : 2;
+        }
+    }
+    assert_int_equal(kept, 1);
+    begin_session("kept", place, maker);
+    prefix = own;
+    for (int run = 0; run < 2; run++) {
+        pick(place, NULL, epochs);
+        for (int i = run == 0 ? KEPT - 1 : 0; i < MICROGRAPHS; i++)
+            assert_int_equal(epochs[i], i != KEPT);
+    }
+    prefix = "mic";
+}
+
 static void another_instance_s_adoption_ends_the_trial(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];
@@ -482,6 +579,7 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(separation_sees_what_overlaps),
+        cmocka_unit_test(a_twin_has_the_amplitudes_and_other_phases),
         cmocka_unit_test(without_templates_nothing_changes),
         cmocka_unit_test(random_phases_are_refused),
         cmocka_unit_test(adopts_what_finds_more),
@@ -489,6 +587,8 @@ int main(void) {
         cmocka_unit_test(trouble_is_no_refusal),
         cmocka_unit_test(a_history_that_cannot_be_written_costs_no_item),
         cmocka_unit_test(another_instance_s_adoption_ends_the_trial),
+        cmocka_unit_test(templates_that_find_as_much_in_noise_are_refused),
+        cmocka_unit_test(some_micrographs_keep_the_picks_of_the_beginning),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

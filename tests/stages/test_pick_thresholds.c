@@ -11,6 +11,7 @@
 
 #include "stages/lowpass-picker/faint.h"
 #include "stages/lowpass-picker/noise_peaks.h"
+#include "stages/lowpass-picker/rough.h"
 #include "stages/lowpass-picker/threshold.h"
 
 static uint64_t seed = 4711;
@@ -251,12 +252,47 @@ static void heights_of_noise_are_fitted(void **state) {
     assert_false(noise_peaks_known(&fit));
 }
 
+/* Returns how many of 100 peaks stay if so many lie where the background is rough. The rough ones come first. */
+static size_t kept_of(int rough, float how) {
+    enum { WORK = 40, PEAKS = 100 };
+    static float sigma[WORK * WORK], values[PEAKS];
+    struct peak items[PEAKS] = {{0}};
+    struct peak_list peaks = {.items = items, .count = PEAKS, .capacity = PEAKS};
+    for (int i = 0; i < WORK * WORK; i++)
+        sigma[i] = 0.8f + 0.01f * (float)(i % 7);
+    for (int i = 0; i < PEAKS; i++) {
+        /* Tops of parabolas lie up to half a pixel beyond the last one. */
+        items[i] =
+            (struct peak){.x = i == 0 ? WORK - 0.5f : (float)(i % 10) * 4, .y = (float)(i / 10) * 4, .template = i};
+        if (i < rough) sigma[(int)items[i].y * WORK + (i == 0 ? WORK - 1 : (int)items[i].x)] = how;
+    }
+    rough_drop(&peaks, sigma, WORK, values);
+    for (size_t k = 0; k < peaks.count; k++)
+        assert_int_equal(items[k].template, PEAKS - peaks.count + k);
+    return peaks.count;
+}
+
+static void picks_on_edges_are_left_out(void **state) {
+    (void)state;
+    assert_int_equal(kept_of(5, 2.0f), 95);
+    assert_int_equal(kept_of(5, 1.5f), 100);
+    assert_int_equal(kept_of(6, 2.0f), 100); /* what is frequent is no edge */
+    assert_int_equal(kept_of(0, 0), 100);
+    struct peak_list none = {0};
+    rough_drop(&none, NULL, 40, NULL);
+    assert_int_equal(none.count, 0);
+}
+
 int main(void) {
     print_message("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thresholds_split_two_heaps),  cmocka_unit_test(one_heap_is_noise),
-        cmocka_unit_test(faint_particles_are_found),   cmocka_unit_test(faint_particles_are_found_by_templates),
-        cmocka_unit_test(noise_of_templates_is_known), cmocka_unit_test(heights_of_noise_are_fitted),
+        cmocka_unit_test(picks_on_edges_are_left_out),
+        cmocka_unit_test(thresholds_split_two_heaps),
+        cmocka_unit_test(one_heap_is_noise),
+        cmocka_unit_test(faint_particles_are_found),
+        cmocka_unit_test(faint_particles_are_found_by_templates),
+        cmocka_unit_test(noise_of_templates_is_known),
+        cmocka_unit_test(heights_of_noise_are_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,8 @@ static enum status send_some(struct run *run, struct again_stage *s, struct err 
     for (int i = 0; i < s->count; i++) {
         bool sent = false;
         const struct ledger_key key = {s->keys[i].source, s->keys[i].id};
-        TRY(redo_one(&run->session, run->planned, s->stage->section.name, key, s->wanted.number, &sent, err));
+        if (!again_spares(s->wanted.spared, key.id))
+            TRY(redo_one(&run->session, run->planned, s->stage->section.name, key, s->wanted.number, &sent, err));
         s->row = s->keys[i].row;
         if (sent) count_sent(run, s);
     }
