@@ -39,8 +39,8 @@ struct pick_list {
     double threshold; /* threshold used; infinite if nothing can be a particle */
     double scale;     /* factor of the templates' grey scale, found with an automatic threshold; else 1 */
     double masked;    /* contaminated part of the micrograph, 0 to 1 */
-    float
-        sure; /* score of the last of the best count / PICK_SURE_PART + 1 picks, with an automatic threshold; 0: no picks */
+    /* Score of the last of the best count / PICK_SURE_PART + 1 picks, with an automatic threshold; 0: no picks. */
+    float sure;
     struct separation separation; /* of all peaks where picks may be, if the rules ask for it; else {0} */
     const uint8_t *mask; /* [work²] of the maps, not 0 where no pick may be; owned by the scratch; NULL: not computed */
 };

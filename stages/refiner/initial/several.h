@@ -39,18 +39,18 @@ struct several_class {
     double share;       /* of the particles */
     double mean, least; /* FSC with the same class of the other half, as for the one map */
     double agreement;   /* Å, likewise */
-    double gain,
-        deviation; /* mean over held-out particles: ln of how much more probable they are than with its opposite */
+    /* Mean over held-out particles: ln of how much more probable they are than with its opposite. */
+    double gain, deviation;
 };
 struct several_decision {
     int classes;
     enum several_test failed;
     char text[256];      /* what was found, in a sentence */
     int starts, best[2]; /* starts; the best of A and of B */
-    double gains[2],
-        deviations[2]; /* mean over held-out particles: ln of how much more probable they are than with the one map */
-    double alike;      /* mean FSC of the two classes that are most alike; as for the one map */
-    double rival;      /* standard errors by which the best different start is worse; NaN: there is none */
+    /* Of A and B, mean over held-out particles: ln of how much more probable they are than with the one map. */
+    double gains[2], deviations[2];
+    double alike; /* mean FSC of the two classes that are most alike; as for the one map */
+    double rival; /* standard errors by which the best different start is worse; NaN: there is none */
     struct several_class maps[SEVERAL_MOST];
     double seconds;
 };
