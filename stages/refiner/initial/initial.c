@@ -75,6 +75,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     d->rival = d->contest = d->contest_limit = d->contest_diameter = NAN;
     d->agreement = d->mean = d->least = d->gains[0] = d->gains[1] = d->gain_deviations[0] = d->gain_deviations[1] = NAN;
     a->steps = 1 + d->start_count * (EXPLORED + 2) + (SIDES + 1) * SETTLED + 1;
+    if (a->classes > 1) a->steps += several_steps(several_count_starts(r, a->classes, 0), a->classes);
     *ret_initial = a;
     return STATUS_OK;
 }
@@ -423,7 +424,6 @@ static enum status begin_several(struct initial *a, struct err *err) {
     for (int half = 0; half < SIDES; half++)
         options.one[half] = starts_state(a->starts, d->best[half]).map;
     TRY(several_create(&options, &a->several, err));
-    a->steps += several_steps(a->several);
     return STATUS_OK;
 }
 
@@ -455,7 +455,7 @@ enum status initial_work(struct initial *a, bool *ret_complete, struct err *err)
     static work *const phases[] = {gather, explore, rank, match, settle, decide, pair, contest, make_several};
     const double before = clock_monotonic();
     if (a->phase != COMPLETE) TRY(phases[a->phase](a, err));
-    a->done++;
+    a->done += a->several != NULL ? several_step(a->classes) : 1;
     a->decision.seconds += clock_monotonic() - before;
     *ret_complete = a->phase == COMPLETE;
     return STATUS_OK;

@@ -84,9 +84,10 @@ void several_destroy(struct several **several) {
     *several = NULL;
 }
 
-int several_steps(const struct several *s) {
-    return s->options.start_count * (EXPLORED + s->classes) + SEVERAL_SIDES * (SETTLED + 2 * s->classes + 1) +
-           3 * s->classes * s->classes;
+int several_steps(int starts, int classes) {
+    const int parts =
+        starts * (EXPLORED + classes) + SEVERAL_SIDES * (SETTLED + 2 * classes + 1) + 3 * classes * classes;
+    return parts * several_step(classes);
 }
 
 /* Returns an iteration of the exploration, which goes from `coarse` to `fine`. */

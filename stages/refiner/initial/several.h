@@ -72,8 +72,12 @@ int several_count_starts(const struct refiner *refiner, int classes, size_t byte
 struct several;
 enum status several_create(const struct several_options *options, struct several **ret_several, struct err *err);
 void several_destroy(struct several **several);
-/* Returns about how many parts there are. */
-int several_steps(const struct several *several);
+/* Returns how long one part takes, and about how long all do, in parts of the one map: classes share the more particles the
+ * more there are, and all compare each. */
+static inline int several_step(int classes) {
+    return classes * classes;
+}
+int several_steps(int starts, int classes);
 /* Does a part, about a second. */
 enum status several_work(struct several *several, bool *ret_complete, struct err *err);
 /* Returns what was found, once it is complete. */
