@@ -10,7 +10,7 @@
 #     cpu   also `slow`: whole pipelines, faults, RELION on the same data
 #     asan  everything but whole pipelines, what is `slow`, what a browser does with the page, what repeats runs to count
 #           chances, and pickings of whole real micrographs
-#     tsan  also the stages, without `heavy`
+#     tsan  also the stages, without `heavy`, and what has the label `threads`: kernels that have threads of their own
 #     cuda  compiles everything and runs the tests of common and kernels; tests that need a GPU skip with a reason
 #   tests/run.sh --all   as --ci, and then the tests with the label `long`
 #
@@ -85,7 +85,7 @@ configure=()
 
 # What each mode builds and runs.
 asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|picker_(thresholds|contamination|apoferritin)|test_refiner_(signal|noise|auto_mask|directions|initial))')
-tsan_targets=(tests_common tests_stages) tsan_tests=(-L 'common|stages' -LE 'long|pipeline|heavy')
+tsan_targets=(tests_common tests_stages tests_threads) tsan_tests=(-L 'common|stages|threads' -LE 'long|pipeline|heavy')
 cuda_targets=() cpu_tests=(-LE long)
 if [ -z "$mode" ]; then
   asan_targets=(tests_common tests_kernels) asan_tests=(-L 'common|kernels' -LE 'long|slow|pipeline' -E '^check_')

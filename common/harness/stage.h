@@ -220,9 +220,9 @@ int stage_flush_threads(const struct stage *stage);
  * for a moment. Without it they wait for the next run. */
 void stage_rest(struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
-/* Lists the devices that share the work of the stage: its own one and, with CUDA, the visible ones behind it. wanted: how
- * many; 0: all that the graph names, one on files and in process. most: room in ret_devices. STATUS_BAD_ARGUMENT: there are
- * not so many. */
+/* Lists the devices that share the work of the stage: its own one and, with CUDA, the visible ones behind it. wanted:
+ * how many; 0: all that the graph names, one on files and in process. most: room in ret_devices. STATUS_BAD_ARGUMENT:
+ * there are not so many. */
 enum status stage_devices(const struct stage *stage, int wanted, int most, struct device *ret_devices, int *ret_count,
                           struct err *err);
 bool stage_separate(const struct stage *stage);    /* products of different sources lie in folders of their own */

@@ -28,12 +28,11 @@ static enum status check_options(const struct alignment_options *o, struct err *
 }
 
 /* Libraries take memory of their own at their first use. */
-static enum status find_memory(struct alignment_options *o, struct err *err) {
+enum status alignment_find_memory(const struct device *device, double *ret_memory, struct err *err) {
     static const double ON_THE_CPU = 4 * 0x1p30, FOR_LIBRARIES = 0x1p30;
     size_t unused = 0;
-    if (o->memory > 0) return STATUS_OK;
-    TRY(device_memory_free(&o->device, &unused, err));
-    o->memory = o->device.kind == DEVICE_CPU ? ON_THE_CPU : (double)unused - fmin(FOR_LIBRARIES, (double)unused / 4);
+    TRY(device_memory_free(device, &unused, err));
+    *ret_memory = device->kind == DEVICE_CPU ? ON_THE_CPU : (double)unused - fmin(FOR_LIBRARIES, (double)unused / 4);
     return STATUS_OK;
 }
 
@@ -43,7 +42,7 @@ static enum status build(struct alignment *a, struct err *err) {
         a->work = &alignment_several_work;
         return a->work->create(a, err);
     }
-    TRY(find_memory(&a->options, err));
+    if (!(a->options.memory > 0)) TRY(alignment_find_memory(&a->options.device, &a->options.memory, err));
     a->work = work_on(&a->options.device);
     FAIL_IF(a->work == NULL, err, STATUS_UNSUPPORTED,
             "this program was built without CUDA: only the CPU can compare particles");

@@ -42,15 +42,15 @@ enum alignment_norm {
 enum { ALIGNMENT_DEVICES_MOST = 16 };
 struct alignment_options {
     struct device device;
-    /* Devices that share the particles, each with its own memory: CUDA devices, or the CPU several times, for tests. One
-     * device may stand there twice. The first one holds references and sums for the caller. device_count 0 or 1: `device`
-     * alone works. */
+    /* Devices that share the particles, each with its own memory: CUDA devices, or the CPU several times, for tests.
+     * One device may stand there twice. The first one holds references and sums for the caller. device_count 0 or 1:
+     * `device` alone works. */
     struct device devices[ALIGNMENT_DEVICES_MOST];
     int device_count;
     int threads; /* on the CPU, of all devices together */
-    /* Of each device. Bytes that the E-step may use, without the libraries' own memory; device memory on a device. 0: on a CUDA device
-     * all memory that is free when the alignment is created, less 1 GiB or a quarter of it for libraries; on the CPU 4
-     * GiB. */
+    /* Of each device: bytes that the E-step may use, without the libraries' own memory; device memory on a device. 0:
+     * on a CUDA device all memory that is free when the alignment is created, less 1 GiB or a quarter of it for
+     * libraries; on the CPU 4 GiB. Several CUDA devices all take what the one with the least has. */
     double memory;
     int box;            /* px; shells are 0 .. box/2 */
     double pixel_size;  /* Å */
@@ -141,8 +141,8 @@ bool alignment_can_number(double orientations, int references);
  * top. On a device, those in the workspace are part of the memory; references in host memory are copied to the device,
  * and sums in host memory receive a copy of what the device has added. */
 enum status alignment_begin(struct alignment *alignment, const struct alignment_iteration *iteration, struct err *err);
-/* Returns how many particles alignment_add takes at a time, for each of the workers. A CUDA device works on an ALIGNMENT_PARTS-th of them at once:
- * smaller batches should be multiples of such a part. */
+/* Returns how many particles alignment_add takes at a time, for each of the workers. A CUDA device works on an
+ * ALIGNMENT_PARTS-th of them at once: smaller batches should be multiples of such a part. */
 enum { ALIGNMENT_PARTS = 16 };
 int alignment_batch(const struct alignment *alignment);
 
@@ -157,10 +157,10 @@ struct alignment_particle {
     int known_shell;
     int orientation; /* given_poses: the pose of the list */
     double rest[2];  /* px, given_poses: shift beyond `shift`, by phases of the masked image; without a prior */
-    /* Particles in a row with the same chunk, from 0 on, are compared by one device: chunk modulo the number of devices. A
-     * CUDA device adds nothing of several chunks together before sums are rounded to integers. Sums then follow from the
-     * chunks, for any number of devices. Several workers on the CPU add each chunk of a call as a single worker adds the
-     * particles of a call; a single worker there knows no chunks. */
+    /* Particles in a row with the same chunk, from 0 on, are compared by one device: chunk modulo the number of
+     * devices. A CUDA device adds nothing of several chunks together before sums are rounded to integers. Sums then
+     * follow from the chunks, for any number of devices. Several workers on the CPU add each chunk of a call as a
+     * single worker adds the particles of a call; a single worker there knows no chunks. */
     int chunk;
     int number; /* of the image, from 1 on, by which a device recognises it (alignment_keep_images); 0: none */
     /* doubtful: log prior that the image shows no particle, on the scale of the priors of poses (alignment_log_poses);
@@ -206,11 +206,13 @@ enum status alignment_add(struct alignment *alignment, const struct alignment_pa
                           struct alignment_result *results, struct err *err);
 /* Finishes the iteration. The accumulators then hold all sums. */
 enum status alignment_finish(struct alignment *alignment, struct err *err);
-/* Returns how long (s) the device has worked on E-steps so far, by its own clock; 0 on the CPU. */
+/* Returns how long (s) the device, of several the first, has worked on E-steps so far, by its own clock; 0 on the
+ * CPU. */
 enum status alignment_device_seconds(struct alignment *alignment, double *ret_seconds, struct err *err);
 
 /* Records each operation on device memory from now on (arena_trace, common/arena.h) in the caller's steps[capacity];
- * NULL stops recording. The CPU records nothing. Returns the number of operations since the last call. */
+ * NULL stops recording. Of several devices only the first records, and the CPU nothing. Returns the number of
+ * operations since the last call. */
 size_t alignment_trace(struct alignment *alignment, struct arena_step *steps, size_t capacity);
 
 #ifdef __cplusplus

@@ -67,8 +67,8 @@ struct alignment {
     struct alignment_cpu *cpu;         /* owned by the work: one of the three, the others are NULL */
     struct alignment_cuda *cuda;
     struct alignment_several *several;
-    /* Of a worker among several: the first one, whose references it copies and to whose sums its own are added; NULL for
-     * the first one itself. */
+    /* Of a worker among several: the first one, whose references it copies and to whose sums its own are added; NULL
+     * for the first one itself. */
     const struct alignment *leader;
 };
 
@@ -87,15 +87,17 @@ struct alignment_work {
     enum status (*add)(struct alignment *a, const struct alignment_particle *particles, int count,
                        struct alignment_result *results, struct err *err);
     enum status (*finish)(struct alignment *a, struct err *err);
-    /* Of several workers. take_turn: the next call of `add` adds to sums that all workers share, and only when `turn` has
-     * come. close: finishes sums that a worker alone has, without a conversion. join: adds the sums of a closed worker to
-     * those of the leader. A device has either the first or the two others. */
+    /* Of several workers. take_turn: the next call of `add` adds to sums that all workers share, and only when `turn`
+     * has come. close: finishes sums that a worker alone has, without a conversion. join: adds the sums of a closed
+     * worker to those of the leader. A device has either the first or the two others. */
     void (*take_turn)(struct alignment *a, struct alignment_turns *turns, int turn);
     enum status (*close)(struct alignment *a, struct err *err);
     enum status (*join)(struct alignment *leader, struct alignment *closed, struct err *err);
     enum status (*seconds)(struct alignment *a, double *ret_seconds, struct err *err);
     size_t (*trace)(struct alignment *a, struct arena_step *steps, size_t capacity);
 };
+/* Finds the bytes that an alignment on the device may use if options.memory is 0. */
+enum status alignment_find_memory(const struct device *device, double *ret_memory, struct err *err);
 /* several.c: deals particles out to workers, one for each device. */
 extern const struct alignment_work alignment_several_work;
 int alignment_several_count(const struct alignment *a);

@@ -1,6 +1,6 @@
-/* Several workers, each an alignment of its own on one device: deals particles out by their chunks, and gives results back
- * in the order of the particles. The first worker works in the caller's thread, on the caller's references and sums; each
- * other one has a thread of its own. */
+/* Several workers, each an alignment of its own on one device: deals particles out by their chunks, and gives results
+ * back in the order of the particles. The first worker works in the caller's thread, on the caller's references and
+ * sums; each other one has a thread of its own. */
 #include <string.h>
 
 #include "common/memory.h"
@@ -50,22 +50,23 @@ static int count_alike(const struct alignment_options *o, const struct device *d
     return alike;
 }
 
-/* Finds the memory of each worker before the first of them takes its own: workers on one CUDA device share what is free
- * there. */
+/* Finds the memory of each worker before the first of them takes its own. Workers on one CUDA device share what is free
+ * there. All have the least of any, because they follow one plan. */
 static enum status find_memory(const struct alignment_options *o, double *ret_memory, struct err *err) {
-    static const double FOR_LIBRARIES = 0x1p30;
+    *ret_memory = o->memory;
+    if (o->memory > 0) return STATUS_OK;
+    double least = INFINITY;
     for (int i = 0; i < o->device_count; i++) {
-        size_t unused = 0;
-        ret_memory[i] = o->memory;
-        if (o->memory > 0 || o->devices[i].kind == DEVICE_CPU) continue;
-        TRY(device_memory_free(&o->devices[i], &unused, err));
-        double most = (double)unused - fmin(FOR_LIBRARIES, (double)unused / 4);
-        ret_memory[i] = most / count_alike(o, &o->devices[i]);
+        double most = 0;
+        TRY(alignment_find_memory(&o->devices[i], &most, err));
+        if (o->devices[i].kind != DEVICE_CPU) most /= count_alike(o, &o->devices[i]);
+        least = fmin(least, most);
     }
+    *ret_memory = least;
     return STATUS_OK;
 }
 
-static enum status create_workers(struct alignment *a, const double *memory, struct err *err) {
+static enum status create_workers(struct alignment *a, struct err *err) {
     struct alignment_several *s = a->several;
     /* The first device comes last: it is then the current one of this thread, on which the caller makes references. */
     for (int i = s->count - 1; i >= 0; i--) {
@@ -73,7 +74,6 @@ static enum status create_workers(struct alignment *a, const double *memory, str
         options.device = a->options.devices[i];
         options.device_count = 0;
         options.threads = a->options.threads / s->count;
-        options.memory = memory[i];
         TRY(alignment_create(&options, &s->workers[i], err));
         FAIL_IF(s->workers[i]->work != s->workers[s->count - 1]->work, err, STATUS_BAD_ARGUMENT,
                 "the CPU and a CUDA device cannot share particles: their sums differ in the last digits");
@@ -86,7 +86,6 @@ static enum status create_workers(struct alignment *a, const double *memory, str
 }
 
 static enum status create(struct alignment *a, struct err *err) {
-    double memory[ALIGNMENT_DEVICES_MOST];
     const size_t count = (size_t)a->options.device_count;
     TRY(mem_new(1, sizeof *a->several, "an E-step", &a->several, err));
     struct alignment_several *s = a->several;
@@ -95,12 +94,8 @@ static enum status create(struct alignment *a, struct err *err) {
     TRY(mem_new(count, sizeof *s->jobs, "an E-step", &s->jobs, err));
     s->count = (int)count;
     TRY(alignment_turns_create(&s->turns, err));
-    TRY(find_memory(&a->options, memory, err));
-    TRY(create_workers(a, memory, err));
-    a->options.memory = alignment_memory(s->workers[0]);
-    for (int i = 1; i < s->count; i++)
-        a->options.memory = fmin(a->options.memory, alignment_memory(s->workers[i]));
-    return STATUS_OK;
+    TRY(find_memory(&a->options, &a->options.memory, err));
+    return create_workers(a, err);
 }
 
 static void release_job(struct job *job) {
@@ -232,8 +227,8 @@ static enum status scale(struct alignment *a, const struct alignment_particle *p
     return STATUS_OK;
 }
 
-/* Gives each worker its particles. shared: workers add to the same sums, one chunk of this call after the other. A chunk
- * that comes again later is another one: particles between belong to other sums, whoever compares them. */
+/* Gives each worker its particles. shared: workers add to the same sums, one chunk of this call after the other. A
+ * chunk that comes again later is another one: particles between belong to other sums, whoever compares them. */
 static enum status deal(struct alignment_several *s, const struct alignment_particle *particles, int count, bool shared,
                         struct alignment_result *results, struct err *err) {
     for (int i = 0; i < s->count; i++) {
@@ -265,6 +260,8 @@ static enum status add_in_turn(struct job *job, struct err *err) {
         work->take_turn(job->worker, job->turns, run->turn);
         enum status status =
             work->add(job->worker, job->particles + run->first, run->count, job->results + run->first, err);
+        /* Whatever the worker did, the next turn comes after all earlier ones. */
+        if (status == STATUS_OK) status = alignment_turns_await(job->turns, run->turn, err);
         alignment_turns_end(job->turns, run->turn, status != STATUS_OK);
         job->turn = run->turn;
         TRY(status);

@@ -15,7 +15,7 @@ void alignment_turns_destroy(struct alignment_turns **turns);
 void alignment_turns_begin(struct alignment_turns *turns);
 /* Waits until all earlier turns have ended. STATUS_BAD_STATE: an earlier turn has failed. */
 enum status alignment_turns_await(struct alignment_turns *turns, int turn, struct err *err);
-/* Ends a turn that has come. failed: no later turn comes; a turn may fail before it has come. */
+/* Ends a turn that was awaited. failed: no later turn comes; a turn may fail before it has come. */
 void alignment_turns_end(struct alignment_turns *turns, int turn, bool failed);
 
 #endif

@@ -231,9 +231,9 @@ static struct particle *member(const struct refiner *r, const struct side *side,
     return &r->set.particles[side->members[index]];
 }
 
-/* Returns the size of each worker's part of a batch. If images are read each time, two batches are in memory, with a 16th
- * of the memory each. If any image must be read, the first batch stays small, so that the wait for it is short. On the CPU
- * sums depend on the parts: they are those of a single worker. */
+/* Returns the size of each worker's part of a batch. If images are read each time, two batches are in memory, with a
+ * 16th of the memory each. If any image must be read, the first batch stays small, so that the wait for it is short. On
+ * the CPU sums depend on the parts: they are those of a single worker. */
 static int part_most(const struct refiner *r) {
     int all = alignment_batch(r->alignment), part = all / ALIGNMENT_PARTS;
     double most = all, image = (double)r->box * r->box * sizeof(float), room = host_memory(&r->options) / 16 / image;
@@ -282,8 +282,8 @@ static int leave_out_twins(struct refiner *r, struct side *side, int first, int 
     return kept;
 }
 
-/* Returns the chunk of a particle whose image is the `taken`th of the batch. On the CPU a chunk is the part of the batch
- * that one worker compares. */
+/* Returns the chunk of a particle whose image is the `taken`th of the batch. On the CPU a chunk is the part of the
+ * batch that one worker compares. */
 static int chunk_of(const struct refiner *r, const struct particle *p, int taken) {
     return r->placement.workspace != NULL ? p->chunk : taken / part_most(r);
 }

@@ -168,8 +168,8 @@ static void take_part(struct side *side, const struct member_key *keys, size_t c
     side->member_count = (int)(end - first);
 }
 
-/* Numbers the chunks of a side's particles by the first bits of their keys, so that a particle that joins moves no other
- * one. If there are now more chunks, most images are not where they will be compared. */
+/* Numbers the chunks of a side's particles by the first bits of their keys, so that a particle that joins moves no
+ * other one. If there are now more chunks, most images are not where they will be compared. */
 static void number_chunks(struct refiner *r, struct side *side, const struct member_key *keys, size_t count) {
     enum { CHUNK = 1024, BITS_MOST = 30 };
     int bits = 0;

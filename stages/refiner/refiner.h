@@ -73,8 +73,8 @@ struct refiner_options {
 struct refiner_context {
     int threads;
     struct device device; /* of the E-step */
-    /* Devices that share the E-step (alignment_options); device_count 0 or 1: `device` alone. Else `device` is the first
-     * of them, which makes the maps. */
+    /* Devices that share the E-step (alignment_options); device_count 0 or 1: `device` alone. Else `device` is the
+     * first of them, which makes the maps. */
     struct device devices[ALIGNMENT_DEVICES_MOST];
     int device_count;
     double fallback_pixel_size; /* Å, of particles whose file gives none; NaN: none */

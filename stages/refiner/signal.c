@@ -110,8 +110,10 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
     int count = end - first, most = alignment_batch(r->alignment);
     if (count > most) count = most;
     if (count > FIRST) count = FIRST;
-    /* The grey scale is measured on the first of several devices, which does not keep all images. */
-    const struct alignment *kept_by = alignment_workers(r->alignment) == 1 ? r->alignment : NULL;
+    /* The grey scale is measured on the first of several devices, which does not keep all images; and nobody reads the
+     * sums, so that any chunk will do. */
+    const int workers = alignment_workers(r->alignment);
+    const struct alignment *kept_by = workers == 1 ? r->alignment : NULL;
     TRY(loader_take(r->loader, kept_by, t->members + first, count, &images, err));
     for (int i = 0; i < count; i++) {
         const struct particle *p = &r->set.particles[t->members[first + i]];
@@ -122,8 +124,8 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
                                         .shift = {(int)lround(p->given_origin[0]), (int)lround(p->given_origin[1])},
                                         .scale = 1,
                                         .residual = -1,
-                                        .chunk = p->chunk,
-                                        .number = t->members[first + i] + 1};
+                                        .chunk = workers == 1 ? 0 : i * workers / count,
+                                        .number = workers == 1 ? t->members[first + i] + 1 : 0};
     }
     *ret_count = count;
     return STATUS_OK;

@@ -1,5 +1,6 @@
-/* Several workers on the CPU: sums and results are, bit for bit, those of a single worker that gets a chunk at a time. The
- * order of turns; what is refused. Random particles from a printed seed: test_alignment_several [SEED]. */
+/* Several workers on the CPU: sums and results are, bit for bit, those of a single worker that gets a chunk at a time.
+ * The order of turns; what is refused; a worker that fails. Random particles from a printed seed:
+ * test_alignment_several [SEED]. */
 #include <pthread.h>
 
 #include "kernels/alignment/turns.h"
@@ -8,14 +9,16 @@
 
 enum { CHUNK = 3 };
 
+static void create(struct data *d, int workers, struct alignment **ret_alignment) {
+    d->options.device_count = workers;
+    OK(alignment_create(&d->options, ret_alignment, &failure));
+    assert_int_equal(alignment_workers(*ret_alignment), workers);
+}
+
 /* Adds the particles in chunks: a call for each chunk (one worker), or all in calls of so many chunks. */
-static void align_chunks(struct data *d, int workers, int chunks) {
-    struct alignment *a = NULL;
+static void iterate(struct data *d, struct alignment *a, int chunks) {
     clear_sums(d);
     poison(d);
-    d->options.device_count = workers;
-    OK(alignment_create(&d->options, &a, &failure));
-    assert_int_equal(alignment_workers(a), workers);
     OK(alignment_begin(a, &d->iteration, &failure));
     for (int done = 0, count; done < PARTICLES; done += count) {
         count = PARTICLES - done < chunks * CHUNK ? PARTICLES - done : chunks * CHUNK;
@@ -24,6 +27,12 @@ static void align_chunks(struct data *d, int workers, int chunks) {
         OK(alignment_add(a, d->particles + done, count, d->results + done, &failure));
     }
     OK(alignment_finish(a, &failure));
+}
+
+static void align_chunks(struct data *d, int workers, int chunks) {
+    struct alignment *a = NULL;
+    create(d, workers, &a);
+    iterate(d, a, chunks);
     alignment_destroy(&a);
 }
 
@@ -41,7 +50,7 @@ static void same(const struct data *a, const struct data *b) {
 static void check_workers(struct setting s) {
     struct data *one = make_data(s);
     align_chunks(one, 1, 1);
-    static const struct { int workers, chunks; } CASES[] = {{2, 2}, {3, 3}, {3, 2}, {4, 4}};
+    static const struct { int workers, chunks; } CASES[] = {{2, 2}, {3, 2}, {4, 4}};
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         struct data *several = make_data(s);
         align_chunks(several, CASES[i].workers, CASES[i].chunks);
@@ -90,6 +99,55 @@ static void the_grey_scale_is_that_of_one_worker(void **state) {
         alignment_destroy(&a);
         destroy_data(d);
     }
+}
+
+/* Particles whose poses a local search refuses. */
+static const struct data *refusing;
+static bool refused[PARTICLES];
+
+enum status __real_sampling_near(const struct sampling *s, const double pose[9], double sigma, double range,
+                                 struct sampling_subset *subset, struct err *err);
+enum status __wrap_sampling_near(const struct sampling *s, const double pose[9], double sigma, double range,
+                                 struct sampling_subset *subset, struct err *err);
+enum status __wrap_sampling_near(const struct sampling *s, const double pose[9], double sigma, double range,
+                                 struct sampling_subset *subset, struct err *err) {
+    for (int i = 0; refusing != NULL && i < PARTICLES; i++)
+        FAIL_IF(refused[i] && memcmp(pose, refusing->particles[i].pose, 9 * sizeof *pose) == 0, err, STATUS_UNSUPPORTED,
+                "particle %d is refused", i);
+    return __real_sampling_near(s, pose, sigma, range, subset, err);
+}
+
+/* The error is that of the first chunk that fails, whichever worker fails first. The next iteration is as any other. */
+static void a_worker_that_fails_ends_the_call(void **state) {
+    (void)state;
+    struct setting s = plain_setting();
+    s.local = true;
+    struct data *one = make_data(s);
+    align_chunks(one, 1, 1);
+    for (int first = 0; first < 3; first++)
+        for (int last = first; last < 4; last++) {
+            struct data *d = make_data(s);
+            struct alignment *a = NULL;
+            char message[64];
+            create(d, 3, &a);
+            clear_sums(d);
+            poison(d);
+            for (int i = 0; i < PARTICLES; i++) {
+                d->particles[i].chunk = i / CHUNK;
+                refused[i] = i == first * CHUNK + 1 || i == last * CHUNK + 1;
+            }
+            OK(alignment_begin(a, &d->iteration, &failure));
+            refusing = d;
+            assert_int_equal(alignment_add(a, d->particles, PARTICLES, d->results, &failure), STATUS_UNSUPPORTED);
+            refusing = NULL;
+            snprintf(message, sizeof message, "particle %d is refused", first * CHUNK + 1);
+            assert_non_null(strstr(failure.message, message));
+            iterate(d, a, 3);
+            same(one, d);
+            alignment_destroy(&a);
+            destroy_data(d);
+        }
+    destroy_data(one);
 }
 
 static void what_cannot_be_is_refused(void **state) {
@@ -173,8 +231,8 @@ static void turns_come_in_order(void **state) {
             assert_int_equal(walk_all(turns, fails, early), fails);
     assert_int_equal(walk_all(turns, -1, false), TURNS);
     alignment_turns_begin(turns);
-    alignment_turns_end(turns, 1,
-                        true); /* before its turn has come: the turn before goes on, the one behind does not */
+    /* Turn 1 fails before it has come: the turn before goes on, the one behind does not. */
+    alignment_turns_end(turns, 1, true);
     OK(alignment_turns_await(turns, 0, &failure));
     assert_int_equal(alignment_turns_await(turns, 2, &failure), STATUS_BAD_STATE);
     alignment_turns_destroy(&turns);
@@ -187,6 +245,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(workers_change_no_bit),
         cmocka_unit_test(little_memory_changes_no_bit),
         cmocka_unit_test(the_grey_scale_is_that_of_one_worker),
+        cmocka_unit_test(a_worker_that_fails_ends_the_call),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(turns_come_in_order),
     };

@@ -1,4 +1,5 @@
-/* Several workers on the CPU write the files of a single one (refiner_several.h). The images are more than memory holds. */
+/* Several workers on the CPU write the files of a single one (refiner_several.h). The images are more than memory
+ * holds. */
 #include "tests/stages/refiner_several.h"
 
 /* Images are read 16 at a time by each worker. */
@@ -17,8 +18,47 @@ static void classes(void **state) {
         .name = "classes", .particles = 90, .classes = 2, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
 }
 
+static int forgotten; /* calls for the whole, and for each of its workers */
+
+void __real_alignment_forget_images(struct alignment *alignment);
+void __wrap_alignment_forget_images(struct alignment *alignment);
+void __wrap_alignment_forget_images(struct alignment *alignment) {
+    forgotten++;
+    __real_alignment_forget_images(alignment);
+}
+
+/* A chunk holds 1,024 particles at most on average. One particle more makes two of it, which two workers compare. */
+static void more_chunks_lie_on_other_devices(void **state) {
+    (void)state;
+    enum { CHUNK = 1024 };
+    static struct object object;
+    const struct several_case c = {.name = "chunks", .particles = CHUNK, .classes = 2, .memory = 0.25};
+    char scratch[PATH_SIZE], reference[PATH_SIZE];
+    several_prepare(&c, scratch, reference);
+    make_object(&object, 14);
+    write_particles(scratch, "b", &object, 2, 1, 1.0);
+    for (int workers = 1; workers < 3; workers++) {
+        const struct refiner_options options = several_options(&c, reference);
+        const struct refiner_context context = several_context(&c, workers);
+        struct refiner *refiner = NULL;
+        struct err err = {0};
+        must_be(refiner_create(&options, &context, &refiner, &err), &err);
+        several_merge(refiner, scratch, "a");
+        must_be(refiner_look(refiner, &err), &err);
+        forgotten = 0;
+        const int all = workers > 1 ? 1 + workers : 0;
+        several_merge(refiner, scratch, "b");
+        must_be(refiner_look(refiner, &err), &err);
+        assert_int_equal(forgotten, all);
+        must_be(refiner_look(refiner, &err), &err);
+        assert_int_equal(forgotten, all);
+        refiner_destroy(&refiner);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_chunks_lie_on_other_devices),
         cmocka_unit_test(halves),
         cmocka_unit_test(classes),
     };

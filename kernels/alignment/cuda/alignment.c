@@ -104,9 +104,10 @@ static size_t host_sums(const struct alignment_cuda *a) {
     return bytes;
 }
 
+/* Only the leader's sums go to the host. */
 static enum status reserve_sums(struct alignment_cuda *a, struct err *err) {
     size_t bytes = host_sums(a);
-    if (bytes <= a->sums_bytes || bytes > ALIGNMENT_SUMS_BYTES) return STATUS_OK;
+    if (a->leader != NULL || bytes <= a->sums_bytes || bytes > ALIGNMENT_SUMS_BYTES) return STATUS_OK;
     device_host_free(&a->options.device, &a->sums_block);
     a->sums_bytes = 0;
     TRY(device_host_new(&a->options.device, bytes + bytes / 4, 1, "sums of references", &a->sums_block, err));

@@ -279,12 +279,12 @@ struct sums_to_cuda {
 enum status alignment_cuda_sums_add_to(const struct sums_cuda *sums, int references, const struct sums_to_cuda *to,
                                        void *stream, struct err *err);
 
-/* Lets two devices copy from each other directly, where they can. */
+/* Lets two devices copy from each other directly, where they can; else copies go through the host. */
 enum status alignment_cuda_see(int device, int other, struct err *err);
 /* Queues a copy from the memory of another device, on a stream of the device that gets it. */
 enum status alignment_cuda_copy_from(void *to, int device, const void *from, int other, size_t bytes, void *stream,
                                      struct err *err);
-/* Queues to[count] += from[count], in the memory of one device. */
+/* Queues to[count] += from[count], in the memory of one device. count is even. */
 enum status alignment_cuda_add_integers(int64_t *to, const int64_t *from, size_t count, void *stream, struct err *err);
 
 /* Plans of the preparation of images (kernels/prepare) and CTFs. */

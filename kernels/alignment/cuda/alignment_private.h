@@ -64,8 +64,8 @@ struct alignment_cuda_order {
 
 struct alignment_cuda {
     struct alignment_options options;
-    /* Of a worker among several (kernels/alignment/alignment_private.h): its references are copied, and its plan is that
-     * of this worker; NULL: there is none. */
+    /* Of a worker among several (kernels/alignment/alignment_private.h): its references are copied, and its plan is
+     * that of this worker; NULL: there is none. */
     const struct alignment_cuda *leader;
     struct sums_fill joined; /* of the workers whose sums were added to these ones */
     int shells;
@@ -182,8 +182,9 @@ enum status alignment_cuda_fine(struct alignment_cuda *alignment, const struct p
                                 struct err *err);
 /* sums.c: takes the memory of the group for the iteration. */
 enum status alignment_cuda_sums_plan(struct alignment_cuda *alignment, struct err *err);
-/* Adds particles->count particles, or lets them wait in the group. of_host: the same particles, for their chunks. Their contributions begin at begin[particles + 1]
- * (device memory; found.contributions is its copy). STATUS_NO_MEMORY as alignment_cuda_fine. */
+/* Adds particles->count particles, or lets them wait in the group. of_host: the same particles, for their chunks. Their
+ * contributions begin at begin[particles + 1] (device memory; found.contributions is its copy). STATUS_NO_MEMORY as
+ * alignment_cuda_fine. */
 enum status alignment_cuda_sums_add(struct alignment_cuda *alignment, const struct particles_cuda *particles,
                                     const struct alignment_particle *of_host, const float *factors,
                                     struct contribution_cuda *contributions, const uint32_t *begin, struct err *err);

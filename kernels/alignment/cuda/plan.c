@@ -235,9 +235,9 @@ static size_t particle_bytes(const struct alignment_cuda *a) {
     return bytes;
 }
 
-/* Divides the memory that is left, or as the leader has divided its own: no digit may then depend on which device compares
- * a particle. A third is for the fine pass, whose lists have any length. All slices are stored if
- * they need at most another third; otherwise as many as fit into a tenth. */
+/* Divides the memory that is left, or as the leader has divided its own: no digit may then depend on which device
+ * compares a particle. A third is for the fine pass, whose lists have any length. All slices are stored if they need at
+ * most another third; otherwise as many as fit into a tenth. */
 static enum status divide(struct alignment_cuda *a, struct err *err) {
     size_t left = arena_left(a->arena), rows = (size_t)a->rows, slices = 0;
     if (a->leader != NULL) {

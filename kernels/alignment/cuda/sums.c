@@ -89,8 +89,8 @@ static enum status append(struct alignment_cuda *a, const struct particles_cuda 
     return STATUS_OK;
 }
 
-/* Returns as many particles of the group's chunk as it has room for; count 0 if the next particle alone fills more than a whole
- * group. */
+/* Returns as many particles of the group's chunk as it has room for; count 0 if the next particle alone fills more than
+ * a whole group. */
 static struct piece next_piece(const struct alignment_cuda *a, const struct alignment_particle *of_host, int first,
                                int end) {
     const struct alignment_cuda_group *g = &a->group;
