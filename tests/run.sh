@@ -84,7 +84,7 @@ build cpu || exit 1
 configure=()
 
 # What each mode builds and runs.
-asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|picker_(thresholds|contamination|apoferritin)|test_refiner_(signal|noise|auto_mask|directions|initial))')
+asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|picker_(thresholds|contamination|apoferritin)|test_refiner_(signal|noise|auto_mask|directions|initial|own_maps))')
 tsan_targets=(tests_common tests_stages tests_threads) tsan_tests=(-L 'common|stages|threads' -LE 'long|pipeline|heavy')
 cuda_targets=() cpu_tests=(-LE long)
 if [ -z "$mode" ]; then
