@@ -18,8 +18,13 @@ static const double MEMBERS_LEAST = 0.5;
 /* Parts of the mask's radius: what is dense between the outer two is a neighbour if it reaches a part of the density
  * inside CORE, and if there is a gap, less than a part of it, between the two. */
 static const double CORE = 0.6, GAP_FROM = 0.25, RIM_FROM = 0.75, RIM_TO = 0.92, DENSE = 0.6, GAP = 0.3;
+/* Standard deviations of the image inside the mask: the darkest sector of the rim lies no farther below the median one.
+ * Around a particle there is even ice, while edges, gradients and parts of neighbours have a dark side. Measured on classes
+ * of β-galactosidase with 20 to 300 members: 0.27 to 0.84 where nine in ten members are particles, 1.4 to 2.6
+ * where two in five are or fewer. */
+static const double DARKER = 1;
 /* Samples of an image: circles, and angles on each. */
-enum { RINGS = 24, ANGLES = 128, SAMPLES = RINGS * ANGLES };
+enum { RINGS = 24, ANGLES = 128, SAMPLES = RINGS * ANGLES, SECTORS = 16 };
 
 void class_templates_clear(struct class_templates *t) {
     image_destroy(&t->images);
@@ -57,6 +62,11 @@ static bool is_good(const struct model *m, const struct model_class *c, double a
            agreed_resolution(m, c) <= fmax(RESOLUTION_MOST, coarse);
 }
 
+/* Returns whether a class comes before another: quality ends at 1, where the average of more images is the better one. */
+static bool is_better(const struct model_class *c, const struct model_class *other) {
+    return c->quality > other->quality || (c->quality == other->quality && c->members > other->members);
+}
+
 /* Lists the good classes, the best first. */
 static int list_good(const struct model *m, int *order) {
     double average = average_members(m);
@@ -64,7 +74,7 @@ static int list_good(const struct model *m, int *order) {
     for (int k = 0; k < m->class_count; k++) {
         if (!is_good(m, &m->classes[k], average)) continue;
         int at = count++;
-        while (at > 0 && m->classes[order[at - 1]].quality < m->classes[k].quality) {
+        while (at > 0 && is_better(&m->classes[k], &m->classes[order[at - 1]])) {
             order[at] = order[at - 1];
             at--;
         }
@@ -151,6 +161,34 @@ static bool has_neighbour(const float *image, int box, double radius) {
     return rim - mean > DENSE * (core - mean) && gap - mean < GAP * (rim - mean);
 }
 
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Returns whether one side of an image's rim is much darker than the rest. The bright ends of an elongated particle leave
+ * the median as it is. */
+static bool has_dark_side(const float *image, int box, double radius) {
+    double sectors[SECTORS] = {0}, area = 0, sum = 0, squares = 0;
+    int circles = 0;
+    for (int r = 0; r < RINGS; r++) {
+        double part = (r + 0.5) / RINGS;
+        bool rim = part > RIM_FROM && part < RIM_TO;
+        circles += rim;
+        for (int a = 0; a < ANGLES; a++) {
+            double value = on_circle(image, box, radius, part, a);
+            area += part;
+            sum += part * value;
+            squares += part * value * value;
+            if (rim) sectors[a / (ANGLES / SECTORS)] += value;
+        }
+    }
+    qsort(sectors, SECTORS, sizeof *sectors, by_value);
+    double mean = sum / area, deviation = sqrt(fmax(squares / area - mean * mean, 0));
+    double median = (sectors[SECTORS / 2 - 1] + sectors[SECTORS / 2]) / 2;
+    return (median - sectors[0]) * SECTORS / (ANGLES * circles) > DARKER * deviation;
+}
+
 /* Samples an image on circles, each sample with the root of its area, so that products of samples are those of images.
  * Their mean over the area is 0 and their length 1. */
 static void take_rings(const float *image, int box, double radius, float *rings) {
@@ -213,7 +251,8 @@ static void add(struct model *m, int class_index, float *image, struct class_tem
     memcpy(image, m->classes[class_index].map, pixels * sizeof *image);
     filter(m, image, 0, 0);
     centre_of(image, box, radius, &x, &y);
-    if (hypot(x, y) > OFF_CENTRE * 2 * radius || has_neighbour(image, box, radius)) return;
+    if (hypot(x, y) > OFF_CENTRE * 2 * radius || has_neighbour(image, box, radius) || has_dark_side(image, box, radius))
+        return;
     filter(m, image, -x, -y);
     if (!template_normalise(image, box, radius)) return;
     take_rings(image, box, radius, rings);

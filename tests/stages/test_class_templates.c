@@ -171,6 +171,41 @@ static void neighbours_are_told_from_long_particles(void **state) {
     assert_true(is_chosen(SHAPES + 1));
 }
 
+/* Darkens a class beside its middle, in a direction in °. */
+static void darken(struct model_class *class, double angle) {
+    double cx = BOX / 2 + 21 * cos(angle * M_PI / 180), cy = BOX / 2 + 21 * sin(angle * M_PI / 180);
+    for (int i = 0; i < SIDE; i++)
+        class->map[i] -= (float)(1.2 * exp(-(pow(i % BOX - cx, 2) + pow(i / BOX - cy, 2)) / (2 * 5.0 * 5.0)));
+}
+
+/* A class with one dark side is an edge or a gradient. A particle in a dark ring, as of its CTF, is a view. */
+static void dark_sides_are_told_from_dark_rings(void **state) {
+    (void)state;
+    draw_all();
+    struct model_class *side = draw(SHAPES, 5, 0, false, 0, 0);
+    side->quality = 2; /* before its like */
+    assert_true(is_chosen(SHAPES));
+    darken(side, 90);
+    assert_false(is_chosen(SHAPES));
+    side = draw(SHAPES, 5, 0, false, 0, 0);
+    side->quality = 2;
+    for (int k = 0; k < 12; k++)
+        darken(side, 30 * k);
+    assert_true(is_chosen(SHAPES));
+}
+
+/* Of classes that are alike and of the same quality, the one with the most members is chosen. */
+static void many_members_come_first(void **state) {
+    (void)state;
+    draw_all();
+    model->classes[1].quality = 1;
+    draw(SHAPES, 1, 80, false, 0, 0)->quality = 1;
+    assert_false(is_chosen(SHAPES));
+    model->classes[SHAPES].members = 101;
+    assert_true(is_chosen(SHAPES));
+    assert_false(is_chosen(1));
+}
+
 static void images_are_as_promised(void **state) {
     (void)state;
     struct class_templates t = {0};
@@ -267,6 +302,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(chooses_each_once, begin, end),
         cmocka_unit_test_setup_teardown(leaves_poor_ones_out, begin, end),
         cmocka_unit_test_setup_teardown(neighbours_are_told_from_long_particles, begin, end),
+        cmocka_unit_test_setup_teardown(dark_sides_are_told_from_dark_rings, begin, end),
+        cmocka_unit_test_setup_teardown(many_members_come_first, begin, end),
         cmocka_unit_test_setup_teardown(images_are_as_promised, begin, end),
         cmocka_unit_test_setup_teardown(writes_what_is_settled, begin, end),
     };
