@@ -1,5 +1,6 @@
-/* Replaces attempts at a first map, and the stage, by a script (--wrap): it says which map an attempt makes, and how well held-out
- * particles fit it. For test_refiner_first_map.c and test_refiner_first_classes.c, each of which includes it once. */
+/* Replaces attempts at a first map, and the stage, by a script (--wrap): it says which map an attempt makes, and how well
+ * held-out particles fit it. For test_refiner_first_map.c and test_refiner_first_classes.c, each of which includes it
+ * once. */
 #ifndef ICESTREAM_TESTS_STAGES_SCRIPTED_ATTEMPTS_H
 #define ICESTREAM_TESTS_STAGES_SCRIPTED_ATTEMPTS_H
 
@@ -70,6 +71,8 @@ enum status __wrap_stage_resolve(const struct stage *stage, const char *name, ch
 void __wrap_stage_rest(struct stage *stage);
 void __wrap_stage_resolution(struct stage *stage, double resolution);
 const struct device *__wrap_stage_device(const struct stage *stage);
+enum status __wrap_stage_devices(const struct stage *stage, int wanted, int most, struct device *ret_devices,
+                                 int *ret_count, struct err *err);
 const char *__wrap_stage_folder(const struct stage *stage);
 const void *__wrap_stage_params(const struct stage *stage);
 int __wrap_stage_threads(const struct stage *stage);
@@ -172,6 +175,14 @@ const struct device *__wrap_stage_device(const struct stage *stage) {
     static const struct device device = {.kind = DEVICE_CPU};
     (void)stage;
     return &device;
+}
+
+enum status __wrap_stage_devices(const struct stage *stage, int wanted, int most, struct device *ret_devices,
+                                 int *ret_count, struct err *err) {
+    (void)wanted, (void)most, (void)err;
+    ret_devices[0] = *__wrap_stage_device(stage);
+    *ret_count = 1;
+    return STATUS_OK;
 }
 
 bool __wrap_arrivals_pause(struct arrivals *arrivals, double seconds) {
