@@ -5,8 +5,8 @@
  *   again.json  {"v": 1, "number": 2, "column": "icestreamPickEpoch", "spared": 20}
  *
  * Items are meant that are done, and whose column is less than number, or absent. Each of them is sent again once for
- * each number; its "again" is that number then. One item in `spared`, by its id, is not meant: the stage goes on making it
- * as before (again_spares). */
+ * each number; its "again" is that number then. One item in `spared`, by its id, is not meant: the stage goes on making
+ * it as before (again_spares). */
 #ifndef ICESTREAM_COMMON_HARNESS_AGAIN_H
 #define ICESTREAM_COMMON_HARNESS_AGAIN_H
 

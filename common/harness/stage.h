@@ -39,8 +39,8 @@
  *
  * The stage rewrites `heartbeat` every second (by renaming): {"time","pid","state":"waiting|blocked|processing",
  * "item","in","out","rejected","failed","bytes","latency","queue","note","doing","resolution","parts",
- * "outcomes","latencies","resident"} (docs/protocol.md). From the first item on, parts says how long load, process, store
- * and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with the id of the item inside
+ * "outcomes","latencies","resident"} (docs/protocol.md). From the first item on, parts says how long load, process,
+ * store and ledger were busy (common/harness/parts.h). `current` is a memory-mapped file with the id of the item inside
  * `process`: when a stage crashes, the launcher learns from it which item was the cause.
  *
  * Signals in a pipeline: SIGINT makes a source end its search, and the stream then drains; other stages ignore SIGINT.
@@ -118,11 +118,11 @@ struct stage_descriptor {
                             of this stage and those behind it may name; NULL: none */
 
     /* Checks parameters against each other and against the files that they name, beyond what the parameter table says:
-     * adds each problem with stage_checks_add. `icestream check` runs it by --check before a session begins; the harness
-     * runs it at each start, in a pipeline, on files and in process. There is no stage yet, so it must not depend on
-     * items, devices or folders of the session. A file that is away now is no problem: its stage waits for it. Must
-     * take a few seconds at most. Called on the main thread, with parameters that are within their limits. NULL: the
-     * table says it all. */
+     * adds each problem with stage_checks_add. `icestream check` runs it by --check before a session begins; the
+     * harness runs it at each start, in a pipeline, on files and in process. There is no stage yet, so it must not
+     * depend on items, devices or folders of the session. A file that is away now is no problem: its stage waits for
+     * it. Must take a few seconds at most. Called on the main thread, with parameters that are within their limits.
+     * NULL: the table says it all. */
     void (*check)(const void *params, const struct stage_session *session, struct stage_checks *checks);
 
     /* Any callback may be NULL. `state` is the one state of the instance. */
@@ -144,10 +144,11 @@ struct stage_descriptor {
      * the item's files cannot be read, nothing is logged. */
     enum status (*resume_failed)(struct stage *stage, void *state, const struct item *item, struct err *err);
 
-    /* Takes over parameters whose `changes` is PARAM_LIVE: stage_params has the new values, and init is not called again.
-     * Called on the main thread, while no item is in the stage and no other callback runs, except produce, and a flush
-     * that waits in stage_rest; reconfigure follows before the next item. NULL: the stage reads such parameters from
-     * stage_params for each item. An error ends the stage. The produce of a source may be reading meanwhile: the table of a source must have no PARAM_LIVE. */
+    /* Takes over parameters whose `changes` is PARAM_LIVE: stage_params has the new values, and init is not called
+     * again. Called on the main thread, while no item is in the stage and no other callback runs, except produce, and a
+     * flush that waits in stage_rest; reconfigure follows before the next item. NULL: the stage reads such parameters
+     * from stage_params for each item. An error ends the stage. The produce of a source may be reading meanwhile: the
+     * table of a source must have no PARAM_LIVE. */
     enum status (*change)(struct stage *stage, void *state, struct err *err);
     /* Makes plans and buffers for lane->shape. Called on the compute thread, before process, when the shape differs
      * from that of the item before. May be slow and may allocate; after a failure it is called again for the next
@@ -216,8 +217,8 @@ int stage_threads(const struct stage *stage);        /* threads for OpenMP regio
 /* Returns the number of threads for flush, and only for flush: the stages before this one rest by then, so it is all
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);
-/* Takes over live parameters that were set meanwhile (`change`). For flush alone, between two pieces of its work; may wait
- * for a moment. Without it they wait for the next run. */
+/* Takes over live parameters that were set meanwhile (`change`). For flush alone, between two pieces of its work; may
+ * wait for a moment. Without it they wait for the next run. */
 void stage_rest(struct stage *stage);
 const struct device *stage_device(const struct stage *stage);
 /* Lists the devices that share the work of the stage: its own one and, with CUDA, the visible ones behind it. wanted:
@@ -296,8 +297,8 @@ enum status stage_revise(struct stage *stage, const struct ledger_key *keys, siz
 /* Looks an item that begins in this stage up in the ledger, by its id. *ret_state (LEDGER_…) stays untouched when the
  * ledger does not know the id. A source may still emit an item that it had set aside as failed. */
 enum status stage_lookup(struct stage *stage, const char *id, bool *ret_known, int *ret_state, struct err *err);
-/* Reads an item that begins in this stage as the ledger keeps it; the caller destroys it. *ret_item: NULL when the ledger
- * does not know the id, or when what it keeps is no item. */
+/* Reads an item that begins in this stage as the ledger keeps it; the caller destroys it. *ret_item: NULL when the
+ * ledger does not know the id, or when what it keeps is no item. */
 enum status stage_recall(struct stage *stage, const char *id, struct item **ret_item, struct err *err);
 /* Calls `visit` for each item that is done, in the order in which the ledger first saw them. */
 typedef enum status stage_visit(const struct item *item, void *context, struct err *err);
@@ -315,12 +316,12 @@ void stage_log(const struct stage *stage, enum log_level level, const char *id, 
  * cumulative stage is its result: a run on files prints it at its end. */
 void stage_note(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says what the stage is computing by itself ("computing iteration 17"), which `run` shows instead of a state. Call it from
- * idle or flush, as often as it changes. It counts until idle has no more work, or flush returns. */
+/* Says what the stage is computing by itself ("computing iteration 17"), which `run` shows instead of a state. Call it
+ * from idle or flush, as often as it changes. It counts until idle has no more work, or flush returns. */
 void stage_doing(struct stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Sets the result of a run on files, which is printed at its end: a line of text (the numbers of picks and particles need
- * none: "" will do), and the files below the stage's folder that a user opens next, as far as they exist. files: ends
- * with NULL, and must stay valid; NULL: none. The last call counts. Does nothing in a pipeline. */
+/* Sets the result of a run on files, which is printed at its end: a line of text (the numbers of picks and particles
+ * need none: "" will do), and the files below the stage's folder that a user opens next, as far as they exist. files:
+ * ends with NULL, and must stay valid; NULL: none. The last call counts. Does nothing in a pipeline. */
 void stage_result(struct stage *stage, const char *const *files, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Says that the stage could not make its result of items that are done: a run on files ends with exit code 3. */

@@ -4,8 +4,8 @@
  *
  * Two passes. The coarse pass compares every orientation of the grid × every shift × every reference (`local`: those
  * near the particle's last pose) over the first coarse_pixels of the list, and keeps the samples that hold 99.9 % of
- * the probability. With screen_pixels, a search of the whole grid takes two steps, the first over fewer pixels. The fine
- * pass compares the children of these samples over all pixels that references hold; the children that hold 99.9 %
+ * the probability. With screen_pixels, a search of the whole grid takes two steps, the first over fewer pixels. The
+ * fine pass compares the children of these samples over all pixels that references hold; the children that hold 99.9 %
  * contribute.
  *
  * Both devices give the same poses and weights except for rounding. Results do not depend on the number of threads, and
@@ -98,7 +98,8 @@ struct alignment_iteration {
     bool oversampled;   /* compare children in the fine pass; false: the coarse samples themselves */
     int particle_count; /* most particles that will be added, 0 to 10^6: the sums have room for so many */
     int reference_count;
-    /* Their maps are set for one size, at most pixels->size. Beyond it references are empty, and nothing is compared. */
+    /* Their maps are set for one size, at most pixels->size. Beyond it references are empty, and nothing is compared.
+     * */
     struct projector *const *references;
     struct accumulator *const *sums; /* one per reference; cleared for pixels->size */
     /* Sums lie in the workspace, have at least that size, and are not empty: alignment_finish adds to them, and nothing

@@ -19,8 +19,8 @@ static const double MEMBERS_LEAST = 0.5;
  * inside CORE, and if there is a gap, less than a part of it, between the two. */
 static const double CORE = 0.6, GAP_FROM = 0.25, RIM_FROM = 0.75, RIM_TO = 0.92, DENSE = 0.6, GAP = 0.3;
 /* Standard deviations of the image inside the mask: the darkest sector of the rim lies no farther below the median one.
- * Around a particle there is even ice, while edges, gradients and parts of neighbours have a dark side. Measured on classes
- * of β-galactosidase with 20 to 300 members: 0.27 to 0.84 where nine in ten members are particles, 1.4 to 2.6
+ * Around a particle there is even ice, while edges, gradients and parts of neighbours have a dark side. Measured on
+ * classes of β-galactosidase with 20 to 300 members: 0.27 to 0.84 where nine in ten members are particles, 1.4 to 2.6
  * where two in five are or fewer. */
 static const double DARKER = 1;
 /* Samples of an image: circles, and angles on each. */
@@ -62,7 +62,8 @@ static bool is_good(const struct model *m, const struct model_class *c, double a
            agreed_resolution(m, c) <= fmax(RESOLUTION_MOST, coarse);
 }
 
-/* Returns whether a class comes before another: quality ends at 1, where the average of more images is the better one. */
+/* Returns whether a class comes before another: quality ends at 1, where the average of more images is the better one.
+ * */
 static bool is_better(const struct model_class *c, const struct model_class *other) {
     return c->quality > other->quality || (c->quality == other->quality && c->members > other->members);
 }
@@ -137,7 +138,8 @@ static double on_circle(const float *image, int box, double radius, double part,
     return sample(image, box, box / 2 + part * radius * cos(angle), box / 2 + part * radius * sin(angle));
 }
 
-/* Returns whether an image shows a neighbour beside its particle. An elongated particle reaches the rim without a gap. */
+/* Returns whether an image shows a neighbour beside its particle. An elongated particle reaches the rim without a gap.
+ * */
 static bool has_neighbour(const float *image, int box, double radius) {
     double core = -INFINITY, rim = -INFINITY, gap = INFINITY, sum = 0, samples = 0;
     int at = 0;
@@ -166,8 +168,8 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Returns whether one side of an image's rim is much darker than the rest. The bright ends of an elongated particle leave
- * the median as it is. */
+/* Returns whether one side of an image's rim is much darker than the rest. The bright ends of an elongated particle
+ * leave the median as it is. */
 static bool has_dark_side(const float *image, int box, double radius) {
     double sectors[SECTORS] = {0}, area = 0, sum = 0, squares = 0;
     int circles = 0;

@@ -18,14 +18,14 @@ struct class_templates {
 };
 void class_templates_clear(struct class_templates *templates);
 
-/* Chooses from the classes of a model that are judged (quality.h), the best one first, and of equal quality the one with
- * the most members. A class is chosen if it is kept, has a quality of 0.5 or more, halves that agree (FRC 0.143) to 25 Å,
- * or to 0.23 of the mask's diameter where that is more, and half as many members as the average or more, if its density
- * lies in the middle, without a neighbour, if no side of its rim is darker than the median of the rim by more than a
- * standard deviation of the image, and if no turn or mirror image of it correlates with a chosen class by more than 0.9.
- * At most CLASS_TEMPLATES_MOST are chosen; fewer than CLASS_TEMPLATES_LEAST count as none. Templates are low-passed at
- * 20 Å, centred, masked softly by the model's mask, with mean 0 and standard deviation 1 inside it. Uses the model's
- * transforms. */
+/* Chooses from the classes of a model that are judged (quality.h), the best one first, and of equal quality the one
+ * with the most members. A class is chosen if it is kept, has a quality of 0.5 or more, halves that agree (FRC 0.143)
+ * to 25 Å, or to 0.23 of the mask's diameter where that is more, and half as many members as the average or more, if
+ * its density lies in the middle, without a neighbour, if no side of its rim is darker than the median of the rim by
+ * more than a standard deviation of the image, and if no turn or mirror image of it correlates with a chosen class by
+ * more than 0.9. At most CLASS_TEMPLATES_MOST are chosen; fewer than CLASS_TEMPLATES_LEAST count as none. Templates are
+ * low-passed at 20 Å, centred, masked softly by the model's mask, with mean 0 and standard deviation 1 inside it. Uses
+ * the model's transforms. */
 enum status class_templates_choose(struct model *model, struct class_templates *ret_templates, struct err *err);
 
 /* Makes templates from images that were templates before (read from a file). Takes the images over, and nulls them.

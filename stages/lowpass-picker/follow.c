@@ -112,8 +112,8 @@ static void try_anew(struct follow *f) {
         f->makers[i].seen = (struct stat){0};
 }
 
-/* Takes over what this instance has not adopted itself: an earlier run did, or another instance. Without the copy of the
- * templates the picks go on as they are. */
+/* Takes over what this instance has not adopted itself: an earlier run did, or another instance. Without the copy of
+ * the templates the picks go on as they are. */
 static enum status join(struct follow *f, const struct stage *stage, struct picker_set *set, struct err *err) {
     struct err own = {0};
     TRY(template_history_read(f->history_path, &f->history, err));
@@ -209,8 +209,8 @@ static void wait_for_better(struct follow *f, struct stage *stage, enum status s
     f->troubled = true;
 }
 
-/* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. If it cannot be
- * written, the picks go on as they are; unless the line stands there nevertheless. */
+/* Writes the adoption down, and then adopts. If another instance has decided meanwhile, its word counts. If it cannot
+ * be written, the picks go on as they are; unless the line stands there nevertheless. */
 static enum status adopt(struct follow *f, struct stage *stage, struct picker_set *set, struct err *err) {
     struct adoption a = describe(&f->trial, f);
     struct err own = {0};
@@ -279,8 +279,8 @@ static enum status repeat_one(struct follow *f, struct stage *stage, struct pick
 }
 
 /* Repeats what the recorded session did at this item, in its order: before it was picked, or after. An item that was
- * picked before its turn comes again, since an adoption asks for it. Lost templates keep no others waiting: their item may
- * have been picked in an earlier run. */
+ * picked before its turn comes again, since an adoption asks for it. Lost templates keep no others waiting: their item
+ * may have been picked in an earlier run. */
 static enum status repeat(struct follow *f, struct stage *stage, struct picker_set *set, const char *source,
                           const char *item, bool after, struct err *err) {
     char path[PATH_SIZE];

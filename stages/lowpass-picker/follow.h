@@ -8,8 +8,8 @@
 #include "common/harness/stage.h"
 #include "stages/lowpass-picker/picker_set.h"
 
-/* One micrograph in FOLLOW_KEPT, by its id, is always picked as at the beginning, so that particles which templates miss
- * can still show as a class of their own. */
+/* One micrograph in FOLLOW_KEPT, by its id, is always picked as at the beginning, so that particles which templates
+ * miss can still show as a class of their own. */
 enum { FOLLOW_STAGES_MOST = 4, FOLLOW_KEPT = 20 };
 
 struct follow;
@@ -25,13 +25,14 @@ void follow_destroy(struct follow **follow);
  * another instance has adopted them, or a recorded session had. */
 enum status follow_before(struct follow *follow, struct stage *stage, struct picker_set *set, const struct item *item,
                           struct err *err);
-/* Returns the searches of an item: those of the set, or those of the beginning. The follower or the caller owns them. */
+/* Returns the searches of an item: those of the set, or those of the beginning. The follower or the caller owns them.
+ * */
 struct picker_set *follow_choose(struct follow *follow, struct picker_set *set, const struct item *item);
 /* Call after an item was searched, before follow_step: an adoption is noted with the last item before it. */
 void follow_after(struct follow *follow, const struct item *item);
 /* Call after an item, and when idle: tries new templates on one micrograph, adopts them if they have won, and asks for
- * earlier items again (common/harness/again.h). Fails with STATUS_DEVICE only: other troubles must not cost an item that
- * is picked; they are logged, and the next call tries again. */
+ * earlier items again (common/harness/again.h). Fails with STATUS_DEVICE only: other troubles must not cost an item
+ * that is picked; they are logged, and the next call tries again. */
 enum status follow_step(struct follow *follow, struct stage *stage, struct picker_set *set, enum stage_work *ret_work,
                         struct err *err);
 /* Gives back the memory of searches that can be made anew. */

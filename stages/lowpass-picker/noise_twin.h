@@ -7,8 +7,8 @@
 
 #include "common/status.h"
 
-/* Replaces the image [ny][nx], host memory, by one whose Fourier coefficients have the same amplitudes and random phases;
- * the mean stays. The same seed gives the same phases. STATUS_NO_MEMORY: the image is unchanged. */
+/* Replaces the image [ny][nx], host memory, by one whose Fourier coefficients have the same amplitudes and random
+ * phases; the mean stays. The same seed gives the same phases. STATUS_NO_MEMORY: the image is unchanged. */
 enum status noise_twin(float *image, int nx, int ny, uint64_t seed, struct err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* The picker's history: which templates of other stages it adopted, and at which item, and which it tried and refused. A
- * restart goes on with the last ones, and a replay adopts the same ones at the same items. The lines stand in
+/* The picker's history: which templates of other stages it adopted, and at which item, and which it tried and refused.
+ * A restart goes on with the last ones, and a replay adopts the same ones at the same items. The lines stand in
  * history.jsonl in the stage's folder, beside copies of the adopted templates, templates_eNNN.mrcs:
  *
  *   {"time", "event": "templates", "adopted": true, "epoch": 1, "file": "templates_e001.mrcs", "count": 8,
@@ -8,9 +8,10 @@
  *    "density": {"data": 1050.2, "noise": 14.1}}
  *
  * epoch counts the picker's adoptions, from 1. item: the last one that was picked without the templates; in lines of
- * earlier versions, which lack `after_item`, the first one that was picked with them. What the trial found (separation.h,
- * trial_again) is summed over its micrographs; density is that of its picks and of those in noise, per µm² (trial.h). Of
- * an adoption that is repeated there is no trial. A refusal has neither epoch nor item, and may have a `reason`. */
+ * earlier versions, which lack `after_item`, the first one that was picked with them. What the trial found
+ * (separation.h, trial_again) is summed over its micrographs; density is that of its picks and of those in noise, per
+ * µm² (trial.h). Of an adoption that is repeated there is no trial. A refusal has neither epoch nor item, and may have
+ * a `reason`. */
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_TEMPLATE_HISTORY_H
 
@@ -52,10 +53,10 @@ const struct adoption *template_history_last(const struct template_history *hist
 /* Returns whether templates of a stage were decided on. */
 bool template_history_knows(const struct template_history *history, const char *stage, int stage_epoch);
 
-/* Writes down a decision, unless another instance has written one on the same templates, or an adoption would not get the
- * epoch that it expects (0: any), since another one came first. Of an adoption it sets epoch and file, and keeps a copy of
- * the images first. Sets `written` if the line is this one. Leaves the history as it is then. Instances take turns. On
- * failure the line may stand there nevertheless. */
+/* Writes down a decision, unless another instance has written one on the same templates, or an adoption would not get
+ * the epoch that it expects (0: any), since another one came first. Of an adoption it sets epoch and file, and keeps a
+ * copy of the images first. Sets `written` if the line is this one. Leaves the history as it is then. Instances take
+ * turns. On failure the line may stand there nevertheless. */
 enum status template_history_add(const char *folder, struct adoption *decision, const struct image *images,
                                  struct template_history *history, struct err *err);
 

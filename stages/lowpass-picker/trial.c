@@ -16,8 +16,8 @@
 static const double GAIN = 0.05, F1_GAIN = 0.02, AGAIN_LEAST = 0.45, NEAR = 0.15;
 
 /* Density of picks in noise of the same spectrum, in densities of the picks. At the automatic threshold itself, which
- * adapts to crowded micrographs, right templates find up to four fifths in noise, whose spectrum has the particles' power
- * too. At the height of the better quarter they find 0 to 3 %, those of random phases 52 %. */
+ * adapts to crowded micrographs, right templates find up to four fifths in noise, whose spectrum has the particles'
+ * power too. At the height of the better quarter they find 0 to 3 %, those of random phases 52 %. */
 static const double NOISE_MOST = 0.05, COUNTED = 2;
 
 static void clear_items(struct trial *t) {

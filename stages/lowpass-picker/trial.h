@@ -8,8 +8,8 @@
 
 enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3, TRIAL_TWINS = 2 };
 
-/* How many picks per µm² the new templates find at the same height: in micrographs, and in noise of the same spectrum. The
- * height is that of the better quarter of the micrograph's picks. */
+/* How many picks per µm² the new templates find at the same height: in micrographs, and in noise of the same spectrum.
+ * The height is that of the better quarter of the micrograph's picks. */
 struct trial_density {
     double data, noise;
 };
@@ -54,8 +54,8 @@ double trial_again(const struct trial *trial);
 bool trial_beats_noise(const struct trial *trial);
 /* Returns whether the new templates are better: they find 5 % more particles that stand out from the rest and are
  * expected to mistake less, or no fewer with an expected F1 higher by 0.02; and they find again 45 % of the picks that
- * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. They must also beat
- * noise. */
+ * are sure now, in the same places. Templates with random phases may find as many, but beside the centres. They must
+ * also beat noise. */
 bool trial_won(const struct trial *trial);
 
 #endif

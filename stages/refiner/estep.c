@@ -39,9 +39,9 @@ static int screen_pixels(const struct refiner *r) {
     return WORTHWHILE * pixels <= r->coarse_pixels ? pixels : 0;
 }
 
-/* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ² over
- * its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR), SSNR that of the masked map in the
- * denominator. */
+/* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ²
+ * over its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR), SSNR that of the masked map
+ * in the denominator. */
 static double shell_variance(const struct refiner *r, const struct side *side, int shell) {
     const struct reference *c = side->references;
     double masked = c->ssnr[shell] / r->map_share;

@@ -137,15 +137,15 @@ static inline const struct ctf *particle_ctf(const struct particle *p) {
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size);
 void particle_set_destroy(struct particle_set *set);
 
-/* Reads a STAR file (RELION 3.1 with optics, or one table), which is consumed also on failure, into a set of its own with
- * the settings of `set`; of these it only reads, so that several threads may call it. The caller frees what was read, or
- * adds it to the set. */
+/* Reads a STAR file (RELION 3.1 with optics, or one table), which is consumed also on failure, into a set of its own
+ * with the settings of `set`; of these it only reads, so that several threads may call it. The caller frees what was
+ * read, or adds it to the set. */
 enum status particle_set_read(const struct particle_set *set, struct star_file **file, const char *path,
                               struct particle_set **ret_read, struct err *err);
 void particle_set_free(struct particle_set **read);
-/* Adds the particles of a file that was read, which are consumed also on failure. replace: particles that are not in the
- * file leave the set. ret_new: the number of particles that were not in the set before. A file that cannot join leaves
- * the particles of the set as they were. */
+/* Adds the particles of a file that was read, which are consumed also on failure. replace: particles that are not in
+ * the file leave the set. ret_new: the number of particles that were not in the set before. A file that cannot join
+ * leaves the particles of the set as they were. */
 enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
                               struct err *err);
 /* Reads a file, and adds its particles. */

@@ -51,8 +51,8 @@ struct refiner_options {
     bool reliability;       /* weigh particles by how their fit changes between iterations */
     int reliability_norm;   /* how a fit is judged; 0: l2, 1: l2sq */
     int seed;
-    /* GiB, about, of the device that compares. 0 or NaN: what is free there when the first iteration begins, or 4 GiB on
-     * the CPU (kernels/alignment). */
+    /* GiB, about, of the device that compares. 0 or NaN: what is free there when the first iteration begins, or 4 GiB
+     * on the CPU (kernels/alignment). */
     double memory;
     double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
     int devices;        /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
@@ -148,8 +148,8 @@ enum status refiner_look(struct refiner *refiner, struct err *err);
  * file is read when the first iteration begins. */
 enum status refiner_give_reference(struct refiner *refiner, const char *path, double lowpass, struct err *err);
 /* Begins the refinement again from another reference, as if it had just been created: what iterations have found of the
- * particles is forgotten, their halves and the hand stay. Call it between iterations only, and refiner_forget before. In
- * anew.c. */
+ * particles is forgotten, their halves and the hand stay. Call it between iterations only, and refiner_forget before.
+ * In anew.c. */
 enum status refiner_begin_anew(struct refiner *refiner, const char *path, double lowpass, struct err *err);
 /* Returns how many operators the point group has. */
 int refiner_operators(const struct refiner *refiner);
@@ -166,8 +166,8 @@ enum status refiner_work(struct refiner *refiner, bool *ret_complete, struct err
 /* Returns whether an iteration is running. */
 bool refiner_busy(const struct refiner *refiner);
 
-/* Says which hand the maps are to have: that of the reference, or the other one. refiner_begin inverts maps, masks and poses
- * if they have another hand; the running iteration keeps its own. In hand.c, as the next two. */
+/* Says which hand the maps are to have: that of the reference, or the other one. refiner_begin inverts maps, masks and
+ * poses if they have another hand; the running iteration keeps its own. In hand.c, as the next two. */
 void refiner_set_hand(struct refiner *refiner, bool inverted);
 /* Returns whether maps are there that the next iteration will invert. */
 bool refiner_inverts(const struct refiner *refiner);
@@ -242,8 +242,8 @@ struct refiner_class refiner_class(const struct refiner *refiner, int index);
  * files/output.c. */
 enum status refiner_write(const struct refiner *refiner, const char *folder, const char *prefix, int keep,
                           struct err *err);
-/* Makes the files of all iterations and of the end such that no run continues from them, or takes them for its end. Maps
- * of the last iteration stay, since latest_map.mrc leads to one. In anew.c. */
+/* Makes the files of all iterations and of the end such that no run continues from them, or takes them for its end.
+ * Maps of the last iteration stay, since latest_map.mrc leads to one. In anew.c. */
 enum status refiner_forget(const struct refiner *refiner, const char *folder, struct err *err);
 /* Writes the picture of the final map anew, with its FSC inside a mask (files/map_picture.h). In files/output.c. */
 struct map_curve;
@@ -260,8 +260,8 @@ enum status refiner_write_trace(const struct refiner *refiner, const char *folde
 enum status refiner_resume(struct refiner *refiner, const char *folder, int iteration, struct err *err);
 /* Returns the last iteration before `before` that has files below folder; 0: none. */
 int refiner_last(const char *folder, int before);
-/* Returns whether the final files below folder are of exactly these particles, in the hand that was asked for: then nothing is
- * left to do. */
+/* Returns whether the final files below folder are of exactly these particles, in the hand that was asked for: then
+ * nothing is left to do. */
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
 /* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see
@@ -283,11 +283,11 @@ const char *refiner_mtf(const struct refiner *refiner, double *ret_detector);
 
 /* A map refined in a group is the same in all its mates, and each particle has been put into any of them. So the group
  * alone cannot show that the particles lack it. Here each half lets its particles choose anew among the mates of their
- * poses, by a map in C1 of its other particles, from a first choice by chance. Particles that lack the symmetry separate:
- * the map of one half agrees with that of the other in one mate, and less in the rest. Particles that have it agree in
- * all mates alike. Poses of a wrong group may be wrong beyond its mates. So each half also searches all poses in C1, from the
- * reference that the refinement began with, and the maps are compared in the same way. Nothing of this goes into any
- * map. */
+ * poses, by a map in C1 of its other particles, from a first choice by chance. Particles that lack the symmetry
+ * separate: the map of one half agrees with that of the other in one mate, and less in the rest. Particles that have it
+ * agree in all mates alike. Poses of a wrong group may be wrong beyond its mates. So each half also searches all poses
+ * in C1, from the reference that the refinement began with, and the maps are compared in the same way. Nothing of this
+ * goes into any map. */
 struct refiner_mates {
     double best, mean; /* agreement of the C1 maps of both halves in the best mate, and the mean over all mates:
                           atanh(FSC), averaged over shells */

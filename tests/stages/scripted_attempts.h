@@ -1,6 +1,6 @@
-/* Replaces attempts at a first map, and the stage, by a script (--wrap): it says which map an attempt makes, and how well
- * held-out particles fit it. For test_refiner_first_map.c and test_refiner_first_classes.c, each of which includes it
- * once. */
+/* Replaces attempts at a first map, and the stage, by a script (--wrap): it says which map an attempt makes, and how
+ * well held-out particles fit it. For test_refiner_first_map.c and test_refiner_first_classes.c, each of which includes
+ * it once. */
 #ifndef ICESTREAM_TESTS_STAGES_SCRIPTED_ATTEMPTS_H
 #define ICESTREAM_TESTS_STAGES_SCRIPTED_ATTEMPTS_H
 

@@ -172,7 +172,8 @@ static void write_templates(const char *maker, int epoch, bool random) {
 
 static const char *prefix = "mic"; /* of the items' names */
 
-/* Picks all micrographs, one after the other, so that the same ones are done at each step of a trial. ret_epochs[i]: that of micrograph i, in its table. */
+/* Picks all micrographs, one after the other, so that the same ones are done at each step of a trial. ret_epochs[i]:
+ * that of micrograph i, in its table. */
 static void pick(const char *place, const char *history, int ret_epochs[MICROGRAPHS]) {
     const char *keys[] = {"diameter",
                           "80",
@@ -351,7 +352,8 @@ static void adopts_what_finds_more(void **state) {
         assert_int_equal(again[i], 0);
 }
 
-/* Writes what a session would that has adopted templates after three micrographs. Removes those of the second adoption. */
+/* Writes what a session would that has adopted templates after three micrographs. Removes those of the second adoption.
+ * */
 static void record_three(const char *place) {
     static const char *const after[] = {"mic1", "mic3", "mic6"};
     struct template_history history = {0};

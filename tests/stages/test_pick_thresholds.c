@@ -133,8 +133,8 @@ static void faint_particles_are_found(void **state) {
                 lost += (best - f1) / RUNS;
             }
             print_message("%d particles at %.1f: %.3f of F1 lost\n", particles[i], (double)mean, lost);
-            /* The best F1 is of each draw in hindsight: the fewer particles, the more of it is chance. Five so faint ones
-             * among hundreds of noise peaks cannot be told from them. */
+            /* The best F1 is of each draw in hindsight: the fewer particles, the more of it is chance. Five so faint
+             * ones among hundreds of noise peaks cannot be told from them. */
             if (particles[i] > 10 || mean > 5) assert_true(lost < (particles[i] < 100 ? 0.1 : 0.05));
         }
     for (int run = 0; run < 3 * RUNS; run++) {

@@ -1,5 +1,5 @@
-/* Tests how classes begin without a reference: with first maps of their own, if the attempt has them, or all with the one map; a
- * restart knows. Attempts themselves, and the stage, follow a script. */
+/* Tests how classes begin without a reference: with first maps of their own, if the attempt has them, or all with the
+ * one map; a restart knows. Attempts themselves, and the stage, follow a script. */
 #include "tests/stages/scripted_attempts.h"
 
 static void classes_begin_with_maps_of_their_own(void **state) {

@@ -1,5 +1,6 @@
-/* Tests the first maps of several classes: a mixture of two molecules gives the map of each, in the hand of the one map, and
- * independent halves find the same; particles of one molecule give no second map, and the one map explains them as well. */
+/* Tests the first maps of several classes: a mixture of two molecules gives the map of each, in the hand of the one
+ * map, and independent halves find the same; particles of one molecule give no second map, and the one map explains
+ * them as well. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -50,7 +50,8 @@ static void read_standing(const char *text, double present, struct attempts *att
         snprintf(attempts->later, sizeof attempts->later, "%.*s", (int)strcspn(last + 1, "\""), last + 1);
 }
 
-/* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is nothing. */
+/* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is nothing.
+ * */
 static enum status read_decision(struct stage *stage, struct attempts *attempts, bool *ret_accepted,
                                  double *ret_lowpass, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
@@ -305,8 +306,8 @@ static enum status mark_some(struct stage *stage, struct refiner *refiner, struc
     return STATUS_OK;
 }
 
-/* Does a part of what marks particles, until none is left. The marks are an extra: a refinement does without them, where
- * there is no memory for the comparison, say. */
+/* Does a part of what marks particles, until none is left. The marks are an extra: a refinement does without them,
+ * where there is no memory for the comparison, say. */
 static void mark(struct stage *stage, struct refiner *refiner, struct attempts *attempts, int threads) {
     struct err err = {0};
     if (mark_some(stage, refiner, attempts, threads, &err) == STATUS_OK) return;

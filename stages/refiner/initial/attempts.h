@@ -1,19 +1,20 @@
 /* Makes the first map of a refinement that was given no reference, when there are particles enough for an attempt.
  *
- * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. While a stream
- * goes on, attempts then follow at doublings, in the time that the refinement leaves, until one of them confirms the map: it
- * is accepted and is the same map, up to rotation and hand. One that is accepted, is another map, and fits held-out particles
- * clearly better (again.h) replaces the map, and the refinement begins again from it; any other one changes nothing. No
- * attempt is made again on files or at the end of a stream.
+ * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. While a
+ * stream goes on, attempts then follow at doublings, in the time that the refinement leaves, until one of them confirms
+ * the map: it is accepted and is the same map, up to rotation and hand. One that is accepted, is another map, and fits
+ * held-out particles clearly better (again.h) replaces the map, and the refinement begins again from it; any other one
+ * changes nothing. No attempt is made again on files or at the end of a stream.
  *
- * Particles that do not show the map are marked (junk.h): all of them at the end, and while the stream goes on those that
- * have come since.
+ * Particles that do not show the map are marked (junk.h): all of them at the end, and while the stream goes on those
+ * that have come since.
  *
- * With several classes the attempt looks for a map of each (several.h). If there are, the classes begin with them, and no
- * attempt is made again: one map, of all particles, is no standard for them. Else all begin with the one map.
+ * With several classes the attempt looks for a map of each (several.h). If there are, the classes begin with them, and
+ * no attempt is made again: one map, of all particles, is no standard for them. Else all begin with the one map.
  *
- * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new map,
- * then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is due again. */
+ * initial_model.json decides after a restart. A map that is replaced loses its iterations first, then comes the new
+ * map, then the decision: killed in between, the refinement begins again from the map that is there, and the attempt is
+ * due again. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_ATTEMPTS_H
 
@@ -58,8 +59,8 @@ enum status attempts_work(struct stage *stage, struct refiner *refiner, struct a
                           struct err *err);
 /* Returns whether there is a map, and attempts_again may have something to do. */
 bool attempts_go_on(const struct attempts *attempts);
-/* Does the same once there is a map. Call it between iterations, when the files of the last one are written. ret_replaced:
- * the refiner begins again from another map. */
+/* Does the same once there is a map. Call it between iterations, when the files of the last one are written.
+ * ret_replaced: the refiner begins again from another map. */
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                            bool *ret_replaced, struct err *err);
 /* Returns what to say of the first map beside the refinement; "": nothing. */

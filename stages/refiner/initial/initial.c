@@ -197,8 +197,8 @@ static int last_order(const struct initial *a) {
     return a->refiner->symmetry.count >= SYMMETRIC ? STARTS_ORDERS : FINE_ORDER;
 }
 
-/* Finds how probable each held-out particle is with the map of a start, and how much more so than with the opposite of the
- * map, which has the same rotational average and the negative of the rest: noise has no reason to prefer either. */
+/* Finds how probable each held-out particle is with the map of a start, and how much more so than with the opposite of
+ * the map, which has the same rotational average and the negative of the rest: noise has no reason to prefer either. */
 static enum status judge(struct initial *a, int start, int order, struct err *err) {
     const float *map = starts_state(a->starts, start).map;
     memcpy(a->other, map, a->voxels * sizeof *map);
@@ -297,7 +297,8 @@ static enum status settle(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
-/* Finds by how many standard errors the rival is worse than the best map of its half, unless it has become the same map. */
+/* Finds by how many standard errors the rival is worse than the best map of its half, unless it has become the same
+ * map. */
 static enum status compare_rival(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     const int rival = a->settlers[SIDES];

@@ -1,9 +1,9 @@
 /* Makes the first map of a refinement from its particles alone, or finds that there is none to be had.
  *
  * Several starts, each from particles in poses chosen by chance, are improved on small images: every second one by
- * particles of half A alone, the others by those of half B (images.h). Particles that are held out rank them. The best of
- * each half that are the same map go on, and so does the best different one. Nothing that A and B have in common comes
- * from anywhere but the particles, so a map is accepted only if
+ * particles of half A alone, the others by those of half B (images.h). Particles that are held out rank them. The best
+ * of each half that are the same map go on, and so does the best different one. Nothing that A and B have in common
+ * comes from anywhere but the particles, so a map is accepted only if
  *   agreement   the two best maps are the same, up to rotation, shift and hand: the FSC of their non-spherical parts is
  *               at least 0.7 on average up to `wanted`, and 0.143 in each shell (a ball that both share agrees by itself);
  *   likelihood  held-out particles are more probable with either map than with its opposite: the same rotational
@@ -13,14 +13,14 @@
  *               maps that win must pass the other tests again.
  * Otherwise there is no model: more particles, or better ones, may give it later.
  *
- * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a mixture
- * of molecules may have those where it has no one map.
+ * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a
+ * mixture of molecules may have those where it has no one map.
  *
  * Projections tell no hand: the map is the right one or its mirror image.
  *
- * Works on the refiner's device, within its `memory`: there on many starts side by side (lane.h), on the CPU on fewer, one
- * after another. Maps are compared with each other on the CPU. Source: the agreement of independent starts, instead of a
- * person, decides; the iteration is the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
+ * Works on the refiner's device, within its `memory`: there on many starts side by side (lane.h), on the CPU on fewer,
+ * one after another. Maps are compared with each other on the CPU. Source: the agreement of independent starts, instead
+ * of a person, decides; the iteration is the stepwise form of expectation maximisation (Cappé & Moulines 2009). */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_INITIAL_H
 
@@ -83,15 +83,16 @@ struct initial_decision {
     double seconds;
 };
 
-/* Says how starts compare images for a refiner: on its device, in its memory. On a device they take half of it; beside a
- * refinement that has begun, whose memory it is, a little more of it is used. */
+/* Says how starts compare images for a refiner: on its device, in its memory. On a device they take half of it; beside
+ * a refinement that has begun, whose memory it is, a little more of it is used. */
 void initial_starts_options(const struct refiner *refiner, int threads, struct starts_options *ret_options);
 
 /* Returns how many particles there are, twins and all. */
 size_t initial_present(const struct refiner *refiner);
 
-/* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The refiner
- * must not change until initial_work was called once, which gathers the images, nor be destroyed until the attempt is. */
+/* Begins an attempt with the particles that are present. Call it between iterations, and refiner_look before. The
+ * refiner must not change until initial_work was called once, which gathers the images, nor be destroyed until the
+ * attempt is. */
 enum status initial_create(struct refiner *refiner, int threads, struct initial **ret_initial, struct err *err);
 void initial_destroy(struct initial **initial);
 /* Does a part of the attempt, about a second. Call it between iterations. */
@@ -104,13 +105,14 @@ void initial_describe(struct initial_decision *decision, double sure);
 const struct initial_decision *initial_decision(const struct initial *initial);
 /* Returns the accepted map, box³ of the small images. */
 const float *initial_map(const struct initial *initial);
-/* Returns what was found of the maps of classes, once the attempt is complete (several.h); NULL: one class alone is wanted,
- * or the attempt is made again, or there was too little for it. */
+/* Returns what was found of the maps of classes, once the attempt is complete (several.h); NULL: one class alone is
+ * wanted, or the attempt is made again, or there was too little for it. */
 const struct several_decision *initial_classes(const struct initial *initial);
 /* Returns the accepted map of a class, box³ of the small images. */
 const float *initial_class_map(const struct initial *initial, int class);
-/* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than without:
- * ret_evidence[decision.parts[part]], natural logarithms. Call it once the attempt is complete and has made maps. */
+/* Finds for each particle of a part how much more probable its image is with a map (box³ of the small images) than
+ * without: ret_evidence[decision.parts[part]], natural logarithms. Call it once the attempt is complete and has made
+ * maps. */
 enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err);
 /* The rules are in rules.c. */
@@ -127,8 +129,9 @@ bool initial_is_same(double mean, double least);
 /* Returns the refiner that the attempt is for. */
 const struct refiner *initial_refiner(const struct initial *initial);
 
-/* Finds the mean and the least value of the FSC of two maps of an attempt, box/2 + 1 shells of the small images, from the
- * diameter to `wanted`. Shells before the first one that says something (initial_first_shell) do not make the least. */
+/* Finds the mean and the least value of the FSC of two maps of an attempt, box/2 + 1 shells of the small images, from
+ * the diameter to `wanted`. Shells before the first one that says something (initial_first_shell) do not make the
+ * least. */
 void initial_summarise(const struct initial_decision *decision, int operators, const float *fsc, double *ret_mean,
                        double *ret_least);
 /* Returns the first shell of a map of a point group with so many operators that has four values of its own or more. In

@@ -10,8 +10,8 @@
 #include "stages/refiner/initial/write.h"
 #include "stages/refiner/refiner_private.h"
 
-/* Junk shows on a coarse grid already, in an eighth of the time. Few particles are joined by some that were compared before:
- * noise and shares need some hundreds. */
+/* Junk shows on a coarse grid already, in an eighth of the time. Few particles are joined by some that were compared
+ * before: noise and shares need some hundreds. */
 enum { ROUNDS = 30, ORDER = 1, AT_A_TIME = 512, LEAST = 256, WORTH = 10 };
 static const double LEAST_SHARE = 1e-3;
 

@@ -4,10 +4,11 @@
 
 #include "common/memory.h"
 
-/* Each lane is a thread of its own, which mostly waits for the device. Twice as many do no more, and take longer to open. */
+/* Each lane is a thread of its own, which mostly waits for the device. Twice as many do no more, and take longer to
+ * open. */
 enum { LANES_MOST = 8 };
-/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. Each further map of a start takes a
- * part of that again. */
+/* GiB of a device: a lane works with LANE_LEAST, and more than LANE_MOST makes it no faster. Each further map of a
+ * start takes a part of that again. */
 static const double LANE_LEAST = 0.25, LANE_MOST = 1, FURTHER = 0.25;
 
 static int least(int a, int b) {
@@ -75,7 +76,8 @@ void lane_close(struct lane *lane) {
     mem_free(&lane->powers);
 }
 
-/* A lane's memory on a device holds the references while particles are compared, and after that the map that is made. */
+/* A lane's memory on a device holds the references while particles are compared, and after that the map that is made.
+ * */
 static void clear_workspace(struct lane *lane) {
     if (lane->workspace != NULL) workspace_reset(lane->workspace);
 }

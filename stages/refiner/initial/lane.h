@@ -1,6 +1,6 @@
-/* A lane compares particles with the maps of one start at a time, and makes maps from sums. On a device several lanes work
- * side by side, each for another start: the kernels of one run while the host waits for those of another, since a start
- * alone is too small to keep a device busy. */
+/* A lane compares particles with the maps of one start at a time, and makes maps from sums. On a device several lanes
+ * work side by side, each for another start: the kernels of one run while the host waits for those of another, since a
+ * start alone is too small to keep a device busy. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_LANE_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_LANE_H
 
@@ -43,8 +43,8 @@ void lane_close(struct lane *lane);
 
 /* Takes the maps[count][box³] that particles are compared with, up to `size`, and as probable as each other. */
 enum status lane_set_maps(struct lane *lane, const float *maps, int count, int size, struct err *err);
-/* Compares members at[count] with those maps, and leaves what they give them in lane->sums, what was found in lane->results.
- * iteration: all but the reference and the sums. */
+/* Compares members at[count] with those maps, and leaves what they give them in lane->sums, what was found in
+ * lane->results. iteration: all but the reference and the sums. */
 enum status lane_compare(struct lane *lane, const struct alignment_iteration *iteration, const int *at, int count,
                          struct err *err);
 /* Makes a map (box³) from sums, which stay as they are; lane->sums are lost. tau2[shells]: the prior. */

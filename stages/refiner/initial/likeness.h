@@ -1,5 +1,5 @@
-/* Finds how alike two small maps are, wherever each lies and in whichever hand. Their rotational averages do not count: a
- * ball that both share is like any ball. Works on the CPU. */
+/* Finds how alike two small maps are, wherever each lies and in whichever hand. Their rotational averages do not count:
+ * a ball that both share is like any ball. Works on the CPU. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_LIKENESS_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_LIKENESS_H
 

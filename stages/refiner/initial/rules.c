@@ -1,4 +1,5 @@
-/* The rules of first maps: when they are made, from how many starts and particles, and when two of them are the same. */
+/* The rules of first maps: when they are made, from how many starts and particles, and when two of them are the same.
+ * */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,8 +7,8 @@
 #include "stages/refiner/initial/starts.h"
 #include "stages/refiner/refiner_private.h"
 
-/* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them fewer
- * become the right map. */
+/* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them
+ * fewer become the right map. */
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
 enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
 enum { FIRST_ATTEMPT = 1000, FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16 };

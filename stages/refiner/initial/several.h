@@ -1,8 +1,9 @@
 /* Makes the first maps of several classes from particles alone, or finds that they are not to be had.
  *
- * As the one map (initial.h), but each start has K maps, a class each, which share the particles: an iteration finds poses
- * and classes together. Every second start improves with particles of half A alone, the others with those of half B. Held-out
- * particles rank them: each is as probable as with the maps together, by their shares. K maps are accepted only if
+ * As the one map (initial.h), but each start has K maps, a class each, which share the particles: an iteration finds
+ * poses and classes together. Every second start improves with particles of half A alone, the others with those of half
+ * B. Held-out particles rank them: each is as probable as with the maps together, by their shares. K maps are accepted
+ * only if
  *   empty       no class of the best start has lost its particles to the others;
  *   agreement   a start of the other half has made the same K maps, each up to rotation, shift and hand;
  *   alike       no two of the K maps are the same map: particles that are all alike give copies of one map, or its mirror
@@ -12,8 +13,8 @@
  *   rivals      the best start of different maps, improved as far, explains the held-out particles less well.
  * The standard of each is that of the one map. Otherwise classes begin from the one map.
  *
- * Projections tell the hand of no map, and of no class beside another. Each map gets the hand in which it is more like the
- * one map: right for classes that have most in common, and chance for molecules that have nothing in common. */
+ * Projections tell the hand of no map, and of no class beside another. Each map gets the hand in which it is more like
+ * the one map: right for classes that have most in common, and chance for molecules that have nothing in common. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_SEVERAL_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_SEVERAL_H
 
@@ -66,14 +67,15 @@ struct several_options {
 };
 
 struct refiner;
-/* Returns how many starts of so many classes are made, each map of which takes so many bytes of host memory for its sums. */
+/* Returns how many starts of so many classes are made, each map of which takes so many bytes of host memory for its
+ * sums. */
 int several_count_starts(const struct refiner *refiner, int classes, size_t bytes);
 
 struct several;
 enum status several_create(const struct several_options *options, struct several **ret_several, struct err *err);
 void several_destroy(struct several **several);
-/* Returns how long one part takes, and about how long all do, in parts of the one map: classes share the more particles the
- * more there are, and all compare each. */
+/* Returns how long one part takes, and about how long all do, in parts of the one map: classes share the more particles
+ * the more there are, and all compare each. */
 static inline int several_step(int classes) {
     return classes * classes;
 }
@@ -82,7 +84,8 @@ int several_steps(int starts, int classes);
 enum status several_work(struct several *several, bool *ret_complete, struct err *err);
 /* Returns what was found, once it is complete. */
 const struct several_decision *several_decision(const struct several *several);
-/* Returns the map of a class, box³ of the small images, in the hand of the one map. Call it once the maps are accepted. */
+/* Returns the map of a class, box³ of the small images, in the hand of the one map. Call it once the maps are accepted.
+ * */
 const float *several_map(const struct several *several, int class);
 
 #endif

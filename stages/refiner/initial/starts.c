@@ -21,7 +21,8 @@ static int omp_get_thread_num(void) {
 /* Poses of a particle that are compared closely, in each class, and particles of a first map. */
 enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
 
-/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of classes. */
+/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of classes.
+ * */
 static const double BALANCED = 0.7, LEAST_SHARE = 0.05;
 
 static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */
@@ -89,8 +90,8 @@ static const float *image_of(const struct starts *s, int member) {
     return s->images->values + (size_t)s->images->members[member] * pixels;
 }
 
-/* Estimates the noise as the power of the images less that of their average, per shell. Signal that images do not have in
- * common counts as noise. */
+/* Estimates the noise as the power of the images less that of their average, per shell. Signal that images do not have
+ * in common counts as noise. */
 static enum status find_noise(struct starts *s, struct err *err) {
     const int box = s->images->box;
     const size_t pixels = (size_t)box * (size_t)box;
@@ -223,8 +224,8 @@ void starts_destroy(struct starts **starts) {
     *starts = NULL;
 }
 
-/* Chooses particles of a half for an iteration: the next ones. All starts of the half go through them in one order, each
- * from a place of its own. */
+/* Chooses particles of a half for an iteration: the next ones. All starts of the half go through them in one order,
+ * each from a place of its own. */
 static enum status choose(const struct starts *s, const struct start *start, int cursor, int wanted, int **ret_at,
                           int *ret_count, struct err *err) {
     const int first = s->images->begin[start->half], all = s->images->begin[start->half + 1] - first;
@@ -236,8 +237,8 @@ static enum status choose(const struct starts *s, const struct start *start, int
     return STATUS_OK;
 }
 
-/* Returns how many pixels tell the points of a coarse grid apart: a step moves the rim of the particle by `rotated` Å, and
- * finer detail does not help. */
+/* Returns how many pixels tell the points of a coarse grid apart: a step moves the rim of the particle by `rotated` Å,
+ * and finer detail does not help. */
 static int coarse_pixels(const struct starts *s, const struct sampling *grid, int size) {
     const double extent = s->images->box * s->images->pixel_size;
     const double rotated = M_PI * s->options.diameter * grid->angle_step / 360;

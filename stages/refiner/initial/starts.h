@@ -1,6 +1,6 @@
 /* Makes maps from particles alone: starts from particles in poses chosen by chance, and improves them by stepwise
- * expectation maximisation (the sums of earlier iterations fade). Each start is a map of its own, or several that share the particles
- * as classes, and is compared with the particles of one half alone. */
+ * expectation maximisation (the sums of earlier iterations fade). Each start is a map of its own, or several that share
+ * the particles as classes, and is compared with the particles of one half alone. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_STARTS_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_STARTS_H
 
@@ -40,7 +40,8 @@ int starts_at_once(const struct starts *starts);
 /* Makes the maps of starts which[count] anew, of particles in poses chosen by chance. */
 enum status starts_random(struct starts *starts, const int *which, int count, struct err *err);
 
-/* Gives a start its maps, [classes][box³], in place of those by chance. Nothing stays of what the start has found so far. */
+/* Gives a start its maps, [classes][box³], in place of those by chance. Nothing stays of what the start has found so
+ * far. */
 enum status starts_give(struct starts *starts, int start, const float *maps, struct err *err);
 
 struct starts_step {
@@ -49,8 +50,8 @@ struct starts_step {
     double limit;  /* Å: finer detail of the map is not compared */
     double gain;   /* 0 to 1: share of the new sums in the map; 1: nothing of earlier iterations stays */
     double fudge;  /* on the signal's power in the Wiener filter */
-    /* Classes get priors by which each takes the same share: a map that is a little better would take all particles, have less
-     * noise for it, and keep them. false: all have the same prior. */
+    /* Classes get priors by which each takes the same share: a map that is a little better would take all particles,
+     * have less noise for it, and keep them. false: all have the same prior. */
     bool balance;
 };
 /* Does an iteration of starts which[count], all different. */

@@ -1,5 +1,5 @@
-/* The files of a first map: initial_model.mrc, initial_model.png and initial_model.json; for each class that has a first map
- * of its own initial_model_classNNN.mrc and .png, and initial_model_classes.star, which lists them. */
+/* The files of a first map: initial_model.mrc, initial_model.png and initial_model.json; for each class that has a
+ * first map of its own initial_model_classNNN.mrc and .png, and initial_model_classes.star, which lists them. */
 #ifndef ICESTREAM_STAGES_REFINER_INITIAL_WRITE_H
 #define ICESTREAM_STAGES_REFINER_INITIAL_WRITE_H
 
@@ -20,8 +20,8 @@ struct initial_standing {
 };
 
 /* Writes initial_model.json, and for an accepted map initial_model.mrc, on the grid of the refinement, and
- * initial_model.png, and likewise the maps of classes; the maps first, so that a decision that accepts has its maps. map: box³ of the small images, in place of
- * that of the attempt; NULL: that one. */
+ * initial_model.png, and likewise the maps of classes; the maps first, so that a decision that accepts has its maps.
+ * map: box³ of the small images, in place of that of the attempt; NULL: that one. */
 enum status initial_write(const struct initial *initial, const float *map, const struct initial_standing *standing,
                           const char *folder, struct err *err);
 /* Changes in initial_model.json how the attempts stand. The decision that made the map stays. */
