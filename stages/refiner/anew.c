@@ -24,7 +24,7 @@ static void forget_particle(struct particle *p) {
     memset(p->origin, 0, sizeof p->origin); /* images are moved by it before they are compared */
 }
 
-static void forget_reference(struct refiner *r) {
+void refiner_forget_reference(struct refiner *r) {
     mem_free(&r->reference_path);
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         mem_free(&r->map_paths[i]);
@@ -53,7 +53,7 @@ static void forget_findings(struct refiner *r) {
 
 enum status refiner_begin_anew(struct refiner *r, const char *path, double lowpass, struct err *err) {
     FAIL_IF(r->busy, err, STATUS_BAD_STATE, "a refinement cannot begin again in the middle of an iteration");
-    forget_reference(r);
+    refiner_forget_reference(r);
     forget_findings(r);
     for (size_t i = 0; i < r->set.count; i++)
         forget_particle(&r->set.particles[i]);

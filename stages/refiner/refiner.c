@@ -297,7 +297,7 @@ enum status refiner_give_reference(struct refiner *r, const char *path, double l
     if (r->box > 0) setup_release(r);
     r->chosen = false;
     const enum status status = classes_find_maps(r, err);
-    if (status != STATUS_OK) mem_free(&r->reference_path);
+    if (status != STATUS_OK) refiner_forget_reference(r);
     return status;
 }
 

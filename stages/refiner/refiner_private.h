@@ -162,4 +162,7 @@ static inline double compare_memory(const struct refiner_options *options) {
     return options->memory > 0 ? options->memory * 0x1p30 : 0;
 }
 
+/* Forgets the path of the reference, and those of the maps that it names. In anew.c. */
+void refiner_forget_reference(struct refiner *r);
+
 #endif

@@ -438,7 +438,7 @@ static void a_history_that_cannot_be_written_costs_no_item(void **state) {
     }
 }
 
-/* Picks that were compared with those of other templates do not count. */
+/* Templates that find as much in noise of the micrographs' spectrum as in the micrographs are refused. */
 static void templates_that_find_as_much_in_noise_are_refused(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];
@@ -519,6 +519,7 @@ static void some_micrographs_keep_the_picks_of_the_beginning(void **state) {
     prefix = "mic";
 }
 
+/* Picks that were compared with those of other templates do not count. */
 static void another_instance_s_adoption_ends_the_trial(void **state) {
     (void)state;
     int epochs[MICROGRAPHS];

@@ -42,7 +42,9 @@ static void read_standing(const char *text, double present, struct attempts *att
     const double marked = number_of(text, "junk");
     attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
     const char *own = value_of(text, "own");
+    const double classes = number_of(text, "count");
     attempts->own = own != NULL && strncmp(own, "true", 4) == 0;
+    attempts->own_count = classes >= 1 && classes < 1e6 ? (int)classes : 0;
     attempts->shared = own != NULL && !attempts->own;
     attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
     const char *last = value_of(text, "last");
@@ -99,7 +101,7 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
     attempts->mapped = accepted && file_exists(path);
     TRY(path_join(stage_folder(stage), INITIAL_CLASSES, path, sizeof path, err));
-    attempts->own = attempts->own && attempts->mapped && file_exists(path);
+    attempts->own = attempts->own && attempts->mapped && attempts->own_count == p->classes && file_exists(path);
     attempts->unconfirmed = attempts->unconfirmed && attempts->mapped;
     /* A refinement that has begun had its reference, and can do without the file. */
     if (attempts->mapped || refiner_last(stage_folder(stage), INT_MAX) > 0)
@@ -171,7 +173,7 @@ static enum status conclude_first(struct stage *stage, struct refiner *refiner, 
     if (status == STATUS_OK && accepted) status = give(stage, refiner, attempts, d.lowpass, err);
     if (status != STATUS_OK) { /* as if it had not been made */
         attempts->wanted = true;
-        attempts->unconfirmed = attempts->own = false;
+        attempts->unconfirmed = attempts->own = attempts->shared = false;
         attempts->tried = 0;
         attempts->count--;
     }

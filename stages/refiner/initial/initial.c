@@ -85,8 +85,8 @@ void initial_destroy(struct initial **initial) {
     if (a == NULL) return;
     contest_destroy(&a->contest);
     starts_destroy(&a->starts);
-    initial_images_destroy(&a->images);
     several_destroy(&a->several);
+    initial_images_destroy(&a->images);
     likeness_destroy(&a->likeness);
     for (int i = 0; i < INITIAL_STARTS_MOST; i++) {
         mem_free(&a->gains[i]);
@@ -428,11 +428,21 @@ static enum status begin_several(struct initial *a, struct err *err) {
     return STATUS_OK;
 }
 
+static enum status work_on_several(struct initial *a, bool *ret_complete, struct err *err) {
+    *ret_complete = false;
+    return a->several == NULL ? begin_several(a, err) : several_work(a->several, ret_complete, err);
+}
+
 static enum status make_several(struct initial *a, struct err *err) {
     struct initial_decision *d = &a->decision;
     bool complete;
-    if (a->several == NULL) return begin_several(a, err);
-    TRY(several_work(a->several, &complete, err));
+    const enum status status = work_on_several(a, &complete, err);
+    if (status == STATUS_NO_MEMORY) { /* the one map stands without them */
+        several_destroy(&a->several);
+        a->phase = COMPLETE;
+        return STATUS_OK;
+    }
+    TRY(status);
     if (!complete) return STATUS_OK;
     a->phase = COMPLETE;
     const struct several_decision *found = several_decision(a->several);

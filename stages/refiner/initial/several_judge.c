@@ -169,6 +169,7 @@ enum status several_agree(struct several *s, struct err *err) {
     bool last;
     TRY(several_compare_pair(s, &last, err));
     if (!last) return STATUS_OK;
+    if (several_has_empty(s, s->first) || several_has_empty(s, s->other)) several_refuse(s, SEVERAL_EMPTY);
     for (int half = 0; half < SEVERAL_SIDES; half++)
         if (!(d->gains[half] > SEVERAL_SURE * d->deviations[half])) several_refuse(s, SEVERAL_LIKELIHOOD);
     for (int n = 0; n < s->classes; n++) {
