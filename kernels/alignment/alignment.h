@@ -48,8 +48,8 @@ struct alignment_options {
     struct device devices[ALIGNMENT_DEVICES_MOST];
     int device_count;
     int threads; /* on the CPU, of all devices together */
-    /* Of each device: bytes that the E-step may use, without the libraries' own memory; device memory on a device. 0:
-     * on a CUDA device all memory that is free when the alignment is created, less 1 GiB or a quarter of it for
+    /* The E-step may use so many bytes on each device, beside what libraries take; on a CUDA device, of device memory.
+     * 0: on a CUDA device all memory that is free when the alignment is created, less 1 GiB or a quarter of it for
      * libraries; on the CPU 4 GiB. Several CUDA devices all take what the one with the least has. */
     double memory;
     int box;            /* px; shells are 0 .. box/2 */
@@ -98,8 +98,8 @@ struct alignment_iteration {
     bool oversampled;   /* compare children in the fine pass; false: the coarse samples themselves */
     int particle_count; /* most particles that will be added, 0 to 10^6: the sums have room for so many */
     int reference_count;
-    /* Their maps are set for one size, at most pixels->size. Beyond it references are empty, and nothing is compared.
-     * */
+    /* Their maps are set for one size, at most pixels->size. Beyond it references are empty, and nothing is
+     * compared. */
     struct projector *const *references;
     struct accumulator *const *sums; /* one per reference; cleared for pixels->size */
     /* Sums lie in the workspace, have at least that size, and are not empty: alignment_finish adds to them, and nothing

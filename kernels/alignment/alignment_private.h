@@ -67,8 +67,8 @@ struct alignment {
     struct alignment_cpu *cpu;         /* owned by the work: one of the three, the others are NULL */
     struct alignment_cuda *cuda;
     struct alignment_several *several;
-    /* Of a worker among several: the first one, whose references it copies and to whose sums its own are added; NULL
-     * for the first one itself. */
+    /* The first of several workers: this one copies its references, and adds its own sums to those of the leader. NULL:
+     * this one works alone, or is the first. */
     const struct alignment *leader;
 };
 
@@ -87,9 +87,9 @@ struct alignment_work {
     enum status (*add)(struct alignment *a, const struct alignment_particle *particles, int count,
                        struct alignment_result *results, struct err *err);
     enum status (*finish)(struct alignment *a, struct err *err);
-    /* Of several workers. take_turn: the next call of `add` adds to sums that all workers share, and only when `turn`
-     * has come. close: finishes sums that a worker alone has, without a conversion. join: adds the sums of a closed
-     * worker to those of the leader. A device has either the first or the two others. */
+    /* Several workers call these. take_turn makes the next `add` wait for its turn, and then add to sums that all
+     * workers share. close finishes the sums that a worker has for itself, as integers. join adds the sums of a closed
+     * worker to those of the leader. The CPU has take_turn, CUDA has close and join. */
     void (*take_turn)(struct alignment *a, struct alignment_turns *turns, int turn);
     enum status (*close)(struct alignment *a, struct err *err);
     enum status (*join)(struct alignment *leader, struct alignment *closed, struct err *err);

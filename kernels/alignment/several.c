@@ -13,7 +13,7 @@ struct run {
     int first, count, turn;
 };
 
-/* What a worker has to do. */
+/* A worker takes its particles from here in each call, and puts its results here. */
 struct job {
     struct alignment *worker;
     struct alignment_turns *turns;

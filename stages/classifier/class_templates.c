@@ -62,8 +62,8 @@ static bool is_good(const struct model *m, const struct model_class *c, double a
            agreed_resolution(m, c) <= fmax(RESOLUTION_MOST, coarse);
 }
 
-/* Returns whether a class comes before another: quality ends at 1, where the average of more images is the better one.
- * */
+/* Returns whether a class comes before another: quality ends at 1, where the average of more images is the better
+ * one. */
 static bool is_better(const struct model_class *c, const struct model_class *other) {
     return c->quality > other->quality || (c->quality == other->quality && c->members > other->members);
 }
@@ -138,8 +138,8 @@ static double on_circle(const float *image, int box, double radius, double part,
     return sample(image, box, box / 2 + part * radius * cos(angle), box / 2 + part * radius * sin(angle));
 }
 
-/* Returns whether an image shows a neighbour beside its particle. An elongated particle reaches the rim without a gap.
- * */
+/* Returns whether an image shows a neighbour beside its particle. An elongated particle reaches the rim without a
+ * gap. */
 static bool has_neighbour(const float *image, int box, double radius) {
     double core = -INFINITY, rim = -INFINITY, gap = INFINITY, sum = 0, samples = 0;
     int at = 0;

@@ -25,8 +25,8 @@ void follow_destroy(struct follow **follow);
  * another instance has adopted them, or a recorded session had. */
 enum status follow_before(struct follow *follow, struct stage *stage, struct picker_set *set, const struct item *item,
                           struct err *err);
-/* Returns the searches of an item: those of the set, or those of the beginning. The follower or the caller owns them.
- * */
+/* Returns the searches of an item: those of the set, or those of the beginning. The follower or the caller owns
+ * them. */
 struct picker_set *follow_choose(struct follow *follow, struct picker_set *set, const struct item *item);
 /* Call after an item was searched, before follow_step: an adoption is noted with the last item before it. */
 void follow_after(struct follow *follow, const struct item *item);

@@ -8,8 +8,8 @@
 
 enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3, TRIAL_TWINS = 2 };
 
-/* How many picks per µm² the new templates find at the same height: in micrographs, and in noise of the same spectrum.
- * The height is that of the better quarter of the micrograph's picks. */
+/* Density of the new templates' picks, per µm²: in micrographs, and in noise of the same spectrum, at the height that
+ * the better quarter of the micrograph's picks has. */
 struct trial_density {
     double data, noise;
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How much later particles reach their classes because the refiner makes a first map meanwhile.
+"""Measures how much later particles reach their classes because the refiner makes a first map meanwhile.
 
   first_map_delay.py [--micrographs 60] [--interval 5] [--particles 60] [--symmetry C1] [--gpu]
 

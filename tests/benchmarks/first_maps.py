@@ -11,7 +11,7 @@ Each seed is a refinement without a reference. A first refinement of the set, fr
 what can be reached. `right`: the refinement from the first map comes within one shell of that. `wrong`: worse than twice
 its resolution. Where only a reference is given, the map that is refined from it stands for the truth, and `right` goes by
 the agreement of half maps too. A set with neither should give no map.
-Of a mixture: whether classes have first maps of their own, and of each molecule the class that is most like it, its share of
+For a mixture it tells whether classes have first maps of their own, and for each molecule the class most like it, its share of
 the particles that are in the class after one iteration, and the first map against the truth.
 Prints a line for each run and a table at the end: resolutions in Å, against the truth at FSC 0.5 in the better hand
 (score_map), and between halves at 0.143; seconds of the first map, and of the whole program."""

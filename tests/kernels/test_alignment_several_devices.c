@@ -6,7 +6,7 @@
 
 enum { MOST_DEVICES = 3, CHUNK = 5 };
 
-/* What lies in the memory of the first device. */
+/* The memory of the first device holds nothing of the caller, the references, or references and sums. */
 enum place { NOTHING, REFERENCES_THERE, ALL_THERE, PLACES };
 
 static const struct trial TRIALS[] = {

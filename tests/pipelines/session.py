@@ -137,7 +137,7 @@ def history(session, stage):
 
 
 def keeps_first_picks(name):
-    """Whether the picker goes on picking this item as at the beginning (again_spares of common/harness/again.h, one in 20)."""
+    """Returns whether the picker goes on picking this item as at the beginning (again_spares, one in 20)."""
     value = 0xCBF29CE484222325
     for byte in name.encode():
         value = (value ^ byte) * 0x100000001B3 % 2**64

@@ -194,7 +194,7 @@ static void dark_sides_are_told_from_dark_rings(void **state) {
     assert_true(is_chosen(SHAPES));
 }
 
-/* Of classes that are alike and of the same quality, the one with the most members is chosen. */
+/* The class with the most members stands for those that are alike and of the same quality. */
 static void many_members_come_first(void **state) {
     (void)state;
     draw_all();

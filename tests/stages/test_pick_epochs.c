@@ -67,7 +67,7 @@ enum status __wrap_picker_set_get(const struct stage *stage, struct picker_set *
     return __real_picker_set_get(stage, set, shape, ret_picker, err);
 }
 
-/* Whether a micrograph of noise is the micrograph itself: templates find as much in it. */
+/* True: a micrograph of noise is the micrograph itself, and templates find as much in it. */
 static bool same_twin;
 
 enum status __real_noise_twin(float *image, int nx, int ny, uint64_t phases, struct err *err);
@@ -352,8 +352,8 @@ static void adopts_what_finds_more(void **state) {
         assert_int_equal(again[i], 0);
 }
 
-/* Writes what a session would that has adopted templates after three micrographs. Removes those of the second adoption.
- * */
+/* Writes what a session would that has adopted templates after three micrographs. Removes those of the second
+ * adoption. */
 static void record_three(const char *place) {
     static const char *const after[] = {"mic1", "mic3", "mic6"};
     struct template_history history = {0};

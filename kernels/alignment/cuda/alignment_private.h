@@ -64,8 +64,8 @@ struct alignment_cuda_order {
 
 struct alignment_cuda {
     struct alignment_options options;
-    /* Of a worker among several (kernels/alignment/alignment_private.h): its references are copied, and its plan is
-     * that of this worker; NULL: there is none. */
+    /* The first of several workers (kernels/alignment/alignment_private.h): this one copies its references and follows
+     * its plan. NULL: this one works alone, or is the first. */
     const struct alignment_cuda *leader;
     struct sums_fill joined; /* of the workers whose sums were added to these ones */
     int shells;

@@ -100,8 +100,8 @@ static void tell(struct run *run, struct again_stage *s, const char *what) {
     progress_say(&run->progress, text);
 }
 
-/* Ends a pass. Items that cannot be sent, such as those that are on their way to a stage before, wait for a later one.
- * */
+/* Ends a pass. Items that cannot be sent, such as those that are on their way to a stage before, wait for a later
+ * one. */
 static void end_pass(struct run *run, struct again_stage *s) {
     if (s->passing == 0) {
         if (s->sent > 0) tell(run, s, "has made all earlier items again");

@@ -32,7 +32,7 @@ static double number_of(const char *text, const char *key) {
 }
 
 /* Files of older versions do not tell how the attempts stand: then there was one. */
-static void read_standing(const char *text, double present, struct attempts *attempts) {
+static void read_standing(const char *text, double present, int classes, struct attempts *attempts) {
     const double tried = number_of(text, "tried"), count = number_of(text, "attempts"),
                  made_by = number_of(text, "attempt");
     const char *confirmed = value_of(text, "confirmed");
@@ -42,9 +42,7 @@ static void read_standing(const char *text, double present, struct attempts *att
     const double marked = number_of(text, "junk");
     attempts->marked = marked >= 0 && marked < 1e9 ? (int)marked : -1;
     const char *own = value_of(text, "own");
-    const double classes = number_of(text, "count");
-    attempts->own = own != NULL && strncmp(own, "true", 4) == 0;
-    attempts->own_count = classes >= 1 && classes < 1e6 ? (int)classes : 0;
+    attempts->own = own != NULL && strncmp(own, "true", 4) == 0 && number_of(text, "count") == classes;
     attempts->shared = own != NULL && !attempts->own;
     attempts->unconfirmed = confirmed == NULL || strncmp(confirmed, "true", 4) != 0;
     const char *last = value_of(text, "last");
@@ -52,8 +50,8 @@ static void read_standing(const char *text, double present, struct attempts *att
         snprintf(attempts->later, sizeof attempts->later, "%.*s", (int)strcspn(last + 1, "\""), last + 1);
 }
 
-/* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is nothing.
- * */
+/* Reads what an earlier run decided, with the same diameter and point group. *ret_accepted: false if there is
+ * nothing. */
 static enum status read_decision(struct stage *stage, struct attempts *attempts, bool *ret_accepted,
                                  double *ret_lowpass, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
@@ -74,7 +72,7 @@ static enum status read_decision(struct stage *stage, struct attempts *attempts,
         return STATUS_OK;
     *ret_accepted = strncmp(accepted, "true", 4) == 0;
     *ret_lowpass = lowpass;
-    read_standing(text, present, attempts);
+    read_standing(text, present, p->classes, attempts);
     if (*ret_accepted) return STATUS_OK;
     snprintf(attempts->text, sizeof attempts->text, "%.*s", (int)strcspn(found + 1, "\""), found + 1);
     stage_note(stage, "no first map yet");
@@ -101,7 +99,7 @@ enum status attempts_init(struct stage *stage, struct refiner *refiner, struct a
     TRY(read_decision(stage, attempts, &accepted, &lowpass, err));
     attempts->mapped = accepted && file_exists(path);
     TRY(path_join(stage_folder(stage), INITIAL_CLASSES, path, sizeof path, err));
-    attempts->own = attempts->own && attempts->mapped && attempts->own_count == p->classes && file_exists(path);
+    attempts->own = attempts->own && attempts->mapped && file_exists(path);
     attempts->unconfirmed = attempts->unconfirmed && attempts->mapped;
     /* A refinement that has begun had its reference, and can do without the file. */
     if (attempts->mapped || refiner_last(stage_folder(stage), INT_MAX) > 0)

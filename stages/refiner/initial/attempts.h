@@ -31,7 +31,6 @@ struct attempts {
     bool mapped;             /* there is one on disk, which an attempt has made */
     bool unconfirmed;        /* there is one, which no later attempt has confirmed */
     bool own;                /* each class has one of its own: no attempt follows */
-    int own_count;           /* how many classes have */
     bool shared;             /* several classes have none of their own, and begin with the one */
     struct initial *running; /* NULL: none is */
     bool gathered;           /* the one that runs has its images */

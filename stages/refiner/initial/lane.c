@@ -76,8 +76,8 @@ void lane_close(struct lane *lane) {
     mem_free(&lane->powers);
 }
 
-/* A lane's memory on a device holds the references while particles are compared, and after that the map that is made.
- * */
+/* A lane's memory on a device holds the references while particles are compared, and after that the map that is
+ * made. */
 static void clear_workspace(struct lane *lane) {
     if (lane->workspace != NULL) workspace_reset(lane->workspace);
 }

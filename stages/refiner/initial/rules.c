@@ -1,5 +1,5 @@
-/* The rules of first maps: when they are made, from how many starts and particles, and when two of them are the same.
- * */
+/* The rules of first maps: when they are made, from how many starts and particles, and when two of them are the
+ * same. */
 #include <math.h>
 #include <stdio.h>
 

@@ -48,7 +48,8 @@ struct several_decision {
     enum several_test failed;
     char text[256];      /* what was found, in a sentence */
     int starts, best[2]; /* starts; the best of A and of B */
-    /* Of A and B, mean over held-out particles: ln of how much more probable they are than with the one map. */
+    /* Mean over held-out particles, with the maps of A and of B: ln of how much more probable they are than with the
+     * one map. */
     double gains[2], deviations[2];
     double alike; /* mean FSC of the two classes that are most alike; as for the one map */
     double rival; /* standard errors by which the best different start is worse; NaN: there is none */
@@ -84,8 +85,8 @@ int several_steps(int starts, int classes);
 enum status several_work(struct several *several, bool *ret_complete, struct err *err);
 /* Returns what was found, once it is complete. */
 const struct several_decision *several_decision(const struct several *several);
-/* Returns the map of a class, box³ of the small images, in the hand of the one map. Call it once the maps are accepted.
- * */
+/* Returns the map of a class, box³ of the small images, in the hand of the one map. Call it once the maps are
+ * accepted. */
 const float *several_map(const struct several *several, int class);
 
 #endif

@@ -21,8 +21,8 @@ static int omp_get_thread_num(void) {
 /* Poses of a particle that are compared closely, in each class, and particles of a first map. */
 enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
 
-/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of classes.
- * */
+/* Part by which priors follow the shares of an iteration, and the least share that counts, times the number of
+ * classes. */
 static const double BALANCED = 0.7, LEAST_SHARE = 0.05;
 
 static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */

@@ -41,17 +41,23 @@ static void put_class(FILE *f, const struct several_class *c, bool last) {
     fprintf(f, "  \"gain_deviation\": %.4f}%s\n", c->deviation, last ? "" : ",");
 }
 
+/* test: the name of the one that failed, "" if all passed. */
+static void put_verdict(FILE *f, const char *passed_key, const char *test_key, const char *test) {
+    const bool passed = *test == 0;
+    fprintf(f, "  \"%s\": %s,\n  \"%s\": ", passed_key, passed ? "true" : "false", test_key);
+    if (passed)
+        fprintf(f, "null,\n");
+    else
+        fprintf(f, "\"%s\",\n", test);
+}
+
 static void put_classes(FILE *f, const struct several_decision *d) {
     if (d == NULL) {
         fprintf(f, "  \"classes\": null,\n");
         return;
     }
-    fprintf(f, "  \"classes\": {\n    \"count\": %d,\n    \"own\": %s,\n    \"refused\": ", d->classes,
-            d->failed == SEVERAL_ACCEPTED ? "true" : "false");
-    if (d->failed == SEVERAL_ACCEPTED)
-        fprintf(f, "null,\n");
-    else
-        fprintf(f, "\"%s\",\n", several_test_name(d->failed));
+    fprintf(f, "  \"classes\": {\n    \"count\": %d,\n", d->classes);
+    put_verdict(f, "own", "refused", several_test_name(d->failed));
     fprintf(f, "    \"found\": \"%s\",\n    \"starts\": %d,\n", d->text, d->starts);
     put_number(f, "gain_a", d->gains[0]);
     put_number(f, "gain_a_deviation", d->deviations[0]);
@@ -88,11 +94,7 @@ static void put_decision(FILE *f, const struct initial *initial, const struct in
     const struct refiner *r = initial_refiner(initial);
     fprintf(f, "{\n");
     put_standing(f, standing);
-    fprintf(f, "  \"accepted\": %s,\n  \"failed\": ", d->failed == INITIAL_ACCEPTED ? "true" : "false");
-    if (d->failed == INITIAL_ACCEPTED)
-        fprintf(f, "null,\n");
-    else
-        fprintf(f, "\"%s\",\n", initial_test_name(d->failed));
+    put_verdict(f, "accepted", "failed", initial_test_name(d->failed));
     fprintf(f, "  \"text\": \"%s\",\n  \"hand\": \"not known\",\n  \"symmetry\": \"%s\",\n", d->text, r->symmetry.name);
     fprintf(f,
             "  \"present\": %zu,\n  \"particles\": %zu,\n  \"half_a\": %d,\n  \"half_b\": %d,\n  \"held_out\": %d,\n  "
