@@ -142,10 +142,15 @@ static bool has_own_maps(const struct initial *attempt) {
 static void tell_of_classes(struct stage *stage, const struct attempts *attempts) {
     const struct several_decision *classes = initial_classes(attempts->running);
     const int wanted = ((const struct refiner_options *)stage_params(stage))->classes;
-    if (classes == NULL && wanted > 1)
+    if (classes == NULL && wanted > SEVERAL_MOST)
         stage_log(stage, LOG_INFO, "refine-first-classes",
                   "%d classes all begin with the one map: at most %d have first maps of their own", wanted,
                   SEVERAL_MOST);
+    else if (classes == NULL && wanted > 1)
+        stage_log(
+            stage, LOG_INFO, "refine-first-classes",
+            "%d classes all begin with the one map: there is no memory for first maps of their own; raise `memory`",
+            wanted);
     if (classes == NULL) return;
     if (attempts->own)
         stage_log(stage, LOG_INFO, "refine-first-classes", "each class has a first map of its own: %s", classes->text);
