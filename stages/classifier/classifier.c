@@ -75,8 +75,10 @@ enum status classifier_start(struct classifier *c, struct err *err) {
                                   .offset_range = o->offset_range,
                                   .offset_step = o->offset_step,
                                   .device = o->device,
+                                  .device_count = o->sharing_count,
                                   .memory = o->memory > 0 ? o->memory * 0x1p30 : 0,
                                   .threads = o->threads};
+    memcpy(estep.devices, o->sharing, sizeof estep.devices);
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;
     int first_shell = (int)(0.07 * box) + 1;
@@ -210,18 +212,37 @@ static enum status renew_classes(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
-/* Sorts a batch by half: the halves are added one after the other. */
+static enum status reserve_sorted(struct classifier *c, struct err *err) {
+    if (c->sorted_capacity >= c->batch_capacity) return STATUS_OK;
+    mem_free(&c->sorted);
+    c->sorted_capacity = 0;
+    TRY(mem_new(c->batch_capacity, sizeof *c->sorted, "the order of particles", &c->sorted, err));
+    c->sorted_capacity = c->batch_capacity;
+    return STATUS_OK;
+}
+
+/* Returns the place of a particle's chunk in a batch. chunks: of each half. */
+static size_t place_of(size_t particle, const size_t chunks[2]) {
+    int half = estep_half(particle);
+    return (half > 0 ? chunks[0] : 0) + estep_chunk(particle, chunks[half]);
+}
+
+/* Sorts a batch by half, which are added one after the other, and each half by chunk. */
 static enum status sort_batch(struct classifier *c, struct err *err) {
-    size_t at = 0;
-    if (c->sorted_capacity < c->batch_capacity) {
-        mem_free(&c->sorted);
-        c->sorted_capacity = 0;
-        TRY(mem_new(c->batch_capacity, sizeof *c->sorted, "the order of particles", &c->sorted, err));
-        c->sorted_capacity = c->batch_capacity;
-    }
-    for (int half = 0; half < 2; half++)
-        for (size_t i = 0; i < c->batch_count; i++)
-            if (estep_half(c->batch[i]) == half) c->sorted[at++] = c->batch[i];
+    const bool on_cpu = c->options.device.kind == DEVICE_CPU; /* a half is one chunk there */
+    size_t halves[2] = {0};
+    for (size_t i = 0; i < c->batch_count; i++)
+        halves[estep_half(c->batch[i])]++;
+    const size_t chunks[2] = {on_cpu ? 1 : estep_chunks(halves[0]), on_cpu ? 1 : estep_chunks(halves[1])};
+    _cleanup_(mem_free) size_t *at = NULL; /* where chunks begin; where they end, once all particles are placed */
+    TRY(reserve_sorted(c, err));
+    TRY(mem_new(chunks[0] + chunks[1] + 1, sizeof *at, "chunks of particles", &at, err));
+    for (size_t i = 0; i < c->batch_count; i++)
+        at[place_of(c->batch[i], chunks) + 1]++;
+    for (size_t k = 0; k < chunks[0] + chunks[1]; k++)
+        at[k + 1] += at[k];
+    for (size_t i = 0; i < c->batch_count; i++)
+        c->sorted[at[place_of(c->batch[i], chunks)]++] = c->batch[i];
     memcpy(c->batch, c->sorted, c->batch_count * sizeof *c->batch);
     return STATUS_OK;
 }

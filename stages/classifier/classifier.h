@@ -29,12 +29,15 @@ struct classifier_options {
     int final_passes;
     double snapshot_interval; /* s */
     int image_memory;         /* MiB */
-    double memory; /* GiB for comparing, of the device or of the host. 0 or NaN: kernels/alignment finds it */
+    double memory; /* GiB for comparing, of each device or of the host. 0 or NaN: kernels/alignment finds it */
+    int devices;   /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
     int seed;
     bool ignore_optics; /* aberrations are not corrected */
     /* Values that the stage adds. */
-    struct quality_rule rule; /* which classes are kept */
-    struct device device;     /* of the E-step */
+    struct quality_rule rule;                      /* which classes are kept */
+    struct device device;                          /* of the E-step */
+    struct device sharing[ALIGNMENT_DEVICES_MOST]; /* that share the E-step, the first of them `device` */
+    int sharing_count;                             /* 0: `device` alone */
     int threads;
 };
 

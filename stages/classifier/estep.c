@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "common/memory.h"
-#include "kernels/alignment/alignment.h"
 
 /* An image is an outlier if its norm is so many (robust) standard deviations from the median. */
 static const double OUTLIER_SPREADS = 6;
-enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20 };
+enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20, CHUNK = 512 };
 
 struct estep {
     struct estep_options options;
@@ -18,6 +17,7 @@ struct estep {
     struct sampling sampling;
     struct fourier_pixels pixels;
     int half;                      /* half that is being added; -1: none yet */
+    size_t chunks;                 /* of that half */
     size_t added, lost;            /* particles of the half so far; lost by the last estep_run */
     struct model_sums before_half; /* copy of the sums before the half began */
     struct estep_result result;    /* copy of the result before the half began */
@@ -30,8 +30,9 @@ struct estep {
     float *log_class;
 
     int batch, room; /* particles compared at a time; most particles that the arrays hold */
+    int part;        /* most particles of a batch for each device */
     float *images;   /* [image_room][box²]: images that the dataset does not keep in memory */
-    int image_room;
+    int image_room, image_part;
     size_t *indices; /* [room]: into the dataset */
     struct alignment_particle *particles;
     struct alignment_result *results;
@@ -41,14 +42,16 @@ struct estep {
 
 static enum status build(struct estep *e, struct err *err) {
     const struct estep_options *o = &e->options;
-    const struct alignment_options options = {.device = o->device,
-                                              .threads = o->threads,
-                                              .memory = o->memory,
-                                              .box = e->box,
-                                              .pixel_size = e->pixel_size,
-                                              .mask_radius = e->mask_radius,
-                                              .max_significant = MOST_SIGNIFICANT,
-                                              .reliability = ALIGNMENT_NORM_NONE};
+    struct alignment_options options = {.device = o->device,
+                                        .device_count = o->device_count,
+                                        .threads = o->threads,
+                                        .memory = o->memory,
+                                        .box = e->box,
+                                        .pixel_size = e->pixel_size,
+                                        .mask_radius = e->mask_radius,
+                                        .max_significant = MOST_SIGNIFICANT,
+                                        .reliability = ALIGNMENT_NORM_NONE};
+    memcpy(options.devices, o->devices, sizeof options.devices);
     size_t classes = (size_t)e->capacity;
     TRY(alignment_create(&options, &e->alignment, err));
     TRY(sampling_create_plane(o->psi_step, o->offset_range, o->offset_step, &e->sampling, err));
@@ -77,7 +80,7 @@ enum status estep_create(const struct estep_options *options, const struct model
 }
 
 static void free_batch(struct estep *e) {
-    e->batch = e->room = 0;
+    e->batch = e->part = e->room = 0;
     mem_free(&e->images);
     mem_free(&e->indices);
     mem_free(&e->particles);
@@ -115,11 +118,14 @@ size_t estep_image_bytes(double memory, const struct model *m) {
  * The number of particles falls as classes are added and averages become finer; then the old arrays have room. */
 static enum status reserve_batch(struct estep *e, struct err *err) {
     size_t pixels = (size_t)e->box * (size_t)e->box, most = IMAGE_BYTES / (pixels * sizeof *e->images);
-    size_t n = (size_t)alignment_batch(e->alignment);
+    size_t part = (size_t)alignment_batch(e->alignment), workers = (size_t)alignment_workers(e->alignment);
+    size_t n = part * workers;
+    e->part = (int)part;
     e->batch = (int)n;
     if (e->batch <= e->room) return STATUS_OK;
     free_batch(e);
-    e->image_room = (int)(n < most ? n : most > 0 ? most : 1);
+    e->image_part = (int)(part < most ? part : most > 0 ? most : 1);
+    e->image_room = e->image_part * (int)workers;
     TRY(mem_new_unset((size_t)e->image_room * pixels, sizeof *e->images, "particle images", &e->images, err));
     TRY(mem_new(n, sizeof *e->indices, "particles", &e->indices, err));
     TRY(mem_new(n, sizeof *e->particles, "particles", &e->particles, err));
@@ -132,6 +138,7 @@ static enum status reserve_batch(struct estep *e, struct err *err) {
         e->results[i].power = e->powers + i * (size_t)e->shells;
         e->results[i].reference_weights = e->weights + i * (size_t)e->capacity;
     }
+    e->part = (int)part;
     e->batch = e->room = (int)n;
     return STATUS_OK;
 }
@@ -187,8 +194,23 @@ enum status estep_end(struct estep *e, struct model *m, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status need_half(struct estep *e, struct model *m, const struct dataset *dataset, int half,
-                             const struct estep_result *result, struct err *err) {
+size_t estep_chunks(size_t count) {
+    size_t chunks = 1;
+    while (count / chunks > CHUNK)
+        chunks *= 2;
+    return chunks;
+}
+
+/* Mixes the bits, so that chunks are equally large in any selection of particles. With as many devices as a power of
+ * two, a particle meets the same one in all batches that have a chunk for each. */
+size_t estep_chunk(size_t particle, size_t chunks) {
+    return ((uint64_t)particle * 0x9e3779b97f4a7c15u >> 32) & (chunks - 1);
+}
+
+/* Begins with a half. which[count]: particles that are left of the batch, those of one half after the others. */
+static enum status need_half(struct estep *e, struct model *m, const struct dataset *dataset, const size_t *which,
+                             size_t count, const struct estep_result *result, struct err *err) {
+    int half = estep_half(which[0]);
     if (e->half == half) return STATUS_OK;
     TRY(estep_end(e, m, err));
     TRY(averages_begin(m->averages, m->class_count, m->size, err));
@@ -201,6 +223,10 @@ static enum status need_half(struct estep *e, struct model *m, const struct data
     TRY(reserve_batch(e, err));
     TRY(model_copy_sums(m, half, &e->before_half, err));
     e->result = *result;
+    size_t members = 0;
+    while (members < count && estep_half(which[members]) == half)
+        members++;
+    e->chunks = estep_chunks(members);
     e->added = 0;
     e->half = half;
     return STATUS_OK;
@@ -229,11 +255,12 @@ int estep_last_shell(const struct model *m, const struct dataset_particle *p) {
     return regrid_last_shell(m->options.box / 2 + 1, limit_of(p, m->options.box));
 }
 
-/* Fills all members but the image and its number, which load has filled. */
+/* Fills all members but the image, its number and its chunk, which load has filled. */
 static void describe(const struct estep *e, const struct model *m, const struct dataset_particle *in,
                      struct alignment_particle *p) {
     *p = (struct alignment_particle){.image = p->image,
                                      .number = p->number,
+                                     .chunk = p->chunk,
                                      .ctf = in->uses_ctf ? &in->ctf : NULL,
                                      .shift = {(int)lrintf(in->x), (int)lrintf(in->y)},
                                      .scale = norm_scale(m, in),
@@ -313,19 +340,36 @@ static void pass_over(struct model *m, struct dataset_particle *p, struct estep_
     m->effective++;
 }
 
+/* On the CPU a chunk is what a single worker would take at a time, since its sums depend on that. */
+struct share {
+    int first, read, chunk; /* its first particle; the images of it that were read */
+};
+
+/* Goes on to the share of another worker where one is full. */
+static void next_share(const struct estep *e, int loaded, struct share *s) {
+    if (loaded - s->first < e->part && s->read < e->image_part) return;
+    *s = (struct share){.first = loaded, .chunk = s->chunk + 1};
+}
+
 /* Loads images of the current half, as many as one alignment_add takes. */
 static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
                         size_t *ret_done, struct err *err) {
     size_t done = 0, pixels = (size_t)e->box * (size_t)e->box;
-    int loaded = 0, read = 0;
+    int loaded = 0, read = 0, workers = alignment_workers(e->alignment);
+    bool on_cpu = e->options.device.kind == DEVICE_CPU;
+    struct share share = {0};
     for (; done < count && loaded < e->batch && read < e->image_room && estep_half(which[done]) == e->half; done++) {
+        if (on_cpu) next_share(e, loaded, &share);
+        if (share.chunk == workers) break;
         const float *image;
         float *scratch = e->images + (size_t)read * pixels;
         TRY(dataset_image(dataset, which[done], scratch, &image, err));
         read += image == scratch;
+        share.read += image == scratch;
         if (dataset_at(dataset, which[done])->unusable) continue;
         e->indices[loaded] = which[done];
         e->particles[loaded].number = (int)which[done] + 1;
+        e->particles[loaded].chunk = on_cpu ? share.chunk : (int)estep_chunk(which[done], e->chunks);
         e->particles[loaded++].image = image;
     }
     *ret_loaded = loaded;
@@ -352,7 +396,7 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     int loaded = 0;
     size_t done;
     e->lost = 0;
-    TRY(need_half(e, m, dataset, estep_half(which[0]), result, err));
+    TRY(need_half(e, m, dataset, which, count, result, err));
     TRY(load(e, dataset, which, count, &loaded, &done, err));
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++)

@@ -5,6 +5,7 @@
 #define ICESTREAM_STAGES_CLASSIFIER_ESTEP_H
 
 #include "common/device.h"
+#include "kernels/alignment/alignment.h"
 #include "stages/classifier/dataset.h"
 #include "stages/classifier/model.h"
 
@@ -12,7 +13,9 @@ struct estep_options {
     double psi_step;                  /* ° */
     double offset_range, offset_step; /* px */
     struct device device;
-    double memory; /* bytes for the comparison, of the device or of the host; 0: kernels/alignment decides */
+    struct device devices[ALIGNMENT_DEVICES_MOST]; /* that share the particles, the first of them `device` */
+    int device_count;                              /* 0: `device` alone */
+    double memory; /* bytes for the comparison, of each device or of the host; 0: kernels/alignment decides */
     int threads;
 };
 
@@ -26,6 +29,13 @@ void estep_destroy(struct estep **estep);
 static inline int estep_half(size_t particle) {
     return (int)(particle & 1);
 }
+
+/* Returns the number of chunks of a half of which a batch holds `count` particles: a power of two, so that a chunk has
+ * 512 particles at most, on average. */
+size_t estep_chunks(size_t count);
+/* Returns the chunk of a particle, from 0 on. A device compares all particles of a chunk. On CUDA devices the sums
+ * follow from the chunks, and the particles of a half must come in their order. */
+size_t estep_chunk(size_t particle, size_t chunks);
 
 /* Returns the last shell in which the image of a particle has the noise of others (regrid_last_shell). */
 int estep_last_shell(const struct model *model, const struct dataset_particle *particle);

@@ -143,9 +143,17 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .unit = "GiB",
      .default_text = "auto",
      .maximum = 4096,
-     .help = "Approximate memory for comparing particles, on the CUDA device, else on the host. auto: all that is free "
-             "on the device when classes begin, else 4 GiB. In a graph, auto is a share of the device if other stages "
-             "use it too. 0 is auto without that share."},
+     .help = "Approximate memory for comparing particles, on each CUDA device, else on the host. auto: all that is "
+             "free on the device when classes begin, else 4 GiB. In a graph, auto is a share of the device if other "
+             "stages use it too. 0 is auto without that share."},
+    {.name = "devices",
+     .type = PARAM_INT,
+     .changes = PARAM_RESTART,
+     .offset = AT(devices),
+     .default_text = "0",
+     .maximum = ALIGNMENT_DEVICES_MOST,
+     .help = "CUDA devices that share the comparison of particles, each with `memory` of its own, with the same "
+             "results for any number; 0: all that gpu names, or one when the stage runs on files."},
     {.name = "seed",
      .type = PARAM_INT,
      .offset = AT(seed),

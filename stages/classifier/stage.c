@@ -79,6 +79,10 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     *o = *(const struct classifier_options *)stage_params(stage);
     o->device = *stage_device(stage);
     o->threads = stage_threads(stage) > 0 ? stage_threads(stage) : 1;
+    TRY(stage_devices(stage, o->devices, ALIGNMENT_DEVICES_MOST, o->sharing, &o->sharing_count, err));
+    if (o->sharing_count > 1)
+        stage_log(stage, LOG_INFO, "classify-devices", "%d devices share the particles of each batch",
+                  o->sharing_count);
     /* One of four or more is empty: no particle is compared with it. */
     FAIL_IF(o->device.kind == DEVICE_CUDA && o->classes > ALIGNMENT_REFERENCES_MOST + 1, err, STATUS_BAD_ARGUMENT,
             "classes is %d: a CUDA device compares particles with at most %d; take fewer classes, or device: cpu",
