@@ -89,13 +89,21 @@ struct particle_place heirs_place(const struct particle_set *set, struct particl
     return particle_places_row(places, row, known ? (int)group - 1 : -1, set->pixel_size);
 }
 
+bool heirs_moved(const struct particle_set *set, struct particle_places *places, size_t row, const struct particle *p) {
+    static const double SAME = 0.1; /* Å */
+    const struct particle_place place = heirs_place(set, places, row);
+    return place.micrograph != 0 && p->place.micrograph != 0 &&
+           (place.micrograph != p->place.micrograph || hypot(place.x - p->place.x, place.y - p->place.y) > SAME);
+}
+
 static enum status find_rows(const struct particle_set *set, struct particle_places *places, struct list *earlier,
                              struct list *later, int *heir_of, struct err *err) {
     int name = star_column_find(places->rows, "rlnImageName");
     _cleanup_(mem_free) int *found = NULL;
     for (size_t row = 0; name >= 0 && row < star_row_count(places->rows); row++) {
         const struct particle *p = particle_find(set, star_get(places->rows, row, name));
-        if (p == NULL || p->source < 0) add(earlier, heirs_place(set, places, row), row);
+        if (p == NULL || p->source < 0 || heirs_moved(set, places, row, p))
+            add(earlier, heirs_place(set, places, row), row);
     }
     for (size_t i = 0; i < set->count; i++)
         if (set->particles[i].source >= 0 && !set->particles[i].aligned) add(later, set->particles[i].place, i);

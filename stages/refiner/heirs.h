@@ -16,6 +16,9 @@ enum status heirs_of_rows(const struct particle_set *set, const struct star_tabl
 /* Lets a particle that has taken the results of a row keep its own place: the origin of the row is that of the place at
  * which the former one lay. */
 void heirs_settle(const struct particle_set *set, const struct particle_place *row, struct particle *particle);
+/* Returns whether a row lies elsewhere than the particle that has its name: the name has another image since. */
+bool heirs_moved(const struct particle_set *set, struct particle_places *places, size_t row,
+                 const struct particle *particle);
 /* Returns the place of a row. */
 struct particle_place heirs_place(const struct particle_set *set, struct particle_places *places, size_t row);
 

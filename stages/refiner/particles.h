@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "common/digest.h"
 #include "common/formats/particle_place.h"
@@ -75,6 +76,7 @@ struct particle_stack {
     char *given;       /* as its file named the stack last */
     int box, images;
     double pixel_size; /* Å, of its header; 0: unknown */
+    struct stat file;  /* when a table that names it was read */
 };
 
 struct particle_set {
@@ -144,8 +146,9 @@ enum status particle_set_read(const struct particle_set *set, struct star_file *
                               struct particle_set **ret_read, struct err *err);
 void particle_set_free(struct particle_set **read);
 /* Adds the particles of a file that was read, which are consumed also on failure. replace: particles that are not in
- * the file leave the set. ret_new: the number of particles that were not in the set before. A file that cannot join
- * leaves the particles of the set as they were. */
+ * the file leave the set, and those whose stack has since been written anew are not those of the same name in the file.
+ * ret_new: the number of particles that were not in the set before. A file that cannot join leaves the particles of the
+ * set as they were. */
 enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
                               struct err *err);
 /* Reads a file, and adds its particles. */

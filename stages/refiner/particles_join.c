@@ -21,7 +21,27 @@ struct joining {
     int *particles;    /* index in `read` → index in `set`; −1: the set does not have it yet */
     size_t added;      /* particles that the set does not have yet */
     int source, known; /* of the file; optics groups that the set had before */
+    bool *renewed;     /* of each stack of the set: it was written anew since a table named it; NULL: not looked at */
 };
+
+/* Returns whether a file was written anew. One that is longer than before has grown. */
+static bool is_renewed(const struct stat *before, const struct stat *now) {
+    return now->st_ino != before->st_ino ||
+           (now->st_size <= before->st_size && file_mtime_ns(now) != file_mtime_ns(before));
+}
+
+/* Notes which stacks of the set that the file names were written anew. */
+static enum status find_renewed(struct joining *j, struct err *err) {
+    const struct particle_set *set = j->set;
+    TRY(mem_new((size_t)set->stack_count + 1, sizeof *j->renewed, "stacks", &j->renewed, err));
+    for (int i = 0; i < j->read->stack_count; i++) {
+        const struct particle_stack *now = &j->read->stacks[i];
+        const int index = particle_stack_at(set, now->path);
+        if (index < 0) continue;
+        j->renewed[index] = is_renewed(&set->stacks[index].file, &now->file);
+    }
+    return STATUS_OK;
+}
 
 /* Moves a stack that the set does not have to its end. */
 static enum status move_stack(struct joining *j, struct particle_stack *from, struct err *err) {
@@ -43,6 +63,7 @@ static enum status join_stacks(struct joining *j, struct err *err) {
         int index = particle_stack_at(j->set, from->path);
         if (index >= 0) {
             j->set->stacks[index].images = from->images; /* it may have grown since another file named it */
+            j->set->stacks[index].file = from->file;
         } else {
             TRY(move_stack(j, from, err));
             index = j->set->stack_count - 1;
@@ -90,6 +111,7 @@ static enum status find_particles(struct joining *j, struct err *err) {
         const char *name = j->read->particles[i].name;
         j->hashes[i] = names_hash(name);
         const struct particle *known = particle_find_hashed(set, name, j->hashes[i]);
+        if (known != NULL && j->renewed != NULL && j->renewed[known->stack]) known = NULL;
         j->particles[i] = known != NULL ? (int)(known - set->particles) : -1;
         j->added += known == NULL;
     }
@@ -105,11 +127,15 @@ static enum status join_source(struct joining *j, struct err *err) {
     return STATUS_OK;
 }
 
-/* All particles leave the set; those of the file join it again. */
-static void leave(struct particle_set *set) {
+/* All particles leave the set; those of the file join it again. Those of a stack that was written anew leave for good:
+ * their names stand for other images now. Halves and poses stay for those that lie in their places (heirs_join). */
+static void leave(const struct joining *j) {
+    struct particle_set *set = j->set;
     for (size_t i = 0; i < set->count; i++) {
-        set->particles[i].source = -1;
-        set->particles[i].twin = set->particles[i].repeated = 0;
+        struct particle *p = &set->particles[i];
+        p->source = -1;
+        p->twin = p->repeated = 0;
+        if (j->renewed[p->stack]) p->name[0] = '-'; /* no name begins so */
     }
     set->present = set->left_out = set->repeated = 0;
 }
@@ -186,6 +212,7 @@ static enum status join(struct joining *j, bool replace, struct err *err) {
     struct particle_set *set = j->set;
     bool all = set->unsettled;
     const size_t before = set->count;
+    if (replace) TRY(find_renewed(j, err));
     TRY(join_stacks(j, err));
     TRY(join_optics(j, err));
     TRY(find_particles(j, err));
@@ -193,7 +220,7 @@ static enum status join(struct joining *j, bool replace, struct err *err) {
     j->path = set->sources[j->source].path;
     set->settled = false;
     set->unsettled = true;
-    if (replace) leave(set);
+    if (replace) leave(j);
     TRY(join_particles(j, err));
     if (replace) free_absent_images(set);
     if (replace) particle_set_release_sources(set);
@@ -213,6 +240,7 @@ enum status particle_set_join(struct particle_set *set, struct particle_set **re
     free(j.optics);
     free(j.hashes);
     free(j.particles);
+    free(j.renewed);
     particle_set_free(read);
     return status;
 }

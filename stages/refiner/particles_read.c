@@ -1,6 +1,7 @@
 /* Reads STAR files into sets of their own: optics groups, stacks and rows. */
 #include "stages/refiner/particles_private.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -142,6 +143,9 @@ static const char *name_below(const char *root, const char *path) {
 static enum status add_stack(struct reading *r, const char *path, const char *given, struct err *err) {
     struct particle_set *set = r->set;
     struct particle_stack_header header;
+    struct stat file;
+    FAIL_IF(stat(path, &file) != 0, err, status_of_reading(errno), "%s: cannot be looked at: %s", path,
+            strerror(errno));
     TRY(particle_stack_read(path, &header, err));
     TRY(particle_check_box(header.box, path, err));
     TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
@@ -149,6 +153,7 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     stack->box = header.box;
     stack->images = header.images;
     stack->pixel_size = header.pixel_size;
+    stack->file = file;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
     TRY(particle_text(name_below(set->root, path), &stack->name, err));

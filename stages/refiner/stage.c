@@ -254,17 +254,21 @@ static void look_for_end(struct stage *stage, struct state *state, size_t partic
     state->live.settled_particles = particles;
 }
 
-/* Works on a first map that is made again, or on its marks, while the refinement has nothing to do. */
+/* Begins the refinement again, because another first map has taken the place of the one that it began with. */
+static void begin_again(struct state *state) {
+    state->live = (struct schedule_live){0};
+    state->logged_start = false;
+    map_templates_renew(&state->templates);
+}
+
+/* Works on a first map that is made again, or on its marks. */
 static enum status make_again(struct stage *stage, struct state *state, enum stage_work *ret_work, struct err *err) {
     bool worked = false, replaced = false;
     if (!attempts_go_on(&state->attempts)) return STATUS_OK;
     TRY(writer_wait(state->writer, err)); /* the attempt may do away with what it writes */
     const enum status status = attempts_again(stage, state->refiner, &state->attempts, &worked, &replaced, err);
     *ret_work = worked ? STAGE_WORK_MORE : STAGE_WORK_NONE;
-    if (!replaced) return status;
-    state->live = (struct schedule_live){0};
-    state->logged_start = false;
-    map_templates_renew(&state->templates);
+    if (replaced) begin_again(state);
     return status;
 }
 
@@ -290,9 +294,11 @@ static enum status idle(struct stage *stage, void *context, enum stage_work *ret
     }
     look_for_end(stage, state, particles);
     if (attempts_hold(&state->attempts)) return make_again(stage, state, ret_work, err);
-    if (!refiner_inverts(state->refiner) &&
-        !schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE)))
+    const bool worth = refiner_inverts(state->refiner) ||
+                       schedule_live_worth(&state->live, particles, arrivals_pause(&state->arrivals, SCHEDULE_PAUSE));
+    if (!worth || attempts_turn(&state->attempts, state->refiner, refiner_state(state->refiner).seconds))
         return make_again(stage, state, ret_work, err);
+    attempts_pass_turn(&state->attempts);
     const struct refiner_iteration next = {.max_order = schedule_live_max_order(p->live_order, p->healpix_order),
                                            .most = schedule_live_most(refiner_state(state->refiner).iteration)};
     TRY(begin(stage, state, &next, err));
@@ -317,13 +323,24 @@ static enum status finish_iteration(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
+/* Makes the first map at the end of the stream, or makes it again. */
+static enum status finish_first_map(struct stage *stage, struct state *state, struct err *err) {
+    bool replaced;
+    if (state->attempts.wanted) return attempts_last(stage, state->refiner, &state->attempts, err);
+    TRY(attempts_again_at_end(stage, state->refiner, &state->attempts, &replaced, err));
+    if (replaced) begin_again(state);
+    return STATUS_OK;
+}
+
 static enum status flush(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
+    bool replaced;
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
     if (state->unwritten) TRY(after_iteration(stage, state, err));
     TRY(writer_wait(state->writer, err));
-    TRY(attempts_finish(stage, state->refiner, &state->attempts, err));
+    TRY(attempts_finish(stage, state->refiner, &state->attempts, &replaced, err));
+    if (replaced) begin_again(state);
     TRY(refiner_set_threads(state->refiner, stage_flush_threads(stage), err));
     TRY(take_arrivals(stage, state, err));
     size_t particles = refiner_particles(state->refiner);
@@ -336,7 +353,7 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
         if (state->attempts.wanted) stage_incomplete(stage);
         return STATUS_OK;
     }
-    if (state->attempts.wanted) TRY(attempts_last(stage, state->refiner, &state->attempts, err));
+    if (!refiner_is_final(state->refiner, stage_folder(stage))) TRY(finish_first_map(stage, state, err));
     if (state->attempts.wanted) return STATUS_OK;
     const bool classifies = refiner_state(state->refiner).classes > 1;
     if (refiner_is_final(state->refiner, stage_folder(stage)))

@@ -1,5 +1,5 @@
-/* Tests what becomes of a first map while a stream goes on: attempts at doublings change nothing, confirm the map, or
- * replace it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked.
+/* Tests what becomes of a first map while a stream goes on, and at its end: attempts at doublings change nothing,
+ * confirm the map, or replace it, and then the refinement begins again; a restart knows. Particles that do not show the map are marked.
  * Attempts themselves, and the stage, follow a script. */
 #include "tests/stages/scripted_attempts.h"
 
@@ -163,7 +163,8 @@ static void begins_again_as_new(void **state) {
     refiner_destroy(&r);
 }
 
-static void is_not_made_again_at_the_end(void **state) {
+/* The attempt that runs at the end of the stream is completed, and another one is made if it is due then. */
+static void is_made_again_at_the_end(void **state) {
     (void)state;
     struct refiner *r = NULL;
     struct attempts attempts;
@@ -174,16 +175,56 @@ static void is_not_made_again_at_the_end(void **state) {
     assert_true(attempt(r, &attempts, 1000, &replaced));
     iterate(r, 1);
     present = 2000;
-    next.map = second;
-    next.gain = 10;
+    next.failed = INITIAL_AGREEMENT;
     assert_int_equal(attempts_again(NULL, r, &attempts, &worked, &replaced, NULL), STATUS_OK);
     assert_true(worked);
     assert_non_null(attempts.running);
-    assert_int_equal(attempts_finish(NULL, r, &attempts, NULL), STATUS_OK);
-    assert_int_equal(attempts_last(NULL, r, &attempts, NULL), STATUS_OK);
+    assert_int_equal(attempts_finish(NULL, r, &attempts, &replaced, NULL), STATUS_OK);
     assert_null(attempts.running);
+    assert_false(replaced);
+    decision_has((const char *[]){"\"attempts\": 2,", "\"tried\": 2000,", "\"confirmed\": false,", NULL});
+    present = 3999;
+    next.failed = INITIAL_ACCEPTED;
+    next.map = second;
+    next.gain = 10;
+    assert_int_equal(attempts_again_at_end(NULL, r, &attempts, &replaced, NULL), STATUS_OK);
+    assert_false(replaced);
+    decision_has((const char *[]){"\"attempts\": 2,", "\"tried\": 2000,", NULL});
+    present = 4000;
+    assert_int_equal(attempts_again_at_end(NULL, r, &attempts, &replaced, NULL), STATUS_OK);
+    assert_true(replaced);
+    decision_has((const char *[]){"\"attempt\": 3,", "\"attempts\": 3,", "\"tried\": 4000,", NULL});
+    assert_int_equal(attempts_last(NULL, r, &attempts, NULL), STATUS_OK);
     assert_false(incomplete);
-    decision_has((const char *[]){"\"attempts\": 1,", "\"tried\": 1000,", NULL});
+    attempts_destroy(&attempts);
+    refiner_destroy(&r);
+}
+
+/* Iterations that would always be worthwhile do not keep an attempt from its work, nor does it keep them from theirs. */
+static void takes_turns_with_iterations(void **state) {
+    (void)state;
+    static const double LONG = 1e9, SHORT = 1e-12; /* s */
+    struct refiner *r = NULL;
+    struct attempts attempts;
+    struct object object;
+    bool replaced, worked;
+    begin("turns", &object);
+    create(&r, &attempts);
+    assert_false(attempts_turn(&attempts, r, LONG)); /* there is no map */
+    assert_true(attempt(r, &attempts, 1000, &replaced));
+    present = 2000;
+    assert_false(attempts_turn(&attempts, r, 0)); /* there was no iteration */
+    assert_true(attempts_turn(&attempts, r, LONG));
+    mark_rest(r, &attempts);
+    assert_int_equal(attempts_again(NULL, r, &attempts, &worked, &replaced, NULL), STATUS_OK);
+    assert_non_null(attempts.running);
+    assert_true(attempts_turn(&attempts, r, LONG));
+    assert_false(attempts_turn(&attempts, r, SHORT));
+    attempts_pass_turn(&attempts);
+    assert_true(attempts_turn(&attempts, r, SHORT));
+    while (attempts.running != NULL)
+        assert_int_equal(attempts_again(NULL, r, &attempts, &worked, &replaced, NULL), STATUS_OK);
+    assert_false(attempts_turn(&attempts, r, LONG)); /* it is confirmed */
     attempts_destroy(&attempts);
     refiner_destroy(&r);
 }
@@ -263,11 +304,34 @@ static void stage_does_it_between_iterations(void **state) {
     decision_has((const char *[]){"\"attempt\": 2,", "\"attempts\": 3,", "\"confirmed\": true,", NULL});
 }
 
+/* The map that a session ends with is another one than the first: the last attempt has replaced it. */
+static void stage_does_it_at_the_end(void **state) {
+    (void)state;
+    struct object object;
+    struct err err = {0};
+    begin("stage-end", &object);
+    options.min_particles = 10;
+    options.live_order = options.healpix_order = 1;
+    options.max_iterations = 2;
+    struct run run = start();
+    rest(&run, 1000);
+    present = 2000;
+    next.map = mixed_turned;
+    next.gain = 10;
+    assert_ok(refiner_stage.flush(NULL, run.state, &err));
+    end(&run);
+    decision_has((const char *[]){"\"attempt\": 2,", "\"attempts\": 2,", "\"confirmed\": false,", NULL});
+    assert_int_equal(lines_with("\"event\": \"first-map\""), 1);
+    assert_int_equal(lines_with("\"final\": true"), 1);
+    assert_true(lines_with("\"event\": \"map\"") >= 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(junk_is_what_fits_the_map_less), cmocka_unit_test(is_confirmed_by_the_same_map),
-        cmocka_unit_test(is_replaced_by_a_better_one),    cmocka_unit_test(begins_again_as_new),
-        cmocka_unit_test(is_not_made_again_at_the_end),   cmocka_unit_test(stage_does_it_between_iterations),
+        cmocka_unit_test(junk_is_what_fits_the_map_less),   cmocka_unit_test(is_confirmed_by_the_same_map),
+        cmocka_unit_test(is_replaced_by_a_better_one),      cmocka_unit_test(begins_again_as_new),
+        cmocka_unit_test(is_made_again_at_the_end),         cmocka_unit_test(takes_turns_with_iterations),
+        cmocka_unit_test(stage_does_it_between_iterations), cmocka_unit_test(stage_does_it_at_the_end),
     };
     return scratch_run("refiner_first_map", tests, sizeof tests / sizeof *tests);
 }

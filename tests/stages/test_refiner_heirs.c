@@ -1,5 +1,5 @@
-/* A micrograph that was picked again has particles of other names. Those that lie where one of the former lay keep its
- * half, pose and class, with a new selection and after a restart; others are new ones. */
+/* A micrograph that was picked again has particles of other names, or others of the same names. Those that lie where one
+ * of the former lay keep its half, pose and class, with a new selection and after a restart; others are new ones. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,9 +100,9 @@ static struct particle *at(const struct particle_set *set, const char *stack, in
     return p;
 }
 
-static void assert_followed(const struct particle_set *set) {
+static void assert_followed(const struct particle_set *set, const char *stack) {
     for (int k = 0; k < AGAIN; k++) {
-        const struct particle *p = at(set, "m1_epoch001", k + 1);
+        const struct particle *p = at(set, stack, k + 1);
         int i = again[k].follows;
         double pose[9];
         assert_int_equal(p->aligned, i >= 0);
@@ -131,12 +131,12 @@ static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
         find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
     merge(&set, "again.star", true);
     assert_int_equal(set.present, AGAIN + 2);
-    assert_followed(&set);
+    assert_followed(&set, "m1_epoch001");
     for (int k = 0; k < AGAIN; k++)
         if (again[k].follows >= 0) assert_int_equal(at(&set, "m1_epoch001", k + 1)->class_index, again[k].follows % 3);
     /* They stay there when twins are looked for. */
     assert_ok(twins_settle(&set, &err));
-    assert_followed(&set);
+    assert_followed(&set, "m1_epoch001");
     /* Particles of the micrograph that was not picked again keep their halves and poses. */
     assert_true(at(&set, "m2", 2)->aligned && at(&set, "m2", 2)->origin[0] == 2.5);
     particle_set_destroy(&set);
@@ -147,6 +147,46 @@ static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
     find(at(&set, "m1", 1), 0);
     merge(&set, "again.star", false);
     assert_false(at(&set, "m1_epoch001", 2)->aligned);
+    particle_set_destroy(&set);
+}
+
+/* `icestream redo` writes the stack anew under its name. */
+static void write_anew(void) {
+    placed_put_stack("m1.mrcs", BOX, PIXEL, AGAIN);
+    FILE *f = placed_begin_table("anew.star", PIXEL, MICROGRAPH_PIXEL, "");
+    for (int i = 0; i < AGAIN; i++)
+        fprintf(f, "%06d@m1.mrcs m1.mrc %g %g 1\n", i + 1, again[i].x, again[i].y);
+    for (int i = 4; i < FIRST; i++)
+        fprintf(f, "%06d@m2.mrcs m2.mrc %g %g 1\n", i - 3, first[i].x, first[i].y);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void a_stack_that_is_made_again_has_other_images(void **state) {
+    (void)state;
+    struct particle_set set;
+    write_tables();
+    begin(&set);
+    merge(&set, "first.star", true);
+    for (int i = 0; i < FIRST; i++)
+        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    struct particle *other = at(&set, "m2", 1);
+    for (int i = 0; i < 2; i++) {
+        struct particle *p = i == 0 ? at(&set, "m1", 1) : other;
+        p->image = calloc(BOX * BOX, sizeof *p->image);
+        set.cached_bytes += BOX * BOX * sizeof *p->image;
+    }
+    /* Nothing has changed: all stay what they are. */
+    merge(&set, "first.star", true);
+    assert_non_null(at(&set, "m1", 1)->image);
+    assert_int_equal(set.count, FIRST);
+    write_anew();
+    merge(&set, "anew.star", true);
+    assert_int_equal(set.present, AGAIN + 2);
+    assert_int_equal(set.cached_bytes, BOX * BOX * sizeof(float));
+    for (int k = 0; k < AGAIN; k++)
+        assert_null(at(&set, "m1", k + 1)->image);
+    assert_non_null(at(&set, "m2", 1)->image);
+    assert_followed(&set, "m1");
     particle_set_destroy(&set);
 }
 
@@ -167,19 +207,24 @@ static void a_restart_with_second_picks_keeps_halves_and_poses(void **state) {
     star_destroy(&file);
     particle_set_destroy(&set);
 
-    begin(&set);
-    merge(&set, "again.star", true);
-    assert_ok(star_read(path, &file, &err));
-    kept_state_poses(file, &set, 1);
-    assert_followed(&set);
-    assert_true(at(&set, "m2", 2)->aligned);
-    star_destroy(&file);
-    particle_set_destroy(&set);
+    static const char *const tables[] = {"again.star", "anew.star"}, *const stacks[] = {"m1_epoch001", "m1"};
+    write_anew();
+    for (int i = 0; i < 2; i++) {
+        begin(&set);
+        merge(&set, tables[i], true);
+        assert_ok(star_read(path, &file, &err));
+        kept_state_poses(file, &set, 1);
+        assert_followed(&set, stacks[i]);
+        assert_true(at(&set, "m2", 2)->aligned);
+        star_destroy(&file);
+        particle_set_destroy(&set);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_selection_of_second_picks_keeps_halves_and_poses),
+        cmocka_unit_test(a_stack_that_is_made_again_has_other_images),
         cmocka_unit_test(a_restart_with_second_picks_keeps_halves_and_poses),
     };
     return scratch_run("refiner_heirs", tests, sizeof tests / sizeof *tests);

@@ -375,12 +375,15 @@ static void read_heirs(const struct pose_columns *c, const struct star_table *op
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
     struct star_file *file = (struct star_file *)data;
     struct pose_columns c;
+    struct particle_places places;
     if (find_columns(star_table_find(file, "particles"), &c)) {
+        const struct star_table *optics = star_table_find(file, "optics");
+        particle_places_open(c.rows, optics, &places);
         for (size_t row = 0; row < star_row_count(c.rows); row++) {
             struct particle *p = particle_find(set, star_get(c.rows, row, c.columns[NAME]));
-            if (p != NULL) read_pose(&c, row, set, classes, p);
+            if (p != NULL && !heirs_moved(set, &places, row, p)) read_pose(&c, row, set, classes, p);
         }
-        read_heirs(&c, star_table_find(file, "optics"), set, classes);
+        read_heirs(&c, optics, set, classes);
         take_junk(c.rows, c.columns[NAME], set);
     }
     take_twins(data, set);

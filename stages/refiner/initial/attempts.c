@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
 #include "stages/refiner/files/history.h"
@@ -397,11 +398,28 @@ enum status attempts_again(struct stage *stage, struct refiner *refiner, struct 
         mark(stage, refiner, attempts, stage_threads(stage));
         return STATUS_OK;
     }
+    const double begun = clock_monotonic();
     if (attempts->running == NULL && attempts->unconfirmed)
         TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
     if (attempts->running == NULL) return STATUS_OK;
     *ret_worked = true;
-    return work(stage, refiner, attempts, ret_replaced, err);
+    const enum status status = work(stage, refiner, attempts, ret_replaced, err);
+    attempts->worked += clock_monotonic() - begun;
+    return status;
+}
+
+static bool is_due(const struct refiner *refiner, const struct attempts *attempts) {
+    return attempts->unconfirmed &&
+           initial_is_due(initial_present(refiner), attempts->tried, refiner_operators(refiner));
+}
+
+bool attempts_turn(const struct attempts *attempts, const struct refiner *refiner, double iteration) {
+    if (!attempts->mapped || attempts->worked >= iteration) return false;
+    return attempts->running != NULL || is_due(refiner, attempts);
+}
+
+void attempts_pass_turn(struct attempts *attempts) {
+    attempts->worked = 0;
 }
 
 const char *attempts_remark(const struct attempts *attempts) {
@@ -412,23 +430,32 @@ const char *attempts_remark(const struct attempts *attempts) {
     return attempts->unconfirmed ? ", first map not confirmed yet" : "";
 }
 
-enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
-    bool replaced;
-    if (!attempts->wanted) leave(attempts);
+enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+                            struct err *err) {
+    *ret_replaced = false;
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
-        TRY(work(stage, refiner, attempts, &replaced, err));
+        TRY(work(stage, refiner, attempts, ret_replaced, err));
     }
     return STATUS_OK;
+}
+
+enum status attempts_again_at_end(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                                  bool *ret_replaced, struct err *err) {
+    *ret_replaced = false;
+    if (!attempts->mapped || !is_due(refiner, attempts)) return STATUS_OK;
+    TRY(begin(refiner, stage_flush_threads(stage), attempts, err));
+    return attempts_finish(stage, refiner, attempts, ret_replaced, err);
 }
 
 enum status attempts_last(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err) {
     static const char *const files[] = {INITIAL_DECISION, NULL};
     const size_t particles = initial_present(refiner);
+    bool replaced;
     attempts->last = true;
     if (attempts->wanted && particles != attempts->tried) {
         TRY(begin(refiner, stage_flush_threads(stage), attempts, err));
-        TRY(attempts_finish(stage, refiner, attempts, err));
+        TRY(attempts_finish(stage, refiner, attempts, &replaced, err));
     }
     if (!attempts->wanted) return STATUS_OK;
     stage_log(stage, LOG_WARN, "refine-no-model",

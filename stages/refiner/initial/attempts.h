@@ -1,10 +1,11 @@
 /* Makes the first map of a refinement that was given no reference, when there are particles enough for an attempt.
  *
- * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. While a
- * stream goes on, attempts then follow at doublings, in the time that the refinement leaves, until one of them confirms
- * the map: it is accepted and is the same map, up to rotation and hand. One that is accepted, is another map, and fits
- * held-out particles clearly better (again.h) replaces the map, and the refinement begins again from it; any other one
- * changes nothing. No attempt is made again on files or at the end of a stream.
+ * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. Attempts
+ * then follow at doublings until one of them confirms the map: it is accepted and is the same map, up to rotation and
+ * hand. They take turns with the iterations, and have as much time at most, but for time that the refinement leaves.
+ * One that is accepted, is another map, and fits held-out particles clearly better (again.h) replaces the map, and the
+ * refinement begins again from it; any other one changes nothing. At the end of a stream the one that runs or is due is
+ * made before the last iterations.
  *
  * Particles that do not show the map are marked (junk.h): all of them at the end, and while the stream goes on those
  * that have come since.
@@ -37,6 +38,7 @@ struct attempts {
     bool on_device;          /* what runs may take the memory of the refinement's device: it waits */
     bool marking;            /* particles are compared with the map, and marked if they do not show it */
     bool unmarked;           /* the comparison has failed: none is made in this run any more */
+    double worked;           /* s, on an attempt that is made again, since the last iteration */
     struct junk junk;        /* those that are compared now */
     int marked;              /* particles that are; −1: none were compared */
     int count, made_by;      /* attempts made; the one that made the map */
@@ -63,10 +65,20 @@ bool attempts_go_on(const struct attempts *attempts);
  * ret_replaced: the refiner begins again from another map. */
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                            bool *ret_replaced, struct err *err);
+/* Returns whether it is the turn of an attempt that is made again, and not of the next iteration. iteration: s, which the
+ * last one took; 0: there was none yet. */
+bool attempts_turn(const struct attempts *attempts, const struct refiner *refiner, double iteration);
+/* Call it when an iteration begins. */
+void attempts_pass_turn(struct attempts *attempts);
 /* Returns what to say of the first map beside the refinement; "": nothing. */
 const char *attempts_remark(const struct attempts *attempts);
-/* Does at the end of the stream what is left of an attempt at the first map; one that is made again is given up. */
-enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, struct err *err);
+/* Does what is left of the attempt that runs. Call it at the end of the stream, before the last particles join.
+ * ret_replaced: as for attempts_again. */
+enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
+                            struct err *err);
+/* Makes the attempt again that is due at the end of the stream, if there is one. */
+enum status attempts_again_at_end(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
+                                  bool *ret_replaced, struct err *err);
 /* Marks all particles that are left. Does nothing without a first map. */
 enum status attempts_mark_rest(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                struct err *err);
