@@ -226,6 +226,23 @@ static enum status sort_batch(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
+/* Foretells in c->sorted the batch that follows if no particles join: its images can be read while this batch is
+ * compared. A wrong guess costs time only. */
+static void foresee(struct classifier *c) {
+    size_t n = c->order_count - c->order_next, size = batch_size(c), at = 0;
+    const size_t *next = c->order + c->order_next;
+    if (c->batch_is_everything) { /* as it is, in the next pass */
+        next = c->batch;
+        n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
+    } else if (n > size)
+        n = size;
+    if (n > c->sorted_capacity) n = c->sorted_capacity;
+    for (int half = 0; half < 2; half++)
+        for (size_t i = 0; i < n; i++)
+            if (estep_half(next[i]) == half) c->sorted[at++] = next[i];
+    c->next_count = n;
+}
+
 static enum status open_batch(struct classifier *c, bool everything, struct err *err) {
     TRY(choose_batch(c, everything || c->restored, err));
     TRY(sort_batch(c, err));
@@ -320,9 +337,11 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
+        foresee(c);
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {
+        dataset_expect(c->dataset, c->batch + c->batch_next, left, c->sorted, c->next_count);
         enum status status =
             estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err);
         size_t lost = status != STATUS_OK ? estep_lost(c->estep) : 0;

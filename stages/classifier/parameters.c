@@ -135,7 +135,8 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .unit = "MiB",
      .default_text = "4096",
      .maximum = 1 << 24,
-     .help = "Memory for particle images; images beyond it are read again each time."},
+     .help = "Memory for particle images; images beyond it are read again each time, ahead of their use into 128 MiB "
+             "more."},
     {.name = "memory",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

@@ -20,6 +20,8 @@
 static const double LEAST_MEMORY = 0.25; /* GiB */
 /* Selections are kept longer than other files: the next stage may not have read them yet. */
 enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
+/* Images that are read ahead: as many bytes as the E-step takes of images at a time. */
+enum { READING_THREADS = 4, AHEAD_BYTES = 128 << 20 };
 
 struct state {
     struct dataset *dataset;
@@ -90,6 +92,7 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
     snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
+    TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     if (!stage_in_pipeline(stage)) return STATUS_OK;
     TRY(choices_create(root, stage_name(stage), &s->choices, err));
