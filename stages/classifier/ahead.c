@@ -51,28 +51,28 @@ struct ahead {
     size_t expected_count, expected_next;
 };
 
-static enum status start_thread(struct ahead *a, struct reading_thread *t, struct err *err) {
+static enum status start_thread(struct ahead *a, struct shards *cache, struct reading_thread *t, struct err *err) {
     t->ahead = a;
-    TRY(stack_reader_create(&t->reader, err));
+    TRY(stack_reader_create(cache, &t->reader, err));
     return worker_create(&t->worker, err);
 }
 
-static enum status start(struct ahead *a, int threads, struct err *err) {
+static enum status start(struct ahead *a, int threads, struct shards *cache, struct err *err) {
     a->lock_made = pthread_mutex_init(&a->lock, NULL) == 0;
     a->changed_made = pthread_cond_init(&a->changed, NULL) == 0;
     FAIL_IF(!a->lock_made || !a->changed_made, err, STATUS_NO_MEMORY, "no lock could be made");
     a->thread_count = threads < 1 ? 1 : threads > THREADS_MOST ? THREADS_MOST : threads;
     for (int i = 0; i < a->thread_count; i++)
-        TRY(start_thread(a, &a->threads[i], err));
+        TRY(start_thread(a, cache, &a->threads[i], err));
     return STATUS_OK;
 }
 
-enum status ahead_create(int threads, size_t bytes, ahead_look *look, void *context, struct ahead **ret_ahead,
-                         struct err *err) {
+enum status ahead_create(int threads, size_t bytes, struct shards *cache, ahead_look *look, void *context,
+                         struct ahead **ret_ahead, struct err *err) {
     struct ahead *a = NULL;
     TRY(mem_new(1, sizeof *a, "reading particles", &a, err));
     *a = (struct ahead){.look = look, .context = context, .bytes = bytes, .taken = -1};
-    enum status status = start(a, threads, err);
+    enum status status = start(a, threads, cache, err);
     if (status != STATUS_OK) {
         ahead_destroy(&a);
         return status;
@@ -284,6 +284,7 @@ struct stack_reads ahead_reads(struct ahead *a) {
     for (int i = 0; i < a->thread_count; i++) {
         sum.opened += a->threads[i].reads.opened;
         sum.images += a->threads[i].reads.images;
+        sum.cached += a->threads[i].reads.cached;
     }
     pthread_mutex_unlock(&a->lock);
     return sum;

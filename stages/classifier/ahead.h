@@ -19,9 +19,9 @@ struct ahead_image {
 typedef struct ahead_image ahead_look(void *context, size_t particle);
 
 struct ahead;
-/* Starts the threads, which wait. bytes: most memory for images. */
-enum status ahead_create(int threads, size_t bytes, ahead_look *look, void *context, struct ahead **ret_ahead,
-                         struct err *err);
+/* Starts the threads, which wait. bytes: most memory for images. cache: see stack_reader.h; NULL: there is none. */
+enum status ahead_create(int threads, size_t bytes, struct shards *cache, ahead_look *look, void *context,
+                         struct ahead **ret_ahead, struct err *err);
 /* Waits for reads that are running; accepts NULL. */
 void ahead_destroy(struct ahead **ahead);
 

@@ -220,7 +220,7 @@ enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, st
         free(dataset);
         FAIL(err, STATUS_NO_MEMORY, "no memory for a lock");
     }
-    enum status status = stack_reader_create(&dataset->reader, err);
+    enum status status = stack_reader_create(NULL, &dataset->reader, err);
     if (status != STATUS_OK) {
         dataset_destroy(&dataset);
         return status;
@@ -240,8 +240,12 @@ static struct ahead_image look(void *context, size_t index) {
                                 .slot = &p->slot};
 }
 
-enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, struct err *err) {
-    return ahead_create(threads, bytes, look, d, &d->ahead, err);
+enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, struct shards *cache, struct err *err) {
+    struct stack_reader *reader = NULL;
+    TRY(stack_reader_create(cache, &reader, err));
+    stack_reader_destroy(&d->reader);
+    d->reader = reader;
+    return ahead_create(threads, bytes, cache, look, d, &d->ahead, err);
 }
 
 void dataset_expect(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {

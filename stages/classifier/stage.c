@@ -92,7 +92,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
     snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
-    TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES, err));
+    TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES, NULL,
+                           err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     if (!stage_in_pipeline(stage)) return STATUS_OK;
     TRY(choices_create(root, stage_name(stage), &s->choices, err));

@@ -20,7 +20,7 @@ static const struct classifier_options *options(void) {
 static void begin(struct classifier *c, int threads, int slots) {
     struct dataset *dataset = NULL;
     OK(dataset_create(KEPT * IMAGE_SIZE, &dataset, &err));
-    if (threads > 0) OK(dataset_read_ahead(dataset, threads, (size_t)slots * IMAGE_SIZE, &err));
+    if (threads > 0) OK(dataset_read_ahead(dataset, threads, (size_t)slots * IMAGE_SIZE, NULL, &err));
     classifier_init(c, options(), dataset);
 }
 
