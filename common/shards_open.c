@@ -135,17 +135,25 @@ static void clean(const char *folder) {
     closedir(all);
 }
 
+/* Writes who owns a part. What is right already stays: copies of a run before can be read from a full disk. */
+static bool write_owner(int descriptor, const char *owner) {
+    char before[PATH_SIZE];
+    const ssize_t length = (ssize_t)strlen(owner);
+    if (pread(descriptor, before, sizeof before, 0) == length && memcmp(before, owner, (size_t)length) == 0)
+        return true;
+    return ftruncate(descriptor, 0) == 0 && pwrite(descriptor, owner, (size_t)length, 0) == length;
+}
+
 static enum status open_part(struct shards *s, const char *folder, const char *owner, struct err *err) {
     struct stat info;
-    const size_t length = strlen(owner);
     TRY(file_make_folders(s->folder, 0700, err));
     FAIL_IF(lstat(s->folder, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid(), err, STATUS_UNAVAILABLE,
             "%s belongs to another user", s->folder);
     clean(folder);
     s->owner = lock_owner(s->folder, O_RDWR | O_CREAT);
     FAIL_IF(s->owner < 0 && errno == EWOULDBLOCK, err, STATUS_UNAVAILABLE, "another process uses %s", s->folder);
-    FAIL_IF(s->owner < 0 || ftruncate(s->owner, 0) != 0 || pwrite(s->owner, owner, length, 0) != (ssize_t)length, err,
-            STATUS_UNAVAILABLE, "%s cannot be written: %s", s->folder, strerror(errno));
+    FAIL_IF(s->owner < 0 || !write_owner(s->owner, owner), err, STATUS_UNAVAILABLE, "%s cannot be written: %s",
+            s->folder, strerror(errno));
     return load(s, err);
 }
 

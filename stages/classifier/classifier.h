@@ -29,6 +29,8 @@ struct classifier_options {
     int final_passes;
     double snapshot_interval; /* s */
     int image_memory;         /* MiB */
+    char *scratch;            /* folder for copies of images (common/harness/scratch.h); NULL: none */
+    double scratch_size;      /* GiB; NaN: what is free */
     double memory; /* GiB for comparing, of the device or of the host. 0 or NaN: kernels/alignment finds it */
     int seed;
     bool ignore_optics; /* aberrations are not corrected */

@@ -4,8 +4,8 @@
  *
  * IMAGES (200,000) of BOX (64) px lie in STACKS (2,000); FOLDER keeps them for the next call. They are asked for in
  * random order, in batches of 2,000, and each takes the computing thread US (20) µs, during which it uses no processor,
- * like one that waits for a GPU. Each row is a pass over all images. "cold" empties the system's cache of files before
- * each (needs root). */
+ * like one that waits for a GPU. Each row is a pass over all images; in the last two, images are kept in FOLDER/disk.
+ * "cold" empties the system's cache of files before each (needs root). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,8 +96,8 @@ static void drop_cache(const struct bench *b) {
     if (f == NULL || fputs("1\n", f) < 0 || fclose(f) != 0) fprintf(stderr, "the cache cannot be emptied\n");
 }
 
-/* Reads all images twice. threads: that read ahead; 0: none. */
-static enum status measure(struct bench *b, char *star, int threads, struct err *err) {
+/* Reads all images twice. threads: that read ahead; 0: none. cache: NULL: none. */
+static enum status measure(struct bench *b, char *star, int threads, struct shards *cache, struct err *err) {
     struct dataset *d = NULL;
     struct dataset_batch *batch = NULL;
     _cleanup_(mem_free) float *space = NULL;
@@ -106,7 +106,7 @@ static enum status measure(struct bench *b, char *star, int threads, struct err 
     enum status status = dataset_batch_read(star, resolve, (void *)(uintptr_t)b->folder, NAN, false, &batch, err);
     if (status == STATUS_OK) status = dataset_submit(d, &batch, err);
     if (status == STATUS_OK) status = dataset_merge(d, NULL, err);
-    if (status == STATUS_OK && threads > 0) status = dataset_read_ahead(d, threads, 128u << 20, err);
+    if (status == STATUS_OK && threads > 0) status = dataset_read_ahead(d, threads, 128u << 20, cache, err);
     struct stack_reads before = {0};
     for (int i = 1; i <= 2 && status == STATUS_OK; i++) {
         struct stack_reads ahead, asked;
@@ -116,10 +116,13 @@ static enum status measure(struct bench *b, char *star, int threads, struct err 
         double began = clock_monotonic();
         status = pass(b, d, space, &waited, err);
         dataset_reads(d, &ahead, &asked);
-        printf("| %d | %d | %.1f | %.1f | %zu | %zu |\n", threads, i, clock_monotonic() - began, waited,
-               ahead.opened + asked.opened - before.opened, ahead.images + asked.images - before.images);
+        const struct stack_reads sum = {ahead.opened + asked.opened, ahead.images + asked.images,
+                                        ahead.cached + asked.cached};
+        printf("| %d%s | %d | %.1f | %.1f | %zu | %zu | %zu |\n", threads, cache != NULL ? ", scratch" : "", i,
+               clock_monotonic() - began, waited, sum.opened - before.opened, sum.images - before.images,
+               sum.cached - before.cached);
         fflush(stdout);
-        before = (struct stack_reads){ahead.opened + asked.opened, ahead.images + asked.images};
+        before = sum;
     }
     dataset_destroy(&d);
     return status;
@@ -131,11 +134,17 @@ static enum status bench(struct bench *b, struct err *err) {
     TRY(file_make_folders(b->folder, 0755, err));
     TRY(make(b, star, err));
     TRY(mem_new((size_t)b->images, sizeof *b->order, "the order of images", &b->order, err));
-    printf("| threads that read ahead | pass | s | of these waiting for images | stacks opened | images read |\n"
-           "|---|---|---|---|---|---|\n");
+    printf("| threads that read ahead | pass | s | of these waiting for images | stacks opened | images read from "
+           "stacks | from scratch |\n|---|---|---|---|---|---|---|\n");
     for (int threads = 0; threads <= 4; threads += threads < 2 ? 1 : 2)
-        TRY(measure(b, star, threads, err));
-    return STATUS_OK;
+        TRY(measure(b, star, threads, NULL, err));
+    struct shards *cache = NULL;
+    char disk[PATH_SIZE];
+    snprintf(disk, sizeof disk, "%s/disk", b->folder);
+    TRY(shards_open(disk, b->folder, 0, &cache, err));
+    enum status status = measure(b, star, 4, cache, err);
+    shards_close(&cache, true);
+    return status;
 }
 
 int main(int argc, char **argv) {

@@ -17,11 +17,15 @@ static const struct classifier_options *options(void) {
 
 /* Makes a classification whose memory holds KEPT images. threads: that read ahead, into room for `slots` images; 0:
  * none do. */
-static void begin(struct classifier *c, int threads, int slots) {
+static void begin_with(struct classifier *c, int threads, int slots, struct shards *cache) {
     struct dataset *dataset = NULL;
     OK(dataset_create(KEPT * IMAGE_SIZE, &dataset, &err));
-    if (threads > 0) OK(dataset_read_ahead(dataset, threads, (size_t)slots * IMAGE_SIZE, NULL, &err));
+    if (threads > 0) OK(dataset_read_ahead(dataset, threads, (size_t)slots * IMAGE_SIZE, cache, &err));
     classifier_init(c, options(), dataset);
+}
+
+static void begin(struct classifier *c, int threads, int slots) {
+    begin_with(c, threads, slots, NULL);
 }
 
 static void end(struct classifier *c) {
@@ -75,6 +79,52 @@ static void classes_are_the_same_however_images_are_read(void **state) {
         assert_true(ahead.images > all / 2);
         if (ways[i][1] == AMPLE) assert_int_equal(asked.images, 0);
         end(&other);
+    }
+    end(&plain);
+}
+
+static void damage(const char *cache) {
+    char command[PATH_MAX + 200];
+    snprintf(command, sizeof command,
+             "cd %.200s/icestream-* && printf x | dd status=none conv=notrunc bs=1 seek=9000 of=000001.shard && "
+             "truncate -s $(($(stat -c %%s 000001.shard) / 2)) 000001.shard",
+             cache);
+    assert_int_equal(system(command), 0);
+}
+
+/* Each image is read from its stack once, and then from the cache, also in the next run. Images that are damaged there
+ * meanwhile are read from their stacks again. */
+static void classes_are_the_same_with_a_cache(void **state) {
+    (void)state;
+    char disk[PATH_MAX];
+    struct stack_reads ahead, asked;
+    struct shards_report report;
+    struct classifier plain, other;
+    snprintf(disk, sizeof disk, "%.200s/disk", folder);
+    begin(&plain, 2, AMPLE);
+    classify(&plain);
+    for (int run = 0; run < 3; run++) {
+        struct shards *cache = NULL;
+        OK(shards_open(disk, folder, 0, &cache, &err));
+        shards_report(cache, &report);
+        assert_true(run == 0 ? report.found == 0 : report.found >= COUNT);
+        begin_with(&other, 2, AMPLE, cache);
+        if (run == 2) damage(disk);
+        classify(&other);
+        assert_same(&plain, &other);
+        dataset_reads(other.dataset, &ahead, &asked);
+        shards_report(cache, &report);
+        printf("run %d: %zu of %zu images from stacks, %zu damaged\n", run, ahead.images + asked.images,
+               ahead.images + asked.images + ahead.cached + asked.cached, report.damaged);
+        /* Two threads may read one image at the same time if it was given up and is needed after all. */
+        assert_in_range(ahead.images + asked.images,
+                        run == 0   ? COUNT
+                        : run == 1 ? 0
+                                   : report.damaged,
+                        run == 0 ? COUNT + 10 : report.damaged);
+        assert_true(run == 2 ? report.damaged > COUNT / 3 : report.damaged == 0);
+        end(&other);
+        shards_close(&cache, run == 2);
     }
     end(&plain);
 }
@@ -145,6 +195,7 @@ static void a_classification_may_end_while_images_are_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_the_same_however_images_are_read),
+        cmocka_unit_test(classes_are_the_same_with_a_cache),
         cmocka_unit_test(errors_are_the_same_and_pass),
         cmocka_unit_test(a_classification_may_end_while_images_are_read),
     };
