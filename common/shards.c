@@ -196,7 +196,7 @@ static int take_slot(struct shards *s, size_t size, int *ret_slot) {
 
 void shards_write(struct shards *s, struct digest_value key, const void *bytes, size_t size) {
     struct shard_record record = {.key = key, .shard = -1};
-    struct shard shard;
+    struct shard shard = {0};
     pthread_mutex_lock(&s->lock);
     if (!s->report.stopped && find(s, key) == NULL) record.shard = take_slot(s, size, &record.slot);
     if (record.shard >= 0) shard = s->list[record.shard];
