@@ -1,5 +1,6 @@
 /* A cache of records in shards: what was kept is found again, also in a later run, and what was lost, cut, altered or
  * exchanged is not given out. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -221,6 +222,42 @@ static void trouble_is_told(void **state) {
     assert_null(s);
 }
 
+static int descriptors(void) {
+    int count = 0;
+    DIR *all = opendir("/proc/self/fd");
+    assert_non_null(all);
+    while (readdir(all) != NULL)
+        count++;
+    closedir(all);
+    return count;
+}
+
+/* Each size has a shard of its own. Only some of them are open at a time. */
+static void many_shards_take_turns(void **state) {
+    (void)state;
+    enum { SIZES = 150 };
+    unsigned char bytes[SIZE + SIZES], expected[SIZE + SIZES];
+    char folder[PATH_SIZE], owner[PATH_SIZE];
+    folders("many", folder, owner);
+    struct shards *s = opened(folder, owner, 0);
+    int before = descriptors();
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < SIZES; i++) {
+            fill(i + round, bytes, (size_t)(SIZE + i));
+            shards_write(s, key_of(SIZES * round + i), bytes, (size_t)(SIZE + i));
+        }
+    for (int again = 0; again < 2; again++)
+        for (int i = 0; i < 2 * SIZES; i++) {
+            size_t size = shards_read(s, key_of(i), bytes, sizeof bytes);
+            assert_int_equal(size, SIZE + i % SIZES);
+            fill(i % SIZES + i / SIZES, expected, size);
+            assert_memory_equal(bytes, expected, size);
+        }
+    assert_in_range(descriptors() - before, 1, 140);
+    shards_close(&s, true);
+    assert_int_equal(descriptors(), before - 1); /* the owner's file, too */
+}
+
 struct user {
     struct shards *shards;
     pthread_t thread;
@@ -264,6 +301,7 @@ int main(void) {
         cmocka_unit_test(what_nobody_needs_is_removed),
         cmocka_unit_test(trouble_is_told),
         cmocka_unit_test(threads_share_it),
+        cmocka_unit_test(many_shards_take_turns),
     };
     return scratch_run("shards", tests, sizeof tests / sizeof *tests);
 }
