@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/shards.h"
@@ -160,6 +161,38 @@ static void the_limit_is_kept(void **state) {
     shards_close(&s, true);
 }
 
+static size_t disk_size, disk_free; /* as the test wants them; 0: as they are */
+
+int __real_fstatvfs(int descriptor, struct statvfs *ret_disk);
+int __wrap_fstatvfs(int descriptor, struct statvfs *ret_disk);
+int __wrap_fstatvfs(int descriptor, struct statvfs *ret_disk) {
+    if (disk_size == 0) return __real_fstatvfs(descriptor, ret_disk);
+    *ret_disk = (struct statvfs){.f_frsize = 1, .f_blocks = disk_size, .f_bavail = disk_free};
+    return 0;
+}
+
+/* A twentieth of the disk stays free, or 10 GiB of a large one. */
+static void a_margin_stays_free(void **state) {
+    (void)state;
+    static const struct {
+        size_t size, left; /* GiB */
+        bool stops;
+    } disks[] = {{100, 6, false}, {100, 4, true}, {1000, 11, false}, {1000, 9, true}};
+    char folder[PATH_SIZE], owner[PATH_SIZE];
+    for (size_t i = 0; i < sizeof disks / sizeof *disks; i++) {
+        folders("margin", folder, owner);
+        struct shards *s = opened(folder, owner, 0);
+        disk_size = disks[i].size << 30;
+        disk_free = disks[i].left << 30;
+        put(s, 0, FEW);
+        disk_size = 0;
+        assert_int_equal(report(s).stopped, disks[i].stops);
+        assert_int_equal(found(s, 0, FEW), disks[i].stops ? 0 : FEW);
+        if (disks[i].stops) assert_non_null(strstr(report(s).why, "the disk has"));
+        shards_close(&s, true);
+    }
+}
+
 static void owners_do_not_meet(void **state) {
     (void)state;
     char folder[PATH_SIZE], owner[PATH_SIZE], other[PATH_SIZE + 8];
@@ -301,6 +334,7 @@ int main(void) {
         cmocka_unit_test(what_nobody_needs_is_removed),
         cmocka_unit_test(trouble_is_told),
         cmocka_unit_test(threads_share_it),
+        cmocka_unit_test(a_margin_stays_free),
         cmocka_unit_test(many_shards_take_turns),
     };
     return scratch_run("shards", tests, sizeof tests / sizeof *tests);
