@@ -227,24 +227,44 @@ static size_t place_of(size_t particle, const size_t chunks[2]) {
     return (half > 0 ? chunks[0] : 0) + estep_chunk(particle, chunks[half]);
 }
 
-/* Sorts a batch by half, which are added one after the other, and each half by chunk. */
-static enum status sort_batch(struct classifier *c, struct err *err) {
+/* Sorts particles of a batch by half, which are added one after the other, and each half by chunk. */
+static enum status sort_particles(const struct classifier *c, const size_t *from, size_t count, size_t *ret_sorted,
+                                  struct err *err) {
     const bool on_cpu = c->options.device.kind == DEVICE_CPU; /* a half is one chunk there */
     size_t halves[2] = {0};
-    for (size_t i = 0; i < c->batch_count; i++)
-        halves[estep_half(c->batch[i])]++;
+    for (size_t i = 0; i < count; i++)
+        halves[estep_half(from[i])]++;
     const size_t chunks[2] = {on_cpu ? 1 : estep_chunks(halves[0]), on_cpu ? 1 : estep_chunks(halves[1])};
     _cleanup_(mem_free) size_t *at = NULL; /* where chunks begin; where they end, once all particles are placed */
-    TRY(reserve_sorted(c, err));
     TRY(mem_new(chunks[0] + chunks[1] + 1, sizeof *at, "chunks of particles", &at, err));
-    for (size_t i = 0; i < c->batch_count; i++)
-        at[place_of(c->batch[i], chunks) + 1]++;
+    for (size_t i = 0; i < count; i++)
+        at[place_of(from[i], chunks) + 1]++;
     for (size_t k = 0; k < chunks[0] + chunks[1]; k++)
         at[k + 1] += at[k];
-    for (size_t i = 0; i < c->batch_count; i++)
-        c->sorted[at[place_of(c->batch[i], chunks)]++] = c->batch[i];
+    for (size_t i = 0; i < count; i++)
+        ret_sorted[at[place_of(from[i], chunks)]++] = from[i];
+    return STATUS_OK;
+}
+
+static enum status sort_batch(struct classifier *c, struct err *err) {
+    TRY(reserve_sorted(c, err));
+    TRY(sort_particles(c, c->batch, c->batch_count, c->sorted, err));
     memcpy(c->batch, c->sorted, c->batch_count * sizeof *c->batch);
     return STATUS_OK;
+}
+
+/* Foretells in c->sorted the batch that follows if no particles join: its images can be read while this batch is
+ * compared. A wrong guess costs time only. */
+static void foresee(struct classifier *c) {
+    size_t n = c->order_count - c->order_next, size = batch_size(c);
+    const size_t *next = c->order + c->order_next;
+    if (c->batch_is_everything) { /* as it is, in the next pass */
+        next = c->batch;
+        n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
+    } else if (n > size)
+        n = size;
+    if (n > c->sorted_capacity) n = c->sorted_capacity;
+    c->next_count = sort_particles(c, next, n, c->sorted, NULL) == STATUS_OK ? n : 0;
 }
 
 static enum status open_batch(struct classifier *c, bool everything, struct err *err) {
@@ -341,9 +361,11 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
+        foresee(c);
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {
+        dataset_expect(c->dataset, c->batch + c->batch_next, left, c->sorted, c->next_count);
         enum status status =
             estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err);
         size_t lost = status != STATUS_OK ? estep_lost(c->estep) : 0;

@@ -29,6 +29,8 @@ struct classifier_options {
     int final_passes;
     double snapshot_interval; /* s */
     int image_memory;         /* MiB */
+    char *scratch;            /* folder for copies of images (common/harness/scratch.h); NULL: none */
+    double scratch_size;      /* GiB; NaN: what is free */
     double memory; /* GiB for comparing, of each device or of the host. 0 or NaN: kernels/alignment finds it */
     int devices;   /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
     int seed;
@@ -52,6 +54,7 @@ struct classifier {
     size_t *batch;
     size_t batch_count, batch_next, batch_capacity; /* one half after the other */
     size_t *sorted, sorted_capacity;                /* space for sorting a batch */
+    size_t next_count;                              /* particles in `sorted` that the next batch will probably hold */
     struct estep_result pass;                       /* sums since the pass began */
     double pass_seen, last_changed;                 /* fraction of particles that changed class in the last pass */
     double probability;

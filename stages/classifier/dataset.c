@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/formats/mrc.h"
+#include "common/formats/image.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "common/names.h"
+#include "stages/classifier/ahead.h"
 
 struct dataset {
     pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
@@ -33,8 +34,8 @@ struct dataset {
     struct ways ways;
     float *given; /* an image as its file has it, and what kernels/regrid needs */
     size_t given_floats;
-    struct mrc_reader *reader; /* the stack that was read last */
-    int reader_batch, reader_stack;
+    struct stack_reader *reader; /* of the computing thread */
+    struct ahead *ahead;         /* NULL: images are read when they are needed */
 };
 
 static enum status grow(void **array, size_t *capacity, size_t wanted, size_t size, struct err *err) {
@@ -219,14 +220,47 @@ enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, st
         free(dataset);
         FAIL(err, STATUS_NO_MEMORY, "no memory for a lock");
     }
+    enum status status = stack_reader_create(NULL, &dataset->reader, err);
+    if (status != STATUS_OK) {
+        dataset_destroy(&dataset);
+        return status;
+    }
     dataset->memory_limit = memory_limit;
     *ret_dataset = dataset;
     return STATUS_OK;
 }
 
+static struct ahead_image look(void *context, size_t index) {
+    struct dataset *d = context;
+    struct dataset_particle *p = &d->particles[index];
+    return (struct ahead_image){.stack = d->batches[p->batch]->stacks[p->stack].path,
+                                .box = p->image_box,
+                                .slice = p->slice,
+                                .in_memory = p->image != NULL,
+                                .slot = &p->slot};
+}
+
+enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, struct shards *cache, struct err *err) {
+    struct stack_reader *reader = NULL;
+    TRY(stack_reader_create(cache, &reader, err));
+    stack_reader_destroy(&d->reader);
+    d->reader = reader;
+    return ahead_create(threads, bytes, cache, look, d, &d->ahead, err);
+}
+
+void dataset_expect(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {
+    if (d->ahead != NULL) ahead_expect(d->ahead, which, count, next, next_count);
+}
+
+void dataset_reads(struct dataset *d, struct stack_reads *ret_ahead, struct stack_reads *ret_asked) {
+    *ret_ahead = d->ahead != NULL ? ahead_reads(d->ahead) : (struct stack_reads){0};
+    *ret_asked = stack_reader_reads(d->reader);
+}
+
 void dataset_destroy(struct dataset **dataset) {
     if (dataset == NULL || *dataset == NULL) return;
     struct dataset *d = *dataset;
+    ahead_destroy(&d->ahead);
     for (size_t i = 0; i < d->pending_count; i++)
         dataset_batch_destroy(&d->pending[i]);
     for (size_t i = 0; i < d->batch_count; i++)
@@ -234,7 +268,7 @@ void dataset_destroy(struct dataset **dataset) {
     for (size_t i = 0; i < d->count; i++)
         free(d->particles[i].image);
     image_check_destroy(&d->check);
-    mrc_close(&d->reader);
+    stack_reader_destroy(&d->reader);
     ways_destroy(&d->ways);
     free(d->given);
     pthread_mutex_destroy(&d->lock);
@@ -398,14 +432,26 @@ static enum status reserve_given(struct dataset *d, size_t floats, struct err *e
     return STATUS_OK;
 }
 
+/* Gets the image as its file has it. read: the same, if it was read ahead; else NULL. */
+static enum status read_given(struct dataset *d, const struct dataset_particle *p, const float *read, float *to,
+                              struct err *err) {
+    const size_t pixels = (size_t)p->image_box * (size_t)p->image_box;
+    if (read == NULL)
+        return stack_reader_image(d->reader, d->batches[p->batch]->stacks[p->stack].path, p->image_box, p->slice, to,
+                                  err);
+    memcpy(to, read, pixels * sizeof *to);
+    return STATUS_OK;
+}
+
 /* Reads the image of a particle, and brings it to the grid. */
-static enum status read_image(struct dataset *d, struct dataset_particle *p, float *to, struct err *err) {
+static enum status read_image(struct dataset *d, struct dataset_particle *p, const float *read, float *to,
+                              struct err *err) {
     struct way *way = d->ways.list[p->way];
     TRY(way_make(way, d->box, d->pixel_size, ways_detector(&d->ways), err));
-    if (way->regrid == NULL) return mrc_read_slices(d->reader, p->slice, 1, to, err);
+    if (way->regrid == NULL) return read_given(d, p, read, to, err);
     size_t given = (size_t)way->box * (size_t)way->box, before_scratch = (given + 15) / 16 * 16;
     TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
-    TRY(mrc_read_slices(d->reader, p->slice, 1, d->given, err));
+    TRY(read_given(d, p, read, d->given, err));
     p->unusable = p->unusable || !image_values_fit(d->given, given);
     bool usable = !p->unusable;
     if (usable && normalised_before(d, p)) {
@@ -457,25 +503,12 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
         *ret_image = p->image;
         return STATUS_OK;
     }
-    if (d->reader == NULL || d->reader_batch != p->batch || d->reader_stack != p->stack) {
-        mrc_close(&d->reader);
-        TRY(mrc_open(d->batches[p->batch]->stacks[p->stack].path, &d->reader, err));
-        d->reader_batch = p->batch;
-        d->reader_stack = p->stack;
-    }
-    const struct mrc_header *header = mrc_reader_header(d->reader);
-    FAIL_IF(header->nx != p->image_box || header->ny != p->image_box, err, STATUS_BAD_FORMAT,
-            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place",
-            d->batches[p->batch]->stacks[p->stack].path, header->nx, header->ny, p->image_box);
-    /* A micrograph that is made again has other particles; the item that says so comes a moment later. */
-    FAIL_IF(p->slice >= header->nz, err, STATUS_BAD_FORMAT,
-            "%s has %d images, image %d was asked for: another file has taken its place",
-            d->batches[p->batch]->stacks[p->stack].path, header->nz, p->slice + 1);
+    const float *read = d->ahead != NULL ? ahead_take(d->ahead, index) : NULL;
     size_t pixels = (size_t)d->box * (size_t)d->box;
     float *image = NULL;
     if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);
     float *to = image != NULL ? image : scratch;
-    enum status status = read_image(d, p, to, err);
+    enum status status = read_image(d, p, read, to, err);
     if (status != STATUS_OK) {
         free(image);
         return status;
@@ -520,13 +553,17 @@ static enum status sample_images(struct dataset *d, struct image_check *check, c
                                  struct err *err) {
     enum { SAMPLE = 2000 };
     _cleanup_(mem_free) float *scratch = NULL;
-    size_t every = count_unjudged(d, which, count) / (SAMPLE + 1) + 1, at = 0;
+    _cleanup_(mem_free) size_t *chosen = NULL;
+    size_t every = count_unjudged(d, which, count) / (SAMPLE + 1) + 1, at = 0, n = 0;
     TRY(mem_new((size_t)d->box * (size_t)d->box, sizeof *scratch, "a particle", &scratch, err));
-    for (size_t i = 0; i < count; i++) {
-        const struct dataset_particle *p = &d->particles[which[i]];
+    TRY(mem_new(count / every + 1, sizeof *chosen, "a sample of particles", &chosen, err));
+    for (size_t i = 0; i < count; i++)
+        if (!d->particles[which[i]].judged && at++ % every == 0) chosen[n++] = which[i];
+    dataset_expect(d, chosen, n, NULL, 0);
+    for (size_t i = 0; i < n; i++) {
+        const struct dataset_particle *p = &d->particles[chosen[i]];
         const float *image = NULL;
-        if (p->judged || at++ % every != 0) continue;
-        TRY(dataset_image(d, which[i], scratch, &image, err));
+        TRY(dataset_image(d, chosen[i], scratch, &image, err));
         if (!p->unusable) TRY(image_check_sample(check, image, changes_noise(d, p), err));
     }
     return STATUS_OK;

@@ -2,13 +2,15 @@
  *
  * I/O threads submit tables (dataset_submit takes a lock); the one computing thread adds them to the dataset
  * (dataset_merge) and calls all other functions. An image is read when it is first needed, and is kept in memory up to
- * a limit; images beyond the limit are read again each time. */
+ * a limit; images beyond the limit are read again each time. Threads read images that are expected ahead of their use
+ * (ahead.h). */
 #ifndef ICESTREAM_STAGES_CLASSIFIER_DATASET_H
 #define ICESTREAM_STAGES_CLASSIFIER_DATASET_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/formats/stack_reader.h"
 #include "common/formats/star.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
@@ -26,6 +28,7 @@ struct dataset_particle {
     int image_box;     /* px, of its image */
     double pixel_size; /* Å, of the classification, once it is merged */
     float *image;      /* box² of the classification, NULL: not in memory */
+    int slot;          /* of ahead.h, 0: none */
 
     int class_index;      /* -1: not classified yet */
     float psi;            /* ° */
@@ -72,6 +75,16 @@ struct dataset;
 /* Creates an empty set. memory_limit: bytes for images that are kept in memory. */
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
+
+/* From now on as many threads read images ahead, into `bytes` of memory at most, and keep copies in the cache (NULL:
+ * none), which must outlive the dataset. Results are the same. Call it before the first image is read. */
+enum status dataset_read_ahead(struct dataset *dataset, int threads, size_t bytes, struct shards *cache,
+                               struct err *err);
+/* Says which images are needed next, in their order: which[count], then probably next[next_count]. Does nothing without
+ * dataset_read_ahead. */
+void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, const size_t *next, size_t next_count);
+/* Returns what was read so far: ahead, and by the computing thread when it needed an image. */
+void dataset_reads(struct dataset *dataset, struct stack_reads *ret_ahead, struct stack_reads *ret_asked);
 
 /* Takes the batch over and nulls it. Box and pixel size of most particles of the first batch become those of all. Any
  * thread. */

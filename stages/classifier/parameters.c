@@ -135,7 +135,25 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .unit = "MiB",
      .default_text = "4096",
      .maximum = 1 << 24,
-     .help = "Memory for particle images; images beyond it are read again each time."},
+     .help = "Memory for particle images; images beyond it are read again each time, ahead of their use into 128 MiB "
+             "more."},
+    {.name = "scratch",
+     .type = PARAM_STRING,
+     .changes = PARAM_RESTART,
+     .offset = AT(scratch),
+     .help =
+         "Folder on a local disk for copies of the images, which are made as images are first read; by default there "
+         "is none."},
+    {.name = "scratch_size",
+     .type = PARAM_FLOAT,
+     .changes = PARAM_RESTART,
+     .offset = AT(scratch_size),
+     .unit = "GiB",
+     .default_text = "auto",
+     .minimum = 0.001,
+     .maximum = 1e6,
+     .help = "Most that the copies take; auto: what the disk has free. A twentieth of the disk, at most 10 GiB, stays "
+             "free in any case."},
     {.name = "memory",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

@@ -68,6 +68,7 @@ static enum status add_noise(struct sample *s, struct model *m, struct dataset *
     _cleanup_(mem_free) size_t *seen = NULL; /* images that have the shell */
     TRY(mem_new((size_t)half + 1, sizeof *power, "noise spectrum", &power, err));
     TRY(mem_new((size_t)half + 1, sizeof *seen, "noise spectrum", &seen, err));
+    dataset_expect(dataset, which, count, which, count); /* seed_sums needs the same images */
     for (size_t i = 0; i < count; i++) {
         TRY(sample_take(s, m, dataset, which[i], err));
         int last = estep_last_shell(m, dataset_at(dataset, which[i]));
@@ -124,6 +125,7 @@ enum status seed_sums(struct model *m, struct dataset *dataset, const size_t *wh
     struct sample s = {0};
     unsigned random = seed;
     enum status status = sample_create(m, &s, err);
+    dataset_expect(dataset, which, count, NULL, 0);
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         random = random * 1664525u + 1013904223u;
         double psi = 2 * M_PI * (double)((random >> 8) % (unsigned)angles) / angles;

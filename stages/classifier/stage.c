@@ -9,6 +9,7 @@
 #include "common/files.h"
 #include "common/formats/particle_table.h"
 #include "common/harness/item_optics.h"
+#include "common/harness/scratch.h"
 #include "common/harness/stage.h"
 #include "common/memory.h"
 #include "kernels/alignment/alignment.h"
@@ -20,9 +21,13 @@
 static const double LEAST_MEMORY = 0.25; /* GiB */
 /* Selections are kept longer than other files: the next stage may not have read them yet. */
 enum { KEPT_SNAPSHOTS = 3, KEPT_SELECTIONS = 20, FIRST_SNAPSHOT_UPDATE = 4 };
+/* Images that are read ahead: as many bytes as the E-step takes of images at a time. */
+enum { READING_THREADS = 4, AHEAD_BYTES = 128 << 20 };
 
 struct state {
     struct dataset *dataset;
+    struct scratch scratch;
+    bool ended; /* all work is done */
     struct classifier classifier;
     struct classifier_options options;
     char relative[PATH_MAX];
@@ -56,6 +61,7 @@ static void check(const void *params, const struct stage_session *session, struc
     const struct classifier_options *o = params;
     struct quality_rule rule;
     struct err err = {0};
+    scratch_check(o->scratch, checks);
     if (o->memory > 0 && o->memory < LEAST_MEMORY)
         stage_checks_add(checks, STAGE_CHECK_ERROR, "memory",
                          "memory is %g GiB: at least %g are needed, or auto for what is free", o->memory, LEAST_MEMORY);
@@ -94,6 +100,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
     snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
+    scratch_open(&s->scratch, stage, o->scratch, o->scratch_size);
+    TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES,
+                           s->scratch.shards, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     if (!stage_in_pipeline(stage)) return STATUS_OK;
     TRY(choices_create(root, stage_name(stage), &s->choices, err));
@@ -103,10 +112,10 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
 }
 
 static void fini(struct stage *stage, void *state) {
-    (void)stage;
     struct state *s = state;
     classifier_clear(&s->classifier);
     dataset_destroy(&s->dataset);
+    scratch_close(&s->scratch, stage, s->ended);
     choices_destroy(&s->choices);
     template_writer_clear(&s->templates);
 }
@@ -459,8 +468,10 @@ static void note(struct stage *stage, struct state *s) {
     double length = m->options.box * m->options.pixel_size;
     warn_if_on_host(stage, s);
     double resolution = length / (m->current_shell > 0 ? m->current_shell : 1);
-    stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å", c->updates, dataset_count(s->dataset),
-               m->class_count, resolution);
+    char scratch[SCRATCH_NOTE_SIZE];
+    scratch_note(&s->scratch, scratch);
+    stage_note(stage, "update %d, %zu particles, %d classes, %.1f Å%s", c->updates, dataset_count(s->dataset),
+               m->class_count, resolution, scratch);
     stage_resolution(stage, resolution);
 }
 
@@ -469,6 +480,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     struct classifier *c = &s->classifier;
     struct classifier_progress progress;
     TRY(restore(stage, s, err));
+    scratch_look(&s->scratch, stage);
     if (c->model != NULL) stage_doing(stage, "computing update %d", c->updates + 1);
     TRY(classifier_step(c, false, &progress, err));
     *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
@@ -491,8 +503,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     return STATUS_OK;
 }
 
-static enum status flush(struct stage *stage, void *state, struct err *err) {
-    struct state *s = state;
+static enum status finish(struct stage *stage, struct state *s, struct err *err) {
     TRY(restore(stage, s, err));
     TRY(dataset_merge(s->dataset, NULL, err));
     look_at_choices(stage, s);
@@ -500,6 +511,7 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
     if (s->finished > 0 && s->finished == dataset_count(s->dataset) && !chosen) return STATUS_OK;
     struct classifier_progress progress = {.more = true};
     while (progress.more) {
+        scratch_look(&s->scratch, stage);
         if (stage_stopping(stage)) FAIL(err, STATUS_CANCELLED, "stopped before the final passes were complete");
         if (s->classifier.model != NULL) stage_doing(stage, "computing update %d", s->classifier.updates + 1);
         TRY(classifier_step(&s->classifier, true, &progress, err));
@@ -510,6 +522,13 @@ static enum status flush(struct stage *stage, void *state, struct err *err) {
         return STATUS_OK;
     }
     return take_snapshot(stage, s, true, err);
+}
+
+static enum status flush(struct stage *stage, void *state, struct err *err) {
+    struct state *s = state;
+    TRY(finish(stage, s, err));
+    s->ended = true;
+    return STATUS_OK;
 }
 
 const struct stage_descriptor classifier_stage = {

@@ -3,6 +3,7 @@
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/mtf.h"
+#include "common/harness/scratch.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/symmetry/symmetry.h"
 #include "stages/refiner/classes.h"
@@ -86,6 +87,7 @@ void refiner_check(const void *params, const struct stage_session *session, stru
     const char *mtf = p->mtf != NULL ? p->mtf : session->mtf;
     struct symmetry symmetry = {0};
     struct err err = {0};
+    scratch_check(p->scratch, checks);
     check_reference(p, checks);
     if (p->mask != NULL) check_mask(p->mask, checks);
     if (mtf != NULL) check_mtf(mtf, checks);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/formats/image.h"
-#include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "common/worker.h"
 #include "kernels/prepare/image_check.h"
@@ -43,6 +42,7 @@ struct loader {
     struct particle_set *set;
     struct way *ways;
     int way_count;
+    struct stack_reader *readers[THREADS_MOST]; /* of each thread */
     float *scratch[THREADS_MOST]; /* of each thread: an image as its file has it, and what kernels/regrid needs */
     size_t scratch_floats;
     int threads;
@@ -51,11 +51,14 @@ struct loader {
     int used;
 };
 
-enum status loader_create(struct particle_set *set, int threads, struct loader **ret_loader, struct err *err) {
+enum status loader_create(struct particle_set *set, int threads, struct shards *cache, struct loader **ret_loader,
+                          struct err *err) {
     struct loader *l = NULL;
     TRY(mem_new(1, sizeof *l, "reading particles", &l, err));
-    *l = (struct loader){.set = set, .threads = threads > 1 ? threads : 1};
+    *l = (struct loader){.set = set, .threads = threads < 1 ? 1 : threads < THREADS_MOST ? threads : THREADS_MOST};
     enum status status = worker_create(&l->worker, err);
+    for (int t = 0; t < l->threads && status == STATUS_OK; t++)
+        status = stack_reader_create(cache, &l->readers[t], err);
     if (status != STATUS_OK) {
         loader_destroy(&l);
         return status;
@@ -77,9 +80,22 @@ void loader_destroy(struct loader **loader) {
     for (int i = 0; i < l->way_count; i++)
         regrid_destroy(&l->ways[i].regrid);
     free(l->ways);
-    for (int t = 0; t < THREADS_MOST; t++)
+    for (int t = 0; t < THREADS_MOST; t++) {
+        stack_reader_destroy(&l->readers[t]);
         free(l->scratch[t]);
+    }
     mem_free(loader);
+}
+
+struct stack_reads loader_reads(const struct loader *l) {
+    struct stack_reads sum = {0};
+    for (int t = 0; t < l->threads; t++) {
+        const struct stack_reads reads = stack_reader_reads(l->readers[t]);
+        sum.opened += reads.opened;
+        sum.images += reads.images;
+        sum.cached += reads.cached;
+    }
+    return sum;
 }
 
 static enum status reserve(struct batch *b, int count, struct err *err) {
@@ -139,7 +155,7 @@ static enum status reserve_scratch(struct loader *l, struct err *err) {
     }
     if (most <= l->scratch_floats) return STATUS_OK;
     l->scratch_floats = 0;
-    for (int t = 0; t < l->threads && t < THREADS_MOST; t++) {
+    for (int t = 0; t < l->threads; t++) {
         mem_free(&l->scratch[t]);
         TRY(mem_new_unset(most, sizeof *l->scratch[t], "particle images", &l->scratch[t], err));
     }
@@ -192,26 +208,12 @@ static bool is_constant(const float *values, size_t count) {
     return memcmp(values, values + 1, (count - 1) * sizeof *values) == 0;
 }
 
-static enum status read_one(const struct particle_set *set, struct job *job, struct mrc_reader **reader, int *stack,
+static enum status read_one(const struct particle_set *set, struct job *job, struct stack_reader *reader,
                             float *scratch, struct err *err) {
-    const char *path = set->stacks[job->stack].path;
     const int box = set->stacks[job->stack].box;
     float *image = job->regrid != NULL ? scratch : job->to; /* as the file has it */
-    if (*stack != job->stack) {
-        mrc_close(reader);
-        *stack = -1;
-        TRY(mrc_open(path, reader, err));
-        *stack = job->stack;
-    }
-    const struct mrc_header *header = mrc_reader_header(*reader);
-    FAIL_IF(header->nx != box || header->ny != box, err, STATUS_BAD_FORMAT,
-            "%s has images of %d × %d px; they were of %d px when they joined: another file has taken its place", path,
-            header->nx, header->ny, box);
-    FAIL_IF(job->slice >= header->nz, err, STATUS_BAD_FORMAT,
-            "%s has %d images, image %d was asked for: another file has taken its place", path, header->nz,
-            job->slice + 1);
     size_t given = (size_t)box * (size_t)box, pixels = (size_t)set->box * (size_t)set->box;
-    TRY(mrc_read_slices(*reader, job->slice, 1, image, err));
+    TRY(stack_reader_image(reader, set->stacks[job->stack].path, box, job->slice, image, err));
     /* One NaN or huge value would spread over the whole map. */
     job->spoiled = !image_values_fit(image, given) || is_constant(image, given);
     if (!job->spoiled && particle_has_digest(&set->particles[job->particle]))
@@ -234,27 +236,25 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     return STATUS_OK;
 }
 
-static enum status read_some(const struct particle_set *set, struct job *jobs, int count, float *scratch,
-                             struct err *err) {
-    struct mrc_reader *reader = NULL;
+static enum status read_some(const struct particle_set *set, struct job *jobs, int count, struct stack_reader *reader,
+                             float *scratch, struct err *err) {
     enum status status = STATUS_OK;
-    int stack = -1;
     for (int i = 0; i < count && status == STATUS_OK; i++)
-        status = read_one(set, &jobs[i], &reader, &stack, scratch, err);
-    mrc_close(&reader);
+        status = read_one(set, &jobs[i], reader, scratch, err);
+    stack_reader_close(reader);
     return status;
 }
 
 /* If several reads fail the error is that of the first in order, not that of the fastest thread. */
 static enum status read_jobs(const struct loader *l, const struct batch *b, int jobs, struct err *err) {
-    int threads = l->threads < THREADS_MOST ? l->threads : THREADS_MOST;
+    int threads = l->threads;
     if (threads > jobs / 8) threads = jobs < 8 ? 1 : jobs / 8;
     enum status statuses[THREADS_MOST] = {STATUS_OK};
     struct err errs[THREADS_MOST] = {{0}};
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
         int first = (int)((long)jobs * t / threads), end = (int)((long)jobs * (t + 1) / threads);
-        statuses[t] = read_some(l->set, b->jobs + first, end - first, l->scratch[t], &errs[t]);
+        statuses[t] = read_some(l->set, b->jobs + first, end - first, l->readers[t], l->scratch[t], &errs[t]);
     }
     for (int t = 0; t < threads; t++)
         if (statuses[t] != STATUS_OK) {

@@ -3,13 +3,17 @@
 #ifndef ICESTREAM_STAGES_REFINER_LOADER_H
 #define ICESTREAM_STAGES_REFINER_LOADER_H
 
+#include "common/formats/stack_reader.h"
 #include "kernels/alignment/alignment.h"
 #include "stages/refiner/particles.h"
 
 struct loader;
 
-/* threads: how many read at the same time. The set must outlive the loader. */
-enum status loader_create(struct particle_set *set, int threads, struct loader **ret_loader, struct err *err);
+/* threads: how many read at the same time. cache: see stack_reader.h; NULL: none. Set and cache must outlive the loader. */
+enum status loader_create(struct particle_set *set, int threads, struct shards *cache, struct loader **ret_loader,
+                          struct err *err);
+/* Returns what was read so far. Call it while nothing is being read. */
+struct stack_reads loader_reads(const struct loader *loader);
 /* Waits for reads that are running; accepts NULL. */
 void loader_destroy(struct loader **loader);
 

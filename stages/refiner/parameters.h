@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { REFINER_PARAMETERS = 38 };
+enum { REFINER_PARAMETERS = 40 };
 
 extern const struct param refiner_parameters[REFINER_PARAMETERS];
 

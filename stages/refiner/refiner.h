@@ -55,8 +55,10 @@ struct refiner_options {
      * on the CPU (kernels/alignment). */
     double memory;
     double host_memory; /* GiB, about, for images and batches. 0 or NaN: `memory` if that is above 0, else 4 GiB */
-    int devices;        /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
-    bool memory_trace;  /* record the use of the device's memory (refiner_write_trace) */
+    char *scratch; /* folder for copies of images (common/harness/scratch.h); used by the stage alone; NULL: none */
+    double scratch_size; /* GiB; NaN: what is free */
+    int devices;         /* CUDA devices that share the E-step; used by the stage alone. 0: all of its `gpu` */
+    bool memory_trace;   /* record the use of the device's memory (refiner_write_trace) */
     /* Used by the stage alone: */
     char *mtf;             /* path of a detector's MTF (common/formats/mtf.h), for the final map; NULL: the session's */
     double mtf_pixel_size; /* Å, of the detector; NaN: the session's, or that of the map */
@@ -78,6 +80,7 @@ struct refiner_context {
     struct device devices[ALIGNMENT_DEVICES_MOST];
     int device_count;
     double fallback_pixel_size; /* Å, of particles whose file gives none; NaN: none */
+    struct shards *scratch;     /* keeps copies of images (stack_reader.h), must outlive the refiner; NULL: none */
     const char *root;           /* session folder: relative paths of stacks are tried against it first; NULL: none */
 };
 

@@ -194,7 +194,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
     for (int side = 0; side < r->side_count; side++)
         TRY(allocate_side(r, &r->sides[side], err));
     int readers = r->context.threads < READING_THREADS ? r->context.threads : READING_THREADS;
-    TRY(loader_create(&r->set, readers, &r->loader, err));
+    TRY(loader_create(&r->set, readers, r->context.scratch, &r->loader, err));
     TRY(setup_alignment(r, err));
     TRY(check_memory(r, err));
     if (r->mask_path != NULL) TRY(read_mask(r, err));

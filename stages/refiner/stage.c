@@ -5,6 +5,7 @@
 
 #include "common/files.h"
 #include "common/formats/optics_aberrations.h"
+#include "common/harness/scratch.h"
 #include "common/harness/stage.h"
 #include "stages/refiner/arrivals.h"
 #include "stages/refiner/check.h"
@@ -23,6 +24,8 @@ enum { LEAST_PARTICLES = 10 }; /* fewer make no map */
 struct state {
     struct arrivals arrivals;
     struct refiner *refiner;
+    struct scratch scratch;
+    bool ended; /* all work is done */
     struct writer *writer;
     struct attempts attempts;       /* at a first map */
     struct map_templates templates; /* for the picker */
@@ -70,7 +73,9 @@ static enum status init(struct stage *stage, void *context, struct err *err) {
     struct state *state = context;
     const struct refiner_options *p = stage_params(stage);
     TRY(arrivals_init(&state->arrivals, err));
+    scratch_open(&state->scratch, stage, p->scratch, p->scratch_size);
     struct refiner_context machine = {.threads = stage_threads(stage),
+                                      .scratch = state->scratch.shards,
                                       .device = *stage_device(stage),
                                       .fallback_pixel_size = stage_session(stage)->pixel_size,
                                       .root = stage_root(stage)};
@@ -95,11 +100,11 @@ static enum status change(struct stage *stage, void *context, struct err *err) {
 }
 
 static void fini(struct stage *stage, void *context) {
-    (void)stage;
     struct state *state = context;
     writer_destroy(&state->writer);
     attempts_destroy(&state->attempts);
     refiner_destroy(&state->refiner);
+    scratch_close(&state->scratch, stage, state->ended);
     arrivals_destroy(&state->arrivals);
 }
 
@@ -227,6 +232,7 @@ static void take_hand(struct stage *stage, struct state *state) {
 /* Works on a batch of the running iteration. */
 static enum status work_on(struct stage *stage, struct state *state, bool *ret_complete, struct err *err) {
     TRY(writer_look(state->writer, err));
+    scratch_look(&state->scratch, stage);
     stage_doing(stage, "computing iteration %d", refiner_state(state->refiner).iteration);
     TRY(refiner_work(state->refiner, ret_complete, err));
     state->unwritten = *ret_complete;
@@ -332,8 +338,7 @@ static enum status finish_first_map(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
-static enum status flush(struct stage *stage, void *context, struct err *err) {
-    struct state *state = context;
+static enum status finish(struct stage *stage, struct state *state, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
     bool replaced;
     if (refiner_busy(state->refiner)) TRY(finish_iteration(stage, state, err));
@@ -374,6 +379,13 @@ static enum status flush(struct stage *stage, void *context, struct err *err) {
     }
     TRY(ending_of_halves(stage, state->refiner, state->writer, err));
     tell_late_hand(stage, state);
+    return STATUS_OK;
+}
+
+static enum status flush(struct stage *stage, void *context, struct err *err) {
+    struct state *state = context;
+    TRY(finish(stage, state, err));
+    state->ended = true;
     return STATUS_OK;
 }
 

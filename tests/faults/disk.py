@@ -18,6 +18,7 @@ import time
 from faults import (
     BIN,
     COUNT,
+    DATA,
     SKIP,
     Run,
     Work,
@@ -30,6 +31,7 @@ from faults import (
     names,
     outcome,
     pids,
+    program,
     run,
     same,
     seeded,
@@ -373,6 +375,78 @@ def case_still(rounds):
         check("killed" not in output.replace("it will be killed", ""), "nobody was killed")
         same(calm(), outcome(session, folder), "a disk that stood still")
         whole(session, "a disk that stood still")
+        finish()
+
+
+def first_particles(count):
+    lines = open(f"{DATA}/calm/extractor/particles.star").read().splitlines(True)
+    rows = [i for i, line in enumerate(lines) if ".mrcs" in line]
+    return "".join(lines[: rows[count]]) + "\n"
+
+
+class Classes:
+    """Classifies 300 particles of the undisturbed session on files, without memory for images."""
+
+    def __init__(self, folder, *words, **popen):
+        self.out = os.path.join(folder, "out")
+        os.makedirs(folder, exist_ok=True)
+        self.log = os.path.join(folder, "log")
+        table = write(os.path.join(folder, "some.star"), first_particles(300))
+        given = f"--i {table} --o {self.out} --classes 3 --diameter 150 --image_memory 0"
+        options = "--visits 1 --final_passes 1 --psi_step 24 --offset_range 2 --threads 1 --device cpu"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(
+                [program("icestream-classifier"), *given.split(), *options.split(), *words],
+                cwd=f"{DATA}/calm",
+                stdout=log,
+                stderr=log,
+                **popen,
+            )
+
+    def text(self):
+        return open(self.log).read()
+
+    def warnings(self):
+        return [line for line in self.text().splitlines() if " classifier WARN scratch " in line]
+
+    def files(self):
+        """Waits for the end. Returns {name: content} of all results."""
+        code = self.process.wait(100)
+        if code != 0:
+            raise AssertionError(f"the classifier ended with {code}:\n{self.text()[-4000:]}")
+        found = glob.glob(f"{self.out}/*it*.star") + glob.glob(f"{self.out}/*.mrcs")
+        return {os.path.basename(path): open(path, "rb").read() for path in found}
+
+
+def case_scratch(rounds):
+    """Copies of images on a local disk change no result: not with a disk that is full, nor after a kill. What a killed
+    process leaves is used again, and a run that ends leaves nothing."""
+    with Work("scratch") as work:
+        fault, disk = Fault(work("fault")), work("disk")
+        with_disk = ("--scratch", disk)
+        plain = Classes(work("plain")).files()
+        check(len(plain) > 3, f"{len(plain)} files of results")
+        check(Classes(work("kept"), *with_disk).files() == plain, "the same results with scratch")
+        check(os.listdir(disk) == [], "nothing is left in scratch after the end")
+        killed = Classes(work("full"), *with_disk)
+        whole_rows = 32 + 100 * 40  # the head and 100 rows of an index
+        wait_until(lambda: any(os.path.getsize(i) > whole_rows for i in glob.glob(f"{disk}/*/*.index")), 60, "100 are kept")
+        killed.process.kill()
+        killed.process.wait()
+        left = glob.glob(f"{disk}/*/*.index")
+        check(len(left) == 1, f"a killed process leaves its shard: {left}")
+        os.truncate(left[0], whole_rows)
+        fault.on(disk, errno.ENOSPC)
+        full = Classes(work("full"), *with_disk, env=fault.environment)
+        check(full.files() == plain, "the same results on a full disk")
+        told = full.warnings()
+        check(len(told) == 1 and "No space" in told[0], f"the full disk is told once: {told}")
+        found = re.search("which has ([0-9]+)", told[0])
+        check(int(found[1]) == 100, f"what the killed process left is used again: {found[1]} images")
+        check(os.listdir(disk) == [], "nothing is left in scratch after the end")
+        new = Classes(work("new"), *with_disk, env=fault.environment)
+        check(new.files() == plain, "the same results where scratch cannot even begin")
+        check(len(new.warnings()) == 1 and "are not kept" in new.warnings()[0], f"and that is told: {new.warnings()}")
         finish()
 
 

@@ -78,7 +78,7 @@ static void images_are_the_same_however_they_come(void **state) {
     for (int i = 0; i < ALL; i++)
         order[i] = 7 * i % ALL;
     for (int threads = 1; threads <= 3; threads += 2) {
-        assert_int_equal(loader_create(&set, threads, &loader, NULL), STATUS_OK);
+        assert_int_equal(loader_create(&set, threads, NULL, &loader, NULL), STATUS_OK);
         /* 0: read when taken; 1: read ahead; 2: other images are read ahead than are taken */
         for (int how = 0; how < 3; how++)
             for (int first = 0, count; first < ALL; first += count) {
@@ -96,6 +96,40 @@ static void images_are_the_same_however_they_come(void **state) {
         loader_stop(loader);
         assert_int_equal(set.cached_bytes, KEPT * PIXELS * sizeof(float));
         loader_destroy(&loader);
+    }
+    particle_set_destroy(&set);
+}
+
+/* Each image is read from its stack once. Then it comes from memory or from the cache, also in the next run. */
+static void images_come_from_the_cache(void **state) {
+    (void)state;
+    char folder[PATH_SIZE], disk[PATH_SIZE + 8];
+    struct particle_set set;
+    int order[ALL];
+    open_set("loader_cache", folder, &set, KEPT);
+    snprintf(disk, sizeof disk, "%s/disk", folder);
+    for (int i = 0; i < ALL; i++)
+        order[i] = 7 * i % ALL;
+    for (int run = 0; run < 2; run++) {
+        struct loader *loader = NULL;
+        struct shards *cache = NULL;
+        assert_int_equal(shards_open(disk, folder, 0, &cache, NULL), STATUS_OK);
+        assert_int_equal(loader_create(&set, 3, cache, &loader, NULL), STATUS_OK);
+        for (int pass = 0; pass < 3; pass++)
+            for (int first = 0; first < ALL; first += BATCH) {
+                const float *const *images;
+                int count = ALL - first < BATCH ? ALL - first : BATCH;
+                int left = ALL - first - count, next = left < BATCH ? left : BATCH;
+                assert_int_equal(loader_take(loader, NULL, order + first, count, &images, NULL), STATUS_OK);
+                if (next > 0) loader_begin(loader, NULL, order + first + count, next);
+                assert_images(&set, order + first, count, images);
+            }
+        loader_stop(loader);
+        struct stack_reads reads = loader_reads(loader);
+        assert_int_equal(reads.images, run == 0 ? ALL : 0);
+        assert_int_equal(reads.cached, run == 0 ? 2 * (ALL - KEPT) : 3 * (ALL - KEPT));
+        loader_destroy(&loader);
+        shards_close(&cache, run == 1);
     }
     particle_set_destroy(&set);
 }
@@ -120,7 +154,7 @@ static void images_on_the_device_are_not_read(void **state) {
     open_set("loader_elsewhere", folder, &set, 0);
     for (int i = 0; i < ALL; i++)
         indices[i] = i;
-    assert_int_equal(loader_create(&set, 2, &loader, NULL), STATUS_OK);
+    assert_int_equal(loader_create(&set, 2, NULL, &loader, NULL), STATUS_OK);
     for (int ahead = 0; ahead < 2; ahead++) {
         if (ahead) loader_begin(loader, device, indices, ALL);
         assert_int_equal(loader_take(loader, device, indices, ALL, &images, NULL), STATUS_OK);
@@ -159,7 +193,7 @@ static void a_broken_stack_is_told_of_when_it_is_taken(void **state) {
         indices[i] = i;
     snprintf(path, sizeof path, "%s/s1.mrcs", folder);
     assert_int_equal(truncate(path, 3000), 0);
-    assert_int_equal(loader_create(&set, 2, &loader, NULL), STATUS_OK);
+    assert_int_equal(loader_create(&set, 2, NULL, &loader, NULL), STATUS_OK);
     for (int ahead = 0; ahead < 2; ahead++) {
         if (ahead) loader_begin(loader, NULL, indices, ALL);
         assert_int_not_equal(loader_take(loader, NULL, indices, ALL, &images, &err), STATUS_OK);
@@ -176,6 +210,7 @@ static void a_broken_stack_is_told_of_when_it_is_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(images_come_from_the_cache),
         cmocka_unit_test(images_are_the_same_however_they_come),
         cmocka_unit_test(images_on_the_device_are_not_read),
         cmocka_unit_test(a_broken_stack_is_told_of_when_it_is_taken),

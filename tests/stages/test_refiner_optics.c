@@ -33,7 +33,7 @@ static double difference(struct particle_set *set, int index, int number) {
     const float *const *images;
     struct loader *loader = NULL;
     struct err err = {0};
-    assert_int_equal(loader_create(set, 2, &loader, NULL), STATUS_OK);
+    assert_int_equal(loader_create(set, 2, NULL, &loader, NULL), STATUS_OK);
     if (loader_take(loader, NULL, &index, 1, &images, &err) != STATUS_OK) fail_msg("%s", err.message);
     double most = difference_from(images[0], number, set->box, set->pixel_size);
     loader_destroy(&loader);
@@ -230,7 +230,7 @@ static void images_of_two_detectors_become_alike(void **state) {
     merge(&set, folder, OPTICS, STACKS, 3);
     assert_string_equal(detectors_missing(&set), "third.star");
     assert_ptr_equal(detectors_first(&set), set.optics[0].detector);
-    assert_int_equal(loader_create(&set, 1, &loader, NULL), STATUS_OK);
+    assert_int_equal(loader_create(&set, 1, NULL, &loader, NULL), STATUS_OK);
     assert_int_equal(loader_take(loader, NULL, indices, 3, &images, NULL), STATUS_OK);
     for (int k = 1; k < 10; k += 2) {
         double f = k / (COARSE * COARSE_PIXEL);

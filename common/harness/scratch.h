@@ -1,0 +1,29 @@
+/* The parameters `scratch` and `scratch_size` of a stage that reads images of particles again and again: copies on a
+ * local disk (common/shards.h). Trouble with the copies is logged, and is never an error of the stage. */
+#ifndef ICESTREAM_COMMON_HARNESS_SCRATCH_H
+#define ICESTREAM_COMMON_HARNESS_SCRATCH_H
+
+#include "common/files.h"
+#include "common/harness/stage.h"
+#include "common/shards.h"
+
+/* All zeros: there is none. */
+struct scratch {
+    struct shards *shards; /* for stack_reader.h; NULL: none */
+    char folder[PATH_SIZE];
+    bool told; /* that nothing more is kept */
+};
+
+/* For the callback check: complains about a folder that does not begin with a slash. folder: NULL or "": none. */
+void scratch_check(const char *folder, struct stage_checks *checks);
+/* Opens the stage's part of the folder. gib: most of it; 0 or NaN: what is free. */
+void scratch_open(struct scratch *scratch, struct stage *stage, const char *folder, double gib);
+/* Logs once that nothing more is kept, and why. Call it from time to time. */
+void scratch_look(struct scratch *scratch, struct stage *stage);
+/* Writes what there is, for stage_note: ", 1.2 GiB in scratch", or "". */
+enum { SCRATCH_NOTE_SIZE = 48 };
+void scratch_note(const struct scratch *scratch, char note[SCRATCH_NOTE_SIZE]);
+/* Closes it. ended: the stage has done all of its work, so that the copies are removed; else the next run uses them. */
+void scratch_close(struct scratch *scratch, struct stage *stage, bool ended);
+
+#endif
