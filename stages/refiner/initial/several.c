@@ -192,10 +192,16 @@ static enum status rank_settled(struct several *s, struct err *err) {
     return STATUS_OK;
 }
 
-/* Returns by how many standard errors a start is worse than the best one of its own half that has the maps of the best
- * family; −INFINITY: its half has none yet. Halves may differ, whatever the maps. */
+/* Returns the start of a half that has the maps of the best family: that family, or its partner. −1: none is found
+ * yet. */
+static int standard_of(const struct several *s, int half) {
+    return half == s->families[s->first].half ? s->first : s->partner;
+}
+
+/* Returns by how many standard errors a start is worse than the standard of its own half; −INFINITY: its half has none
+ * yet. Halves may differ, whatever the maps. */
 static double worse_by(const struct several *s, int start) {
-    const int best = s->families[start].half == s->families[s->first].half ? s->first : s->partner;
+    const int best = standard_of(s, s->families[start].half);
     double mean, deviation;
     if (best < 0) return -INFINITY;
     several_mean_of(s->families[best].together, s->families[start].together, s->held, &mean, &deviation);
@@ -222,14 +228,21 @@ static void find_rival(struct several *s) {
     }
 }
 
-/* Compares the settled starts with the best one. */
+/* Takes the partner. Better ones of its half may be the same maps as the partner, if not as like the best family. */
+static void take_partner(struct several *s, int partner) {
+    s->partner = partner;
+    for (int i = 0; i < s->options.start_count; i++)
+        if (s->families[i].half == s->families[partner].half && !s->families[i].same) s->families[i].compared = false;
+}
+
+/* Compares the settled starts with the best one, and those of the other half with its partner. */
 static enum status match(struct several *s, struct err *err) {
     struct several_decision *d = &s->decision;
-    const int half = s->families[s->first].half;
+    const int half = s->families[s->first].half, standard = standard_of(s, s->families[s->other].half);
     bool last;
-    TRY(several_compare_pair(s, &last, err));
+    TRY(several_compare_pair(s, standard < 0 ? s->first : standard, &last, err));
     if (!last) return STATUS_OK;
-    if (s->partner < 0 && s->families[s->other].same && s->families[s->other].half != half) s->partner = s->other;
+    if (standard < 0 && s->families[s->other].same) take_partner(s, s->other);
     s->other = next_family(s);
     if (s->other >= 0) return STATUS_OK;
     find_rival(s);

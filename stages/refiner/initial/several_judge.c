@@ -93,12 +93,11 @@ static bool pair_up(const struct several *s, int *ret_match) {
     return same;
 }
 
-/* Compares a pair of classes of the best family and the other one. *ret_last: it was the last pair. */
-enum status several_compare_pair(struct several *s, bool *ret_last, struct err *err) {
-    const float *fixed = several_class_map(s, s->first, s->step / s->classes);
+/* Compares a pair of classes of a family and of s->other. *ret_last: it was the last pair. */
+enum status several_compare_pair(struct several *s, int fixed, bool *ret_last, struct err *err) {
+    const float *map = several_class_map(s, fixed, s->step / s->classes);
     struct family *f = &s->families[s->other];
-    TRY(likeness_find(s->likeness, fixed, several_class_map(s, s->other, s->step % s->classes), &s->found[s->step],
-                      err));
+    TRY(likeness_find(s->likeness, map, several_class_map(s, s->other, s->step % s->classes), &s->found[s->step], err));
     *ret_last = ++s->step == s->classes * s->classes;
     if (!*ret_last) return STATUS_OK;
     s->step = 0;
@@ -161,7 +160,7 @@ enum status several_agree(struct several *s, struct err *err) {
     struct several_decision *d = &s->decision;
     const struct family *f = &s->families[s->first], *o = &s->families[s->other];
     bool last;
-    TRY(several_compare_pair(s, &last, err));
+    TRY(several_compare_pair(s, s->first, &last, err));
     if (!last) return STATUS_OK;
     if (several_has_empty(s, s->first) || several_has_empty(s, s->other)) several_refuse(s, SEVERAL_EMPTY);
     for (int half = 0; half < SEVERAL_SIDES; half++)

@@ -14,12 +14,12 @@ enum phase { EXPLORE, RANK, SETTLE, RANK_SETTLED, MATCH, JUDGE, AGREE, TELL_APAR
 /* A start of K maps. */
 struct family {
     int half;
-    double *evidence[SEVERAL_MOST];                     /* [held out]: with each class, over an empty image */
-    double *together;                                   /* [held out]: with all of them */
-    double mean;                                        /* of that */
-    bool compared, same;                                /* with the best family: whether it has the same maps, or is
+    double *evidence[SEVERAL_MOST]; /* [held out]: with each class, over an empty image */
+    double *together;               /* [held out]: with all of them */
+    double mean;                    /* of that */
+    bool compared, same;            /* with the best family: whether it has the same maps, or is
                                                          * so much worse that its maps do not matter */
-    int match[SEVERAL_MOST];                            /* its class that is most like class k of the best family */
+    int match[SEVERAL_MOST]; /* its class that is most like class k of the family that it was compared with last */
     double gain[SEVERAL_MOST], deviation[SEVERAL_MOST]; /* of each class, over its opposite */
 };
 
@@ -51,8 +51,8 @@ void several_refuse(struct several *several, enum several_test test);
 void several_mean_of(const double *more, const double *less, int count, double *ret_mean, double *ret_deviation);
 /* Finds the evidence of the classes of a start. */
 enum status several_judge(struct several *several, int start, int order, struct err *err);
-/* Compares a pair of classes of the best family and the other one. *ret_last: it was the last pair. */
-enum status several_compare_pair(struct several *several, bool *ret_last, struct err *err);
+/* Compares a pair of classes of a family and of s->other. *ret_last: it was the last pair. */
+enum status several_compare_pair(struct several *several, int fixed, bool *ret_last, struct err *err);
 
 /* The phases of the decision; each call does a part. */
 /* Judges the best maps of a half: each against its opposite, and together against the one map. */
