@@ -7,13 +7,12 @@
 #include "stages/refiner/refiner_private.h"
 
 /* Iterations, and the particles of each: for each class. */
-enum { EXPLORED = 30, EXPLORED_PARTICLES = 100, SETTLED = 12, SETTLED_PARTICLES = 250, FINE_ORDER = 2, CPU_MOST = 4 };
+enum { EXPLORED = 30, EXPLORED_PARTICLES = 100, SETTLED = 12, SETTLED_PARTICLES = 250, FINE_ORDER = 2, CPU_STARTS = 6 };
 
 static const double BALANCED = 0.8; /* part of the exploration in which classes take the same shares */
 
 int several_count_starts(const struct refiner *r, int classes, size_t bytes) {
-    int count = initial_count_starts(r);
-    if (r->context.device.kind == DEVICE_CPU && count > CPU_MOST) count = CPU_MOST;
+    const int count = r->context.device.kind == DEVICE_CPU ? CPU_STARTS : initial_count_starts(r);
     return initial_limit_starts(r, count, SEVERAL_SIDES, bytes * (size_t)classes);
 }
 
@@ -53,7 +52,7 @@ enum status several_create(const struct several_options *options, struct several
     s->voxels = (size_t)images->box * (size_t)images->box * (size_t)images->box;
     s->decision.classes = s->classes;
     s->decision.starts = options->start_count;
-    s->partner = s->rival = -1;
+    s->partner = -1;
     s->decision.rival = s->decision.alike = NAN;
     for (int half = 0; half < SEVERAL_SIDES; half++)
         s->decision.gains[half] = s->decision.deviations[half] = NAN;
@@ -86,7 +85,7 @@ void several_destroy(struct several **several) {
 
 int several_steps(int starts, int classes) {
     const int parts =
-        starts * (EXPLORED + classes) + SEVERAL_SIDES * (SETTLED + 2 * classes + 1) + 3 * classes * classes;
+        starts * (EXPLORED + SETTLED + 2) + SEVERAL_SIDES * (classes + 1) + (SEVERAL_SIDES + 2) * classes * classes;
     return parts * several_step(classes);
 }
 
@@ -102,22 +101,47 @@ static struct starts_step explore_step(const struct several *s) {
                                 .balance = x < BALANCED};
 }
 
-/* Explores with as many starts at once as are done side by side. */
-static enum status explore(struct several *s, struct err *err) {
-    const struct starts_step step = explore_step(s);
+/* Returns how many starts are worked on side by side, from s->start on: ret_which[]. */
+static int choose_starts(const struct several *s, int *ret_which) {
     const int left = s->options.start_count - s->start, most = starts_at_once(s->starts);
     const int count = left < most ? left : most;
-    int which[INITIAL_STARTS_MOST];
     for (int i = 0; i < count; i++)
-        which[i] = s->start + i;
-    if (s->iteration == 0) TRY(starts_random(s->starts, which, count, err));
-    TRY(starts_iterate(s->starts, which, count, &step, err));
-    if (++s->iteration < EXPLORED) return STATUS_OK;
+        ret_which[i] = s->start + i;
+    return count;
+}
+
+/* Ends an iteration of so many starts. After the last one of all starts comes another phase. */
+static void end_iteration(struct several *s, int count, int iterations, enum phase next) {
+    if (++s->iteration < iterations) return;
     s->iteration = 0;
     s->start += count;
-    if (s->start < s->options.start_count) return STATUS_OK;
+    if (s->start < s->options.start_count) return;
     s->start = 0;
-    s->phase = RANK;
+    s->phase = next;
+}
+
+static enum status explore(struct several *s, struct err *err) {
+    const struct starts_step step = explore_step(s);
+    int which[INITIAL_STARTS_MOST];
+    const int count = choose_starts(s, which);
+    if (s->iteration == 0) TRY(starts_random(s->starts, which, count, err));
+    TRY(starts_iterate(s->starts, which, count, &step, err));
+    end_iteration(s, count, EXPLORED, RANK);
+    return STATUS_OK;
+}
+
+/* All starts go on with many more of their particles: some find the last of their maps only now, and one that was
+ * worse may explain the particles better in the end. */
+static enum status settle(struct several *s, struct err *err) {
+    const struct starts_step step = {.particles = SETTLED_PARTICLES * s->classes,
+                                     .order = FINE_ORDER,
+                                     .limit = s->options.fine,
+                                     .gain = 0.4,
+                                     .fudge = 4};
+    int which[INITIAL_STARTS_MOST];
+    const int count = choose_starts(s, which);
+    TRY(starts_iterate(s->starts, which, count, &step, err));
+    end_iteration(s, count, SETTLED, RANK_SETTLED);
     return STATUS_OK;
 }
 
@@ -131,14 +155,36 @@ static int best_start(const struct several *s, int half) {
     return best;
 }
 
-static enum status rank(struct several *s, struct err *err) {
+/* Judges a start on a grid. Returns whether it was the last one. */
+static enum status judge_next(struct several *s, int order, bool *ret_last, struct err *err) {
     s->families[s->start].half = starts_state(s->starts, s->start).half;
-    TRY(several_judge(s, s->start, FINE_ORDER, err));
-    if (++s->start < s->options.start_count) return STATUS_OK;
+    TRY(several_judge(s, s->start, order, err));
+    *ret_last = ++s->start == s->options.start_count;
+    if (*ret_last) s->start = 0;
+    return STATUS_OK;
+}
+
+/* Ends all where the best of both halves have lost particles of a class: fewer maps explain them. */
+static enum status rank(struct several *s, struct err *err) {
+    bool last;
+    TRY(judge_next(s, FINE_ORDER, &last, err));
+    if (!last) return STATUS_OK;
+    s->phase = SETTLE;
+    for (int half = 0; half < SEVERAL_SIDES; half++)
+        if (!several_has_empty(s, best_start(s, half))) return STATUS_OK;
+    several_refuse(s, SEVERAL_EMPTY);
+    s->phase = COMPLETE;
+    return STATUS_OK;
+}
+
+/* Takes the settled start that explains the held-out particles best, however good it was before. */
+static enum status rank_settled(struct several *s, struct err *err) {
+    bool last;
+    TRY(judge_next(s, s->options.order, &last, err));
+    if (!last) return STATUS_OK;
     s->first = best_start(s, -1);
     s->families[s->first].compared = s->families[s->first].same = true;
     s->other = best_start(s, -1);
-    s->start = 0;
     s->phase = MATCH;
     if (!several_has_empty(s, s->first)) return STATUS_OK;
     several_refuse(s, SEVERAL_EMPTY);
@@ -146,54 +192,73 @@ static enum status rank(struct several *s, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns the start of a half that has the maps of the best family: that family, or its partner. −1: none is found
+ * yet. */
+static int standard_of(const struct several *s, int half) {
+    return half == s->families[s->first].half ? s->first : s->partner;
+}
+
+/* Returns by how many standard errors a start is worse than the standard of its own half; −INFINITY: its half has none
+ * yet. Halves may differ, whatever the maps. */
+static double worse_by(const struct several *s, int start) {
+    const int best = standard_of(s, s->families[start].half);
+    double mean, deviation;
+    if (best < 0) return -INFINITY;
+    several_mean_of(s->families[best].together, s->families[start].together, s->held, &mean, &deviation);
+    return deviation > 0 ? mean / deviation : 0;
+}
+
 /* Returns the next family to be compared with the best one: until the other half has a partner for it, and all that
  * explain the held-out particles as well. −1: there is none. */
 static int next_family(struct several *s) {
-    const struct family *first = &s->families[s->first];
     for (int i; (i = best_start(s, -1)) >= 0;) {
-        double mean, deviation;
-        several_mean_of(first->together, s->families[i].together, s->held, &mean, &deviation);
-        if (mean < SEVERAL_SURE * deviation || (s->partner < 0 && s->families[i].half != first->half)) return i;
-        s->families[i].compared = true;
+        if (worse_by(s, i) < SEVERAL_SURE) return i;
+        s->families[i].compared = s->families[i].same = true; /* no rival, whatever its maps are */
     }
     return -1;
 }
 
-static enum status match(struct several *s, struct err *err) {
-    const int half = s->families[s->first].half;
-    bool last;
-    TRY(several_compare_pair(s, &last, err));
-    if (!last) return STATUS_OK;
-    if (s->rival < 0 && !s->families[s->other].same) s->rival = s->other;
-    if (s->partner < 0 && s->families[s->other].same && s->families[s->other].half != half) s->partner = s->other;
-    s->other = next_family(s);
-    if (s->other >= 0) return STATUS_OK;
-    for (int i = 0; i < s->options.start_count; i++)
-        s->families[i].compared = false;
-    s->decision.best[half] = s->first;
-    s->decision.best[1 - half] = s->partner >= 0 ? s->partner : best_start(s, 1 - half);
-    if (s->rival == s->decision.best[1 - half]) s->rival = -1; /* halves do not agree */
-    s->phase = SETTLE;
-    return STATUS_OK;
+/* Finds the rival: of those with other maps, the one that is worse by least. */
+static void find_rival(struct several *s) {
+    struct several_decision *d = &s->decision;
+    for (int i = 0; i < s->options.start_count; i++) {
+        if (s->families[i].same || (s->partner < 0 && s->families[i].half != s->families[s->first].half)) continue;
+        const double worse = worse_by(s, i);
+        if (!(worse >= d->rival)) d->rival = worse;
+    }
 }
 
-/* The best of both halves, and the rival, go on with many more of their particles. */
-static enum status settle(struct several *s, struct err *err) {
-    const struct starts_step step = {.particles = SETTLED_PARTICLES * s->classes,
-                                     .order = FINE_ORDER,
-                                     .limit = s->options.fine,
-                                     .gain = 0.4,
-                                     .fudge = 4};
-    const int which[] = {s->decision.best[0], s->decision.best[1], s->rival};
-    TRY(starts_iterate(s->starts, which, s->rival < 0 ? SEVERAL_SIDES : SEVERAL_SIDES + 1, &step, err));
-    if (++s->iteration == SETTLED) s->phase = JUDGE;
+/* Takes the partner. Better ones of its half may be the same maps as the partner, if not as like the best family. */
+static void take_partner(struct several *s, int partner) {
+    s->partner = partner;
+    for (int i = 0; i < s->options.start_count; i++)
+        if (s->families[i].half == s->families[partner].half && !s->families[i].same) s->families[i].compared = false;
+}
+
+/* Compares the settled starts with the best one, and those of the other half with its partner. */
+static enum status match(struct several *s, struct err *err) {
+    struct several_decision *d = &s->decision;
+    const int half = s->families[s->first].half, standard = standard_of(s, s->families[s->other].half);
+    bool last;
+    TRY(several_compare_pair(s, standard < 0 ? s->first : standard, &last, err));
+    if (!last) return STATUS_OK;
+    if (standard < 0 && s->families[s->other].same) take_partner(s, s->other);
+    s->other = next_family(s);
+    if (s->other >= 0) return STATUS_OK;
+    find_rival(s);
+    for (int i = 0; i < s->options.start_count; i++)
+        s->families[i].compared = false;
+    s->other = s->partner >= 0 ? s->partner : best_start(s, 1 - half); /* halves do not agree */
+    d->best[half] = s->first;
+    d->best[1 - half] = s->other;
+    s->phase = JUDGE;
     return STATUS_OK;
 }
 
 enum status several_work(struct several *s, bool *ret_complete, struct err *err) {
     typedef enum status work(struct several *, struct err *);
     static work *const phases[] = {
-        explore,     rank, match, settle, several_judge_half, several_agree, several_tell_apart, several_face_rival,
+        explore,     rank, settle, rank_settled, match, several_judge_half, several_agree, several_tell_apart,
         several_take};
     const double before = clock_monotonic();
     if (s->phase != COMPLETE) TRY(phases[s->phase](s, err));

@@ -2,15 +2,18 @@
  *
  * As the one map (initial.h), but each start has K maps, a class each, which share the particles: an iteration finds
  * poses and classes together. Every second start improves with particles of half A alone, the others with those of half
- * B. Held-out particles rank them: each is as probable as with the maps together, by their shares. K maps are accepted
- * only if
- *   empty       no class of the best start has lost its particles to the others;
+ * B. All starts settle with many more particles before they are ranked: one that has not parted two molecules yet may
+ * explain particles worse than one that never will. Held-out particles rank the settled starts: each is as probable as
+ * with the maps together, by their shares. K maps are accepted only if
+ *   empty       no class of the best start has lost its particles to the others (nor, before they settle, of the best
+ *               of both halves);
  *   agreement   a start of the other half has made the same K maps, each up to rotation, shift and hand;
  *   alike       no two of the K maps are the same map: particles that are all alike give copies of one map, or its mirror
  *               image beside it;
  *   likelihood  held-out particles are more probable with the K maps than with the one map of the same half, and than with
  *               each of the K maps replaced by its opposite: each class shows something that is in the particles;
- *   rivals      the best start of different maps, improved as far, explains the held-out particles less well.
+ *   rivals      each start of different maps explains the held-out particles less well than the same K maps of its own
+ *               half do.
  * The standard of each is that of the one map. Otherwise classes begin from the one map.
  *
  * Projections tell the hand of no map, and of no class beside another. Each map gets the hand in which it is more like
@@ -52,7 +55,9 @@ struct several_decision {
      * one map. */
     double gains[2], deviations[2];
     double alike; /* mean FSC of the two classes that are most alike; as for the one map */
-    double rival; /* standard errors by which the best different start is worse; NaN: there is none */
+    /* Standard errors by which the best different start is worse than the maps of its half, below 0 if it is better; NaN:
+     * all that come near have the same maps. */
+    double rival;
     struct several_class maps[SEVERAL_MOST];
     double seconds;
 };

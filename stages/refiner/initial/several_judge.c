@@ -93,12 +93,11 @@ static bool pair_up(const struct several *s, int *ret_match) {
     return same;
 }
 
-/* Compares a pair of classes of the best family and the other one. *ret_last: it was the last pair. */
-enum status several_compare_pair(struct several *s, bool *ret_last, struct err *err) {
-    const float *fixed = several_class_map(s, s->first, s->step / s->classes);
+/* Compares a pair of classes of a family and of s->other. *ret_last: it was the last pair. */
+enum status several_compare_pair(struct several *s, int fixed, bool *ret_last, struct err *err) {
+    const float *map = several_class_map(s, fixed, s->step / s->classes);
     struct family *f = &s->families[s->other];
-    TRY(likeness_find(s->likeness, fixed, several_class_map(s, s->other, s->step % s->classes), &s->found[s->step],
-                      err));
+    TRY(likeness_find(s->likeness, map, several_class_map(s, s->other, s->step % s->classes), &s->found[s->step], err));
     *ret_last = ++s->step == s->classes * s->classes;
     if (!*ret_last) return STATUS_OK;
     s->step = 0;
@@ -138,25 +137,19 @@ static void sort_classes(struct several *s) {
     }
 }
 
-/* Judges the settled maps of a half: all of them, each against its opposite, and together against the one map. */
+/* Judges the best maps of a half: each against its opposite, and together against the one map. */
 enum status several_judge_half(struct several *s, struct err *err) {
     struct several_decision *d = &s->decision;
     const int half = s->start, start = d->best[half];
-    if (s->step == 0) {
-        TRY(several_judge(s, start, s->options.order, err));
-    } else if (s->step <= s->classes) {
-        TRY(judge_class(s, start, s->step - 1, err));
+    if (s->step < s->classes) {
+        TRY(judge_class(s, start, s->step, err));
     } else {
         TRY(judge_map(s, s->options.one[half], s->one, err));
         several_mean_of(s->families[start].together, s->one, s->held, &d->gains[half], &d->deviations[half]);
     }
-    if (++s->step <= s->classes + 1) return STATUS_OK;
+    if (++s->step <= s->classes) return STATUS_OK;
     s->step = 0;
     if (++s->start < SEVERAL_SIDES) return STATUS_OK;
-    if (s->rival >= 0) TRY(several_judge(s, s->rival, s->options.order, err));
-    const bool second = s->families[d->best[1]].mean > s->families[d->best[0]].mean;
-    s->first = d->best[second];
-    s->other = d->best[!second];
     sort_classes(s);
     s->phase = AGREE;
     return STATUS_OK;
@@ -167,7 +160,7 @@ enum status several_agree(struct several *s, struct err *err) {
     struct several_decision *d = &s->decision;
     const struct family *f = &s->families[s->first], *o = &s->families[s->other];
     bool last;
-    TRY(several_compare_pair(s, &last, err));
+    TRY(several_compare_pair(s, s->first, &last, err));
     if (!last) return STATUS_OK;
     if (several_has_empty(s, s->first) || several_has_empty(s, s->other)) several_refuse(s, SEVERAL_EMPTY);
     for (int half = 0; half < SEVERAL_SIDES; half++)
@@ -202,22 +195,8 @@ enum status several_tell_apart(struct several *s, struct err *err) {
     s->step = 0;
     if (++s->start < s->classes) return STATUS_OK;
     s->start = 0;
-    s->other = s->rival;
-    s->phase = s->rival >= 0 ? RIVAL : TAKE;
-    return STATUS_OK;
-}
-
-enum status several_face_rival(struct several *s, struct err *err) {
-    struct several_decision *d = &s->decision;
-    bool last;
-    double mean, deviation;
-    TRY(several_compare_pair(s, &last, err));
-    if (!last) return STATUS_OK;
-    s->phase = TAKE;
-    if (s->families[s->rival].same) return STATUS_OK;
-    several_mean_of(s->families[s->first].together, s->families[s->rival].together, s->held, &mean, &deviation);
-    d->rival = deviation > 0 ? mean / deviation : 0;
     if (d->rival < SEVERAL_SURE) several_refuse(s, SEVERAL_RIVALS);
+    s->phase = TAKE;
     return STATUS_OK;
 }
 
@@ -268,8 +247,8 @@ void several_describe(struct several *s) {
         break;
     case SEVERAL_RIVALS:
         snprintf(d->text, sizeof d->text,
-                 "different sets of %d maps explain the particles alike: another one is worse by %.1f standard errors",
-                 k, d->rival);
+                 "different sets of %d maps explain the particles alike: another one is %s by %.1f standard errors", k,
+                 d->rival < 0 ? "better" : "worse", fabs(d->rival));
         break;
     }
 }

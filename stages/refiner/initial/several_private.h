@@ -9,16 +9,17 @@
 enum { SEVERAL_SIDES = 2, SEVERAL_PAIRS_MOST = SEVERAL_MOST * SEVERAL_MOST };
 #define SEVERAL_SURE 3.0 /* standard errors */
 
-enum phase { EXPLORE, RANK, MATCH, SETTLE, JUDGE, AGREE, TELL_APART, RIVAL, TAKE, COMPLETE };
+enum phase { EXPLORE, RANK, SETTLE, RANK_SETTLED, MATCH, JUDGE, AGREE, TELL_APART, TAKE, COMPLETE };
 
 /* A start of K maps. */
 struct family {
     int half;
-    double *evidence[SEVERAL_MOST];                     /* [held out]: with each class, over an empty image */
-    double *together;                                   /* [held out]: with all of them */
-    double mean;                                        /* of that */
-    bool compared, same;                                /* with the best family: whether it has the same maps */
-    int match[SEVERAL_MOST];                            /* its class that is most like class k of the best family */
+    double *evidence[SEVERAL_MOST]; /* [held out]: with each class, over an empty image */
+    double *together;               /* [held out]: with all of them */
+    double mean;                    /* of that */
+    bool compared, same;            /* with the best family: whether it has the same maps, or is
+                                                         * so much worse that its maps do not matter */
+    int match[SEVERAL_MOST]; /* its class that is most like class k of the family that it was compared with last */
     double gain[SEVERAL_MOST], deviation[SEVERAL_MOST]; /* of each class, over its opposite */
 };
 
@@ -32,8 +33,7 @@ struct several {
     enum phase phase;
     int start, iteration, step;
     int first, other;        /* the best family, and the one that is compared with it */
-    int partner;             /* of the other half: has the same maps as the best; −1: not found yet */
-    int rival;               /* has other maps, the best of these; −1: there is none */
+    int partner;             /* of the other half: the best that has the same maps as `first`; −1: not found yet */
     int order[SEVERAL_MOST]; /* classes of the best family, by their shares */
     struct likeness_found found[SEVERAL_PAIRS_MOST]; /* of each pair of their classes */
     double *opposite, *one, *scratch;                /* [held out] */
@@ -51,18 +51,16 @@ void several_refuse(struct several *several, enum several_test test);
 void several_mean_of(const double *more, const double *less, int count, double *ret_mean, double *ret_deviation);
 /* Finds the evidence of the classes of a start. */
 enum status several_judge(struct several *several, int start, int order, struct err *err);
-/* Compares a pair of classes of the best family and the other one. *ret_last: it was the last pair. */
-enum status several_compare_pair(struct several *several, bool *ret_last, struct err *err);
+/* Compares a pair of classes of a family and of s->other. *ret_last: it was the last pair. */
+enum status several_compare_pair(struct several *several, int fixed, bool *ret_last, struct err *err);
 
 /* The phases of the decision; each call does a part. */
-/* Judges the settled maps of a half: all of them, each against its opposite, and together against the one map. */
+/* Judges the best maps of a half: each against its opposite, and together against the one map. */
 enum status several_judge_half(struct several *several, struct err *err);
 /* Tests whether each half has found the same maps, and the likelihoods. */
 enum status several_agree(struct several *several, struct err *err);
 /* Tests whether a class is another map than each of those before it. */
 enum status several_tell_apart(struct several *several, struct err *err);
-/* Tests whether the settled rival still has other maps, and explains held-out particles as well. */
-enum status several_face_rival(struct several *several, struct err *err);
 /* Takes the map of a class, in the hand of the one map. */
 enum status several_take(struct several *several, struct err *err);
 /* Says in words what was found. */

@@ -25,6 +25,8 @@ enum { SIGNIFICANT = 80, RANDOM_PARTICLES = 500 };
  * classes. */
 static const double BALANCED = 0.7, LEAST_SHARE = 0.05;
 
+static const double BEST_POSE = 1e-6; /* of the probability: less than the best pose has */
+
 static const double FIRST_OFFSET = 10; /* Å: of shifts, before anything is known of them */
 
 struct start {
@@ -447,6 +449,7 @@ static enum status judge(struct starts *s, struct lane *lane, const void *contex
     iteration.sampling = grid;
     iteration.coarse_pixels = coarse_pixels(s, grid, size);
     iteration.oversampled = true;
+    iteration.summed = BEST_POSE; /* nobody asks for the sums */
     TRY(lane_compare(lane, &iteration, at, count, err));
     for (int i = 0; i < count; i++)
         given->ret_gains[i] = lane->results[i].evidence;
