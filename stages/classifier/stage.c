@@ -42,7 +42,8 @@ struct state {
     bool warned_of_choices;  /* that they cannot be read */
     int chosen;              /* the last change whose choices the last snapshot obeys */
     struct template_writer templates;
-    double last_time; /* s, of the last snapshot, with its particles and updates */
+    struct selection sent, next; /* the selection that was sent last in this run, and one to be sent */
+    double last_time;            /* s, of the last snapshot, with its particles and updates */
     size_t last_count;
     int last_updates;
 };
@@ -105,6 +106,8 @@ static void fini(struct stage *stage, void *state) {
     dataset_destroy(&s->dataset);
     choices_destroy(&s->choices);
     template_writer_clear(&s->templates);
+    selection_clear(&s->sent);
+    selection_clear(&s->next);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -162,18 +165,42 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     return lane->batch != NULL ? dataset_submit(s->dataset, &lane->batch, err) : STATUS_OK;
 }
 
-static struct snapshot describe(struct stage *stage, const struct state *s, bool final) {
+static struct snapshot describe(struct stage *stage, struct state *s, bool final) {
     return (struct snapshot){.folder = stage_folder(stage),
                              .relative = s->relative,
                              .root = stage_root(stage),
                              .iteration = s->iteration,
-                             .final = final};
+                             .final = final,
+                             .sent = &s->sent,
+                             .selection = &s->next};
+}
+
+static enum status name_changes(const struct state *s, const struct snapshot *snapshot, struct item *item,
+                                struct err *err) {
+    char star[PATH_MAX + 64];
+    if (snapshot->changes[0] == '\0') return STATUS_OK;
+    snprintf(star, sizeof star, "%s/changes_it%03d.star", snapshot->relative, snapshot->iteration);
+    TRY(item_set_string(item, "selection.changes.since", s->sent.id, err));
+    TRY(item_set_string(item, "selection.changes.star", star, err));
+    return item_set_string(item, "selection.changes.digest", snapshot->changes, err);
+}
+
+/* Sends an item, and remembers the selection with which the next changes begin. A receiver may have another one of this
+ * name, if the harness knows the item. */
+static enum status send(struct stage *stage, struct state *s, const struct item *item, struct err *err) {
+    bool new = false;
+    TRY(stage_emit(stage, item, &new, err));
+    const struct selection sent = s->sent;
+    s->sent = s->next;
+    s->next = sent;
+    if (!new) selection_clear(&s->sent);
+    return STATUS_OK;
 }
 
 static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
     char id[32], star[PATH_MAX + 64];
     _cleanup_(item_destroy) struct item *item = NULL;
-    snprintf(id, sizeof id, "it%03d", snapshot->iteration);
+    snapshot_id(snapshot->iteration, id);
     snprintf(star, sizeof star, "%s/selected_it%03d.star", snapshot->relative, snapshot->iteration);
     TRY(item_create(id, "selection", &item, err));
     TRY(item_set_string(item, "selection.star", star, err));
@@ -188,7 +215,8 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     };
     TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
     TRY(item_set_optics(item, &optics, NAN, err));
-    return stage_emit(stage, item, NULL, err);
+    TRY(name_changes(s, snapshot, item, err));
+    return send(stage, s, item, err);
 }
 
 /* Continues from the latest snapshot with files that can be read, or begins anew. No particle is lost either way.

@@ -37,6 +37,8 @@ void particle_set_destroy(struct particle_set *set) {
         free(set->stacks[i].name);
         free(set->stacks[i].given);
     }
+    particle_changes_free(&set->changes);
+    free(set->order);
     free(set->particles);
     free(set->optics);
     free(set->sources);

@@ -14,14 +14,20 @@
 
 struct joining {
     struct particle_set *set, *read;
-    const char *path;  /* of the file */
-    int *stacks;       /* index in `read` → index in `set` */
-    int *optics;       /* the same */
-    uint32_t *hashes;  /* of the particles' names */
-    int *particles;    /* index in `read` → index in `set`; −1: the set does not have it yet */
-    size_t added;      /* particles that the set does not have yet */
-    int source, known; /* of the file; optics groups that the set had before */
+    const char *path;     /* of the file */
+    int *stacks;          /* index in `read` → index in `set` */
+    int *optics;          /* the same */
+    uint32_t *hashes;     /* of the particles' names */
+    int *particles;       /* index in `read` → index in `set`; −1: the set does not have it yet */
+    size_t added;         /* particles that the set does not have yet */
+    int *before;          /* set->order before */
+    int *order;           /* of changes: set->order afterwards */
+    unsigned char *moved; /* of changes: particle_changes_misfit */
+    int source, known;    /* of the file; optics groups that the set had before */
 };
+
+/* What becomes of particles of the set that are not in the file: they stay, they leave, or those leave that it names. */
+enum how { ADD, REPLACE, CHANGE };
 
 /* Moves a stack that the set does not have to its end. */
 static enum status move_stack(struct joining *j, struct particle_stack *from, struct err *err) {
@@ -114,12 +120,15 @@ static void leave(struct particle_set *set) {
     set->present = set->left_out = set->repeated = 0;
 }
 
+void particle_image_free(struct particle_set *set, struct particle *p) {
+    if (p->image == NULL) return;
+    mem_free(&p->image);
+    set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
+}
+
 static void free_absent_images(struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++)
-        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
-            mem_free(&set->particles[i].image);
-            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
-        }
+        if (set->particles[i].source < 0) particle_image_free(set, &set->particles[i]);
 }
 
 /* Notes the row of the file that describes the optics. The newest file with particles of a group does so, so that older
@@ -182,38 +191,85 @@ static enum status take_poses(struct joining *j, struct err *err) {
     return given_poses_take(set, j->particles, j->read->count, rows, &given, j->path, err);
 }
 
-static enum status join(struct joining *j, bool replace, struct err *err) {
+/* Takes the order of a selection's rows, if the set now has its particles alone. */
+static void take_order(struct joining *j, enum how how) {
+    struct particle_set *set = j->set;
+    if (how == ADD) return;
+    set->order = how == CHANGE ? j->order : j->particles;
+    set->digest = how == CHANGE ? j->read->changes->head.digest : j->read->digest;
+    if (how == CHANGE) particle_changes_order(j->read, j->particles, j->moved, j->before, set->order);
+    if (how == CHANGE)
+        j->order = NULL;
+    else
+        j->particles = NULL;
+}
+
+/* Particles that do not come with the file leave the set. */
+static void let_leave(struct joining *j, enum how how) {
+    if (how == REPLACE) leave(j->set);
+    if (how == CHANGE) particle_changes_leave(j->set, j->read->changes);
+    j->before = j->set->order;
+    j->set->order = NULL;
+}
+
+static enum status join(struct joining *j, enum how how, struct err *err) {
     struct particle_set *set = j->set;
     bool all = set->unsettled;
     const size_t before = set->count;
     TRY(join_stacks(j, err));
     TRY(join_optics(j, err));
-    TRY(find_particles(j, err));
     TRY(join_source(j, err));
     j->path = set->sources[j->source].path;
     set->settled = false;
     set->unsettled = true;
-    if (replace) leave(set);
+    let_leave(j, how);
     TRY(join_particles(j, err));
-    if (replace) free_absent_images(set);
-    if (replace) particle_set_release_sources(set);
+    if (how == REPLACE) free_absent_images(set);
+    if (how == REPLACE) particle_set_release_sources(set);
     TRY(grids_settle(set, all ? NULL : j->particles, j->read->count, err));
     set->unsettled = false;
-    if (replace) TRY(heirs_join(set, before, err));
-    return take_poses(j, err);
+    if (how != ADD) TRY(heirs_join(set, before, err));
+    TRY(take_poses(j, err));
+    take_order(j, how);
+    return STATUS_OK;
+}
+
+static void end(struct joining *j, struct particle_set **read) {
+    free(j->stacks);
+    free(j->optics);
+    free(j->hashes);
+    free(j->particles);
+    free(j->before);
+    free(j->order);
+    free(j->moved);
+    particle_set_free(read);
 }
 
 enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
                               struct err *err) {
     struct joining j = {.set = set, .read = *read, .path = (*read)->sources[0].path};
     size_t before = set->present;
-    enum status status = join(&j, replace, err);
+    enum status status = find_particles(&j, err);
+    if (status == STATUS_OK) status = join(&j, replace ? REPLACE : ADD, err);
     if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? j.added : set->present - before;
-    free(j.stacks);
-    free(j.optics);
-    free(j.hashes);
-    free(j.particles);
-    particle_set_free(read);
+    end(&j, read);
+    return status;
+}
+
+static enum status change(struct joining *j, const char **ret_misfit, struct err *err) {
+    TRY(find_particles(j, err));
+    TRY(mem_new(j->set->count + 1, sizeof *j->moved, "changes of a selection", &j->moved, err));
+    *ret_misfit = particle_changes_misfit(j->set, j->read, j->particles, j->moved);
+    if (*ret_misfit != NULL) return STATUS_OK;
+    TRY(mem_new_unset(j->read->changes->head.count + 1, sizeof *j->order, "changes of a selection", &j->order, err));
+    return join(j, CHANGE, err);
+}
+
+enum status particle_set_change(struct particle_set *set, struct particle_set **read, const char **ret_misfit,
+                                struct err *err) {
+    struct joining j = {.set = set, .read = *read, .path = (*read)->sources[0].path};
+    enum status status = change(&j, ret_misfit, err);
+    end(&j, read);
     return status;
 }
 

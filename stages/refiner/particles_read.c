@@ -19,6 +19,7 @@ struct reading {
     const char *path;
     struct particle_table *table;
     struct particle_places places;
+    int image;                  /* column rlnImageName */
     int subset, junk;           /* columns rlnRandomSubset, icestreamJunk; −1: absent */
     int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
     struct given_columns poses; /* if tables must give poses */
@@ -131,9 +132,7 @@ static enum status optics_of_row(struct reading *r, const struct particle_row *v
     return STATUS_OK;
 }
 
-/* Returns a path relative to the root if it lies below the root, so that the session can be moved and serves RELION as
- * its project folder. */
-static const char *name_below(const char *root, const char *path) {
+const char *particle_name_below(const char *root, const char *path) {
     size_t length = root != NULL ? strlen(root) : 0;
     bool below = length > 0 && strncmp(path, root, length) == 0 && path[length] == '/';
     return below ? path + length + 1 : path;
@@ -151,7 +150,7 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     stack->pixel_size = header.pixel_size;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
-    TRY(particle_text(name_below(set->root, path), &stack->name, err));
+    TRY(particle_text(particle_name_below(set->root, path), &stack->name, err));
     return names_put(&set->stack_paths, names_hash(path), set->stack_count - 1, err);
 }
 
@@ -252,8 +251,8 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
 
-/* Writes the name as "%06d@%s" does. */
-static void write_name(int number, const char *stack, char name[PATH_SIZE + 16]) {
+/* Does what "%06d@%s" does. */
+void particle_name_write(int number, const char *stack, char name[PATH_SIZE + 16]) {
     char digits[16];
     int count = 0;
     for (int rest = number; rest > 0 || count < 6; rest /= 10)
@@ -301,7 +300,8 @@ static enum status read_row(struct reading *r, size_t row, struct err *err) {
     char name[PATH_SIZE + 16];
     int stack = 0, slice = 0;
     TRY(locate(r, row, &stack, &slice, err));
-    write_name(slice + 1, r->set->stacks[stack].name, name);
+    r->set->digest += selection_digest(star_get(particle_table_rows(r->table), row, r->image));
+    particle_name_write(slice + 1, r->set->stacks[stack].name, name);
     uint32_t hash = names_hash(name);
     struct particle *known = particle_find_hashed(r->set, name, hash);
     if (known == NULL) return add_row(r, row, name, hash, stack, slice, err);
@@ -338,6 +338,7 @@ static enum status read_rows(struct reading *r, struct err *err) {
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
+    r->image = star_column_find(rows, "rlnImageName");
     r->subset = star_column_find(rows, "rlnRandomSubset");
     r->junk = star_column_find(rows, "icestreamJunk");
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
