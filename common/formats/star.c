@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "common/formats/star_private.h"
+#include "common/large_pages.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -50,6 +51,7 @@ static enum status grow(void *address_of_array, size_t *capacity, size_t first, 
     size_t count = *capacity == 0 ? first : 2 * *capacity;
     void *grown = count > SIZE_MAX / 2 / size ? NULL : realloc(old, count * size);
     FAIL_IF(grown == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its table", path);
+    large_pages(grown, count * size);
     memcpy(address_of_array, &grown, sizeof grown);
     *capacity = count;
     return STATUS_OK;
@@ -247,15 +249,21 @@ enum status star_column_add(struct star_table *table, const char *name, const ch
 }
 
 enum status star_row_add(struct star_table *table, size_t *ret_row, struct err *err) {
+    size_t row = 0;
+    TRY(star_row_append(table, &row, err));
+    for (size_t column = 0; column < table->column_count; column++)
+        table->cells[row * table->column_capacity + column] = EMPTY;
+    if (ret_row != NULL) *ret_row = row;
+    return STATUS_OK;
+}
+
+enum status star_row_append(struct star_table *table, size_t *ret_row, struct err *err) {
     FAIL_IF(!table->is_loop, err, STATUS_BAD_STATE, "%s: table data_%s holds label-value pairs: its one row is there",
             table->file->path, table->name);
     FAIL_IF(table->column_count == 0, err, STATUS_BAD_STATE, "%s: table data_%s needs a column before its first row",
             table->file->path, table->name);
     if (table->row_count == table->row_capacity) TRY(grow_rows(table, err));
-    size_t row = table->row_count++;
-    for (size_t column = 0; column < table->column_count; column++)
-        table->cells[row * table->column_capacity + column] = EMPTY;
-    if (ret_row != NULL) *ret_row = row;
+    *ret_row = table->row_count++;
     return STATUS_OK;
 }
 

@@ -17,9 +17,10 @@ struct joining {
     const char *path;     /* of the file */
     int *stacks;          /* index in `read` → index in `set` */
     int *optics;          /* the same */
-    uint32_t *hashes;     /* of the particles' names */
+    uint32_t *hashes;     /* of the names of particles that the set does not have */
     int *particles;       /* index in `read` → index in `set`; −1: the set does not have it yet */
     size_t added;         /* particles that the set does not have yet */
+    bool adopted;         /* the particles of the set are those of `read` */
     int *before;          /* set->order before */
     int *order;           /* of changes: set->order afterwards */
     unsigned char *moved; /* of changes: particle_changes_misfit */
@@ -86,20 +87,32 @@ static enum status join_optics(struct joining *j, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns the particle of a name, which is often one of the next few in the order of the set; else *ret_hash is that of
+ * the name. */
+static const struct particle *find_near(const struct particle_set *set, const char *name, size_t next,
+                                        uint32_t *ret_hash) {
+    enum { NEAR = 3 };
+    for (size_t i = next; i < set->count && i < next + NEAR; i++)
+        if (strcmp(set->particles[i].name, name) == 0) return &set->particles[i];
+    *ret_hash = names_hash(name);
+    return particle_find_hashed(set, name, *ret_hash);
+}
+
 /* Finds the particles that the set has, and makes room for the others. */
 static enum status find_particles(struct joining *j, struct err *err) {
     struct particle_set *set = j->set;
     const size_t count = j->read->count;
     TRY(mem_new_unset(count + 1, sizeof *j->hashes, "names of particles", &j->hashes, err));
     TRY(mem_new_unset(count + 1, sizeof *j->particles, "the particles of a table", &j->particles, err));
+    size_t next = 0;
     for (size_t i = 0; i < count; i++) {
-        const char *name = j->read->particles[i].name;
-        j->hashes[i] = names_hash(name);
-        const struct particle *known = particle_find_hashed(set, name, j->hashes[i]);
+        const struct particle *known = find_near(set, j->read->particles[i].name, next, &j->hashes[i]);
         j->particles[i] = known != NULL ? (int)(known - set->particles) : -1;
         j->added += known == NULL;
+        if (known != NULL) next = (size_t)j->particles[i] + 1;
     }
-    return particle_set_reserve(set, set->count + j->added, err);
+    TRY(names_reserve(&set->particle_names, set->count + j->added, err));
+    return set->count > 0 ? particle_set_reserve(set, set->count + j->added, err) : STATUS_OK;
 }
 
 static enum status join_source(struct joining *j, struct err *err) {
@@ -143,13 +156,39 @@ static void describe_optics(struct joining *j, int index) {
     if (to->box == 0) to->box = from->box;
 }
 
+/* Gives a particle whose row does not say so its half. */
+static void settle_half(const struct particle_set *set, struct particle *p) {
+    if (p->half < 0) p->half = p->own_half = (int)(particle_hash(p->name, set->seed) & 1);
+}
+
+/* The first particles of a set stay where they were read. */
+static enum status adopt(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    if (set->count > 0 || j->read->count == 0) return STATUS_OK;
+    TRY(names_reserve(&set->particle_names, j->read->count, err));
+    free(set->particles);
+    set->particles = j->read->particles;
+    set->capacity = j->read->capacity;
+    j->adopted = true;
+    return STATUS_OK;
+}
+
+static enum status take_particle(struct joining *j, struct particle *from, uint32_t hash, struct err *err) {
+    struct particle_set *set = j->set;
+    if (!j->adopted) return particle_set_take(set, from, hash, err);
+    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
+    set->count++;
+    return STATUS_OK;
+}
+
 /* Particles keep what iterations have found of them, and their halves. */
 static enum status join_particle(struct joining *j, size_t index, struct err *err) {
     struct particle_set *set = j->set;
     struct particle *from = &j->read->particles[index], *to;
     if (j->particles[index] < 0) {
         j->particles[index] = (int)set->count;
-        TRY(particle_set_take(set, from, j->hashes[index], err));
+        settle_half(set, from);
+        TRY(take_particle(j, from, j->hashes[index], err));
         to = &set->particles[j->particles[index]];
         to->stack = j->stacks[from->stack];
         to->source = -1;
@@ -223,6 +262,7 @@ static enum status join(struct joining *j, enum how how, struct err *err) {
     set->settled = false;
     set->unsettled = true;
     let_leave(j, how);
+    TRY(adopt(j, err));
     TRY(join_particles(j, err));
     if (how == REPLACE) free_absent_images(set);
     if (how == REPLACE) particle_set_release_sources(set);
@@ -235,6 +275,8 @@ static enum status join(struct joining *j, enum how how, struct err *err) {
 }
 
 static void end(struct joining *j, struct particle_set **read) {
+    if (j->adopted) (*read)->particles = NULL;
+    if (j->adopted) (*read)->count = 0;
     free(j->stacks);
     free(j->optics);
     free(j->hashes);

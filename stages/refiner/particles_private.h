@@ -39,6 +39,8 @@ void particle_image_free(struct particle_set *set, struct particle *particle);
 
 /* Makes room for so many particles in all, or for more. */
 enum status particle_set_reserve(struct particle_set *set, size_t count, struct err *err);
+/* Adds a particle, which is not found by its name then. Takes its name over. */
+enum status particle_set_append(struct particle_set *set, struct particle *from, struct err *err);
 /* Adds a particle that the set does not have. Takes its name over, which `from` then lacks. hash: names_hash of the
  * name. */
 enum status particle_set_take(struct particle_set *set, struct particle *from, uint32_t hash, struct err *err);

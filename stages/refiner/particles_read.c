@@ -24,6 +24,9 @@ struct reading {
     int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
     struct given_columns poses; /* if tables must give poses */
     struct names given_names;   /* finds stacks by their names in this table */
+    unsigned char **met;        /* [met_count]: a bit for each image of a stack that a row has named */
+    int met_count;
+    bool indexed; /* particles are found by their names: some image is named again */
 };
 
 static bool same_values(const struct particle_optics *o, const struct optics *values) {
@@ -266,7 +269,7 @@ void particle_name_write(int number, const char *stack, char name[PATH_SIZE + 16
 static enum status read_half(const struct reading *r, size_t row, struct particle *p, struct err *err) {
     long subset = 0;
     if (r->subset >= 0) TRY(star_get_integer(particle_table_rows(r->table), row, r->subset, &subset, err));
-    p->half = (int)(particle_hash(p->name, r->set->seed) & 1);
+    p->half = -1; /* whoever takes the particle knows it by its name */
     if (subset == 1 || subset == 2) p->half = (int)subset - 1;
     p->own_half = p->half;
     return STATUS_OK;
@@ -278,8 +281,7 @@ static bool read_junk(const struct reading *r, size_t row) {
            junk != 0;
 }
 
-static enum status add_row(struct reading *r, size_t row, const char *name, uint32_t hash, int stack, int slice,
-                           struct err *err) {
+static enum status add_row(struct reading *r, size_t row, const char *name, int stack, int slice, struct err *err) {
     struct particle p = {.stack = stack,
                          .slice = slice,
                          .row = row,
@@ -291,9 +293,36 @@ static enum status add_row(struct reading *r, size_t row, const char *name, uint
     TRY(particle_text(name, &p.name, err));
     enum status status = read_half(r, row, &p, err);
     if (status == STATUS_OK) status = set_values(r, row, &p, err);
-    if (status == STATUS_OK) status = particle_set_take(r->set, &p, hash, err);
+    if (status == STATUS_OK && r->indexed)
+        status = particle_set_take(r->set, &p, names_hash(name), err);
+    else if (status == STATUS_OK)
+        status = particle_set_append(r->set, &p, err);
     free(p.name);
     return status;
+}
+
+/* Notes that a row names an image. ret_again: an earlier row has done so. */
+static enum status meet_image(struct reading *r, int stack, int slice, bool *ret_again, struct err *err) {
+    while (r->met_count <= stack) {
+        TRY(particle_list_append(&r->met, &r->met_count, sizeof *r->met, err));
+        const size_t bytes = (size_t)r->set->stacks[r->met_count - 1].images / 8 + 1;
+        r->met[r->met_count - 1] = calloc(bytes, 1);
+        FAIL_IF(r->met[r->met_count - 1] == NULL, err, STATUS_NO_MEMORY, "no memory for the images of a stack");
+    }
+    unsigned char *byte = &r->met[stack][slice / 8];
+    const unsigned bit = 1u << slice % 8;
+    *ret_again = (*byte & bit) != 0;
+    *byte = (unsigned char)(*byte | bit);
+    return STATUS_OK;
+}
+
+/* Makes particles known by their names, which only a table needs that names an image twice. */
+static enum status index_names(struct reading *r, struct err *err) {
+    struct particle_set *set = r->set;
+    for (size_t i = 0; i < set->count && !r->indexed; i++)
+        TRY(names_put(&set->particle_names, names_hash(set->particles[i].name), (int)i, err));
+    r->indexed = true;
+    return STATUS_OK;
 }
 
 static enum status read_row(struct reading *r, size_t row, struct err *err) {
@@ -302,10 +331,11 @@ static enum status read_row(struct reading *r, size_t row, struct err *err) {
     TRY(locate(r, row, &stack, &slice, err));
     r->set->digest += selection_digest(star_get(particle_table_rows(r->table), row, r->image));
     particle_name_write(slice + 1, r->set->stacks[stack].name, name);
-    uint32_t hash = names_hash(name);
-    struct particle *known = particle_find_hashed(r->set, name, hash);
-    if (known == NULL) return add_row(r, row, name, hash, stack, slice, err);
-    known->repeated++; /* an earlier row names the same image */
+    bool again = false;
+    TRY(meet_image(r, stack, slice, &again, err));
+    if (!again) return add_row(r, row, name, stack, slice, err);
+    TRY(index_names(r, err));
+    particle_find(r->set, name)->repeated++; /* an earlier row names the same image */
     return STATUS_OK;
 }
 
@@ -356,6 +386,9 @@ static enum status read_file(struct particle_set *set, struct err *err) {
     struct reading r = {.set = set, .path = set->sources[0].path};
     enum status status = read_rows(&r, err);
     free(r.optics_map);
+    for (int i = 0; i < r.met_count; i++)
+        free(r.met[i]);
+    free(r.met);
     names_destroy(&r.given_names);
     particle_table_close(&r.table);
     return status;
