@@ -73,6 +73,12 @@ struct dataset;
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
 
+/* Copies what is known of the particles, so that another thread can write it while the classification goes on: all that
+ * the functions below return without reading images. *copy: NULL, or a copy to reuse. Tables, and the optics, stay those of
+ * the dataset, which must outlive the copy. */
+enum status dataset_copy(const struct dataset *dataset, struct dataset **copy, struct err *err);
+void dataset_copy_destroy(struct dataset **copy);
+
 /* Takes the batch over and nulls it. Box and pixel size of most particles of the first batch become those of all. Any
  * thread. */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);

@@ -96,10 +96,8 @@ static enum status write_difference(const struct selection *s, const struct sele
                                     const struct selection_rows *rows, const struct difference *d, const char *path,
                                     char digest[DIGEST_SIZE], struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
-    struct selection_changes head = {.since_count = since->count,
-                                     .count = s->count,
-                                     .since_digest = since->digest,
-                                     .digest = s->digest};
+    struct selection_changes head = {
+        .since_count = since->count, .count = s->count, .since_digest = since->digest, .digest = s->digest};
     snprintf(head.since, sizeof head.since, "%s", since->id);
     TRY(selection_changes_make(&head, rows->file, d->rows, d->row_count, (const char *const *)d->names, d->name_count,
                                &file, err));

@@ -300,10 +300,14 @@ static enum status write_stack(const struct model *m, const char *path, struct e
 }
 
 enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err *err) {
+    TRY(quality_judge(c->model, c->dataset, &c->options.rule, err));
+    return snapshot_write_judged(c, s, err);
+}
+
+enum status snapshot_write_judged(struct classifier *c, struct snapshot *s, struct err *err) {
     char path[PATH_MAX];
     _cleanup_(mem_free) size_t *which = NULL;
     TRY(mem_new_unset(dataset_count(c->dataset) + 1, sizeof *which, "particles of a snapshot", &which, err));
-    TRY(quality_judge(c->model, c->dataset, &c->options.rule, err));
     s->classes = c->model->class_count + c->model->options.with_empty;
     s->kept_classes = 0;
     s->kept_by_hand = s->left_by_hand = 0;

@@ -23,6 +23,8 @@ struct snapshot {
 /* Judges the classes, then writes run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star, _sampling.star,
  * _optimiser.star and selected_itNNN.star; changes_itNNN.star if it is a gain (selection.h). */
 enum status snapshot_write(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
+/* Does the same with classes that are judged already (quality_judge). */
+enum status snapshot_write_judged(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
 /* Writes the id of the item that carries the selection of an iteration. */
 void snapshot_id(int iteration, char ret_id[32]);
 /* Appends a line to history.jsonl. */

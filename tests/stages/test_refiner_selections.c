@@ -191,7 +191,8 @@ static void changes_are_applied(void **state) {
     prepare("applied");
     write_whole("it003", "478");
     write_changes("it003", SECOND, "478", "it002");
-    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")}, 2);
+    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")},
+           2);
     expect_second(1, 0);
     run_on(":memory:",
            (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001"),
@@ -219,10 +220,12 @@ static void another_selection_has_the_name(void **state) {
     (void)state;
     prepare("name");
     write_changes("it002", "1248", SECOND, "it001");
-    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")}, 2);
+    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")},
+           2);
     expect_second(0, 1);
     write_changes("it002", FIRST, SECOND, "it000");
-    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")}, 2);
+    run_on(":memory:", (struct item *[]){item_of("it001", "selection", NULL), item_of("it002", "selection", "it001")},
+           2);
     expect_second(0, 1);
 }
 
@@ -273,8 +276,10 @@ static void a_restart_reads_the_whole_table(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_are_applied),          cmocka_unit_test(other_particles_have_come),
-        cmocka_unit_test(another_selection_has_the_name), cmocka_unit_test(broken_changes_are_passed_over),
+        cmocka_unit_test(changes_are_applied),
+        cmocka_unit_test(other_particles_have_come),
+        cmocka_unit_test(another_selection_has_the_name),
+        cmocka_unit_test(broken_changes_are_passed_over),
         cmocka_unit_test(a_restart_reads_the_whole_table),
     };
     return scratch_run("refiner_selections", tests, sizeof tests / sizeof *tests);
