@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/large_pages.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -458,7 +457,6 @@ enum status file_read_whole(const char *path, size_t limit, char **ret_text, siz
             (long long)size, limit);
     _cleanup_(mem_free) char *text = malloc((size_t)size + 1);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its %lld bytes", path, (long long)size);
-    large_pages(text, (size_t)size);
     TRY(file_read_at(descriptor, path, 0, text, (size_t)size, err));
     text[size] = '\0';
     if (ret_length != NULL) *ret_length = (size_t)size;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/digest.h"
-#include "common/large_pages.h"
 
 enum { ROOM_LEAST = 16 };
 
@@ -34,7 +33,6 @@ enum status names_reserve(struct names *names, size_t count, struct err *err) {
         larger.room *= 2;
     larger.slots = calloc(larger.room, sizeof *larger.slots);
     FAIL_IF(larger.slots == NULL, err, STATUS_NO_MEMORY, "no memory for %zu names", count);
-    large_pages(larger.slots, larger.room * sizeof *larger.slots);
     for (size_t i = 0; i < names->room; i++)
         if (names->slots[i].entry != 0) put(&larger, names->slots[i]);
     free(names->slots);

@@ -10,7 +10,6 @@
 #include <strings.h>
 
 #include "common/formats/star_private.h"
-#include "common/large_pages.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -51,7 +50,6 @@ static enum status grow(void *address_of_array, size_t *capacity, size_t first, 
     size_t count = *capacity == 0 ? first : 2 * *capacity;
     void *grown = count > SIZE_MAX / 2 / size ? NULL : realloc(old, count * size);
     FAIL_IF(grown == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its table", path);
-    large_pages(grown, count * size);
     memcpy(address_of_array, &grown, sizeof grown);
     *capacity = count;
     return STATUS_OK;

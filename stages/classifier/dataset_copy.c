@@ -1,7 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/large_pages.h"
 #include "common/memory.h"
 #include "stages/classifier/dataset_private.h"
 
@@ -17,7 +16,6 @@ static enum status copy_list(void *address_of_array, size_t *capacity, const voi
         array = malloc(room * size);
         memcpy(address_of_array, &array, sizeof array);
         FAIL_IF(array == NULL, err, STATUS_NO_MEMORY, "no memory for a copy of %zu particles", count);
-        large_pages(array, room * size);
         *capacity = room;
     }
     if (count > 0) memcpy(array, from, count * size);

@@ -7,7 +7,6 @@
 #include "common/clock.h"
 #include "common/digest.h"
 #include "common/files.h"
-#include "common/formats/mrc.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "stages/refiner/particles_private.h"
@@ -34,27 +33,18 @@ void arrival_clear(struct arrival *a) {
     *a = (struct arrival){0};
 }
 
-/* Finds the stack where particles_read.c will look for it. ret_images: how many images the stack has. */
-static enum status check_stack(struct stage *stage, const char *star_path, const char *name, int *ret_images,
-                               struct err *err) {
+/* Checks that the stack may be read, where particles_read.c will look for it and open it. */
+static enum status check_stack(struct stage *stage, const char *star_path, const char *name, struct err *err) {
     char path[PATH_SIZE];
-    struct mrc_reader *reader = NULL;
-    if (particle_stack_find(stage_root(stage), star_path, name, path))
-        TRY(stage_may_read(stage, path, err));
-    else
-        TRY(stage_resolve(stage, name, path, err));
-    TRY(mrc_open(path, &reader, err));
-    *ret_images = mrc_reader_header(reader)->nz;
-    mrc_close(&reader);
-    return STATUS_OK;
+    bool found = particle_stack_find(stage_root(stage), star_path, name, path);
+    return found ? stage_may_read(stage, path, err) : stage_resolve(stage, name, path, err);
 }
 
-/* Checks the stacks that a file names, so that an item with a broken stack fails by itself, before its particles are
- * among the others. Rows of one stack follow each other. */
+/* Checks the names of stacks in a file. Rows of one stack follow each other. */
 static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
     for (size_t t = 0; t < star_table_count(file); t++) {
         const struct star_table *table = star_table_at(file, t);
-        int column = star_column_find(table, "rlnImageName"), images = 0;
+        int column = star_column_find(table, "rlnImageName");
         const char *last = "";
         for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
             const char *name = star_get(table, row, column), *at = strchr(name, '@');
@@ -63,10 +53,8 @@ static enum status check_stacks(struct stage *stage, const char *star_path, stru
             FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
                     "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", star_path,
                     row + 1, name);
-            if (strcmp(at, last) != 0) TRY(check_stack(stage, star_path, at + 1, &images, err));
+            if (strcmp(at, last) != 0) TRY(check_stack(stage, star_path, at + 1, err));
             last = at;
-            FAIL_IF(number > images, err, STATUS_BAD_FORMAT, "%s, row %zu: image %ld was asked for, but %s has %d",
-                    star_path, row + 1, number, at + 1, images);
         }
     }
     return STATUS_OK;

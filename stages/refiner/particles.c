@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/large_pages.h"
 #include "common/memory.h"
 #include "common/text.h"
 #include "stages/refiner/detectors.h"
@@ -76,7 +75,6 @@ enum status particle_set_reserve(struct particle_set *set, size_t count, struct 
     FAIL_IF(count > INT_MAX / 4, err, STATUS_UNSUPPORTED, "%zu particles are more than %d", count, INT_MAX / 4);
     struct particle *particles = realloc(set->particles, count * sizeof *particles);
     FAIL_IF(particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", count);
-    large_pages(particles, count * sizeof *particles);
     set->particles = particles;
     set->capacity = count;
     return STATUS_OK;

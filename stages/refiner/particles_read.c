@@ -226,7 +226,7 @@ static enum status locate(struct reading *r, size_t row, int *ret_stack, int *re
     TRY(particle_table_image(r->table, row, &image, err));
     TRY(stack_index(r, image.stack, ret_stack, err));
     const struct particle_stack *stack = &r->set->stacks[*ret_stack];
-    TRY(particle_table_check_image(r->table, row, &image, stack->path, stack->images, err));
+    TRY(particle_table_check_image(r->table, row, &image, image.stack, stack->images, err));
     *ret_slice = (int)image.number - 1;
     return STATUS_OK;
 }

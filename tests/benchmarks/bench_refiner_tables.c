@@ -1,7 +1,7 @@
 /* Times how tables of particles reach the refiner: bench_refiner_tables FOLDER [ROWS [SMALL]].
  *
  * A table has ROWS rows (1,000,000) of sixteen columns, with 100 images in each stack; the stacks are headers with a
- * hole behind. The table is parsed, its stacks are opened, it is read and joins the others, as in the stage for a
+ * hole behind. The table is parsed, its stacks are found, it is read and joins the others, as in the stage for a
  * selection. Then come the same table again, one without every 20th row, and the first again, each in place of the one
  * before. The last two come once more, as files of what has changed, and so does a file with the rows of each 20th stack
  * after a table without them. At last SMALL rows (as many as ROWS) come in one table for each stack, as from the extractor. The digest is
@@ -132,7 +132,7 @@ static double rss(void) {
     return (double)usage.ru_maxrss / 1e6;
 }
 
-/* As the stage does before a table is tried: opens each stack. */
+/* As the stage does before a table is read: finds each stack. */
 static void check_stacks(const char *root, const char *star, struct star_file *file) {
     const struct star_table *rows = star_table_find(file, "particles");
     int column = star_column_find(rows, "rlnImageName");
@@ -141,10 +141,7 @@ static void check_stacks(const char *root, const char *star, struct star_file *f
     for (size_t row = 0; row < star_row_count(rows); row++) {
         const char *at = strchr(star_get(rows, row, column), '@');
         if (strcmp(at, last) != 0) {
-            struct mrc_reader *reader = NULL;
             must_io(particle_stack_find(root, star, at + 1, path), at + 1);
-            must(mrc_open(path, &reader, &err));
-            mrc_close(&reader);
         }
         last = at;
     }
@@ -166,7 +163,7 @@ static void print_time(const char *what, const struct moment *from, const struct
 }
 
 static void take(struct particle_set *set, const char *what, const char *path, bool replace) {
-    static const char *const STEPS[] = {" parsed", ", stacks opened", ", read", ", joined"};
+    static const char *const STEPS[] = {" parsed", ", stacks found", ", read", ", joined"};
     struct star_file *file = NULL;
     struct particle_set *read = NULL;
     struct moment at[5] = {now()};
@@ -221,7 +218,7 @@ static void make_changes(const char *path, const char *table, size_t rows, size_
 }
 
 static void take_changes(struct particle_set *set, const char *what, const char *path) {
-    static const char *const STEPS[] = {" digested, parsed", ", stacks opened", ", read", ", applied"};
+    static const char *const STEPS[] = {" digested, parsed", ", stacks found", ", read", ", applied"};
     struct star_file *file = NULL;
     struct particle_set *read = NULL;
     const char *misfit = NULL;
