@@ -1,8 +1,10 @@
 #include "common/worker.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/files.h"
 #include "common/memory.h"
@@ -105,6 +107,20 @@ bool worker_busy(struct worker *w) {
     bool busy = w->run != NULL;
     pthread_mutex_unlock(&w->lock);
     return busy;
+}
+
+bool worker_rests(struct worker *w, double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    const double fraction = seconds + 1e-9 * (double)until.tv_nsec, whole = floor(fraction);
+    until.tv_sec += (time_t)whole;
+    until.tv_nsec = (long)(1e9 * (fraction - whole));
+    pthread_mutex_lock(&w->lock);
+    while (w->run != NULL && pthread_cond_timedwait(&w->changed, &w->lock, &until) == 0)
+        ;
+    const bool rests = w->run == NULL;
+    pthread_mutex_unlock(&w->lock);
+    return rests;
 }
 
 enum status worker_wait(struct worker *w, struct err *err) {

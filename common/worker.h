@@ -19,6 +19,8 @@ void worker_destroy(struct worker **worker);
 void worker_start(struct worker *worker, worker_run *run, void *context);
 /* For tests: returns whether a job is waiting or running. */
 bool worker_busy(struct worker *worker);
+/* Returns whether no job is waiting or running, after so many seconds at most. */
+bool worker_rests(struct worker *worker, double seconds);
 /* Waits for the job and returns its outcome, which the worker then forgets. STATUS_OK when there is no job. */
 enum status worker_wait(struct worker *worker, struct err *err);
 

@@ -18,7 +18,7 @@
  *     "display":   {"thumb", "spectrum", "ctf", "motion"},   small files for a page (common/harness/display.h)
  *     "picks":     {"star", "count"},
  *     "particles": {"stack", "star", "count", "box", "pixel_size"},
- *     "selection": {"star", "count", "iteration"},     a cumulative set of particles that replaces earlier ones
+ *     "selection": {"star", "count", "iteration", "changes"},   a cumulative set of particles that replaces earlier ones
  *     "structure": {"path"},                           a file of one or more structures of the same atoms
  *     "score":     {"csv", "outcome", "crystal"},      of a drop's photograph; crystal: its probability
  *     "clusters":  {"csv", "count", "structures", "largest", "centre"},    of all structures so far; replaces the last

@@ -220,7 +220,7 @@ void particle_table_note_stack(struct particle_table *t, const struct particle_s
 
 enum status particle_table_check_image(const struct particle_table *t, size_t row, const struct particle_image *image,
                                        const char *path, int images, struct err *err) {
-    FAIL_IF(image->number > images, err, STATUS_BAD_FORMAT, "%s, row %zu: image %ld was asked for, but %s holds %d",
+    FAIL_IF(image->number > images, err, STATUS_BAD_FORMAT, "%s, row %zu: image %ld was asked for, but %s has %d",
             t->path, row + 1, image->number, path, images);
     return STATUS_OK;
 }

@@ -247,15 +247,21 @@ enum status star_column_add(struct star_table *table, const char *name, const ch
 }
 
 enum status star_row_add(struct star_table *table, size_t *ret_row, struct err *err) {
+    size_t row = 0;
+    TRY(star_row_append(table, &row, err));
+    for (size_t column = 0; column < table->column_count; column++)
+        table->cells[row * table->column_capacity + column] = EMPTY;
+    if (ret_row != NULL) *ret_row = row;
+    return STATUS_OK;
+}
+
+enum status star_row_append(struct star_table *table, size_t *ret_row, struct err *err) {
     FAIL_IF(!table->is_loop, err, STATUS_BAD_STATE, "%s: table data_%s holds label-value pairs: its one row is there",
             table->file->path, table->name);
     FAIL_IF(table->column_count == 0, err, STATUS_BAD_STATE, "%s: table data_%s needs a column before its first row",
             table->file->path, table->name);
     if (table->row_count == table->row_capacity) TRY(grow_rows(table, err));
-    size_t row = table->row_count++;
-    for (size_t column = 0; column < table->column_count; column++)
-        table->cells[row * table->column_capacity + column] = EMPTY;
-    if (ret_row != NULL) *ret_row = row;
+    *ret_row = table->row_count++;
     return STATUS_OK;
 }
 

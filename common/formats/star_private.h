@@ -34,6 +34,8 @@ struct star_file {
 enum status star_keep(struct star_file *file, const char *text, size_t length, char **ret_copy, struct err *err);
 /* As star_column_add, but keeps the pointer to the name. The column must be new. */
 enum status star_column_append(struct star_table *table, const char *name, const char *fill, struct err *err);
+/* As star_row_add, but leaves the cells unset: the caller sets all of them, or destroys the file. */
+enum status star_row_append(struct star_table *table, size_t *ret_row, struct err *err);
 /* As star_table_add, but keeps the pointer to the name and allows any name. */
 enum status star_table_append(struct star_file *file, const char *name, struct star_table **ret_table, struct err *err);
 /* Returns whether a text is a keyword (data_*, loop_, save_, stop_, global_) that may stand in place of a value. */

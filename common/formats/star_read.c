@@ -125,7 +125,7 @@ static enum status read_row(struct parser *p, char *token, bool had_text, struct
     size_t row = 0, count = table->column_count, found = 0;
     bool quoted;
     if (count == 0) return bad(p, "a value where a label is expected", token, err);
-    TRY(star_row_add(table, &row, err));
+    TRY(star_row_append(table, &row, err));
     for (;;) {
         if (token == NULL) {
             if (found == count) break;

@@ -1,8 +1,7 @@
-#include "stages/classifier/dataset.h"
+#include "stages/classifier/dataset_private.h"
 
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,31 +11,6 @@
 #include "common/memory.h"
 #include "common/names.h"
 #include "stages/classifier/ahead.h"
-
-struct dataset {
-    pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
-    struct dataset_batch **pending;
-    size_t pending_count, pending_capacity, pending_particles;
-    int submitted_box; /* of all batches, pending ones included */
-    double submitted_pixel_size;
-
-    int box; /* of the merged batches: the computing thread reads it without the lock */
-    double pixel_size;
-    struct dataset_batch **batches;
-    size_t batch_count, batch_capacity;
-    struct dataset_particle *particles;
-    size_t count, capacity;
-    size_t memory_limit, memory_used;
-    struct image_check *check; /* of images as they are read; NULL: not decided yet */
-    bool goes_on;              /* a run before took particles */
-    bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
-    char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
-    struct ways ways;
-    float *given; /* an image as its file has it, and what kernels/regrid needs */
-    size_t given_floats;
-    struct stack_reader *reader; /* of the computing thread */
-    struct ahead *ahead;         /* NULL: images are read when they are needed */
-};
 
 static enum status grow(void **array, size_t *capacity, size_t wanted, size_t size, struct err *err) {
     if (wanted <= *capacity) return STATUS_OK;

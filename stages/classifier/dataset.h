@@ -86,6 +86,12 @@ void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, 
 /* Returns what was read so far: ahead, and by the computing thread when it needed an image. */
 void dataset_reads(struct dataset *dataset, struct stack_reads *ret_ahead, struct stack_reads *ret_asked);
 
+/* Copies what is known of the particles, so that another thread can write it while the classification goes on: all that
+ * the functions below return without reading images. *copy: NULL, or a copy to reuse. Tables, and the optics, stay those of
+ * the dataset, which must outlive the copy. */
+enum status dataset_copy(const struct dataset *dataset, struct dataset **copy, struct err *err);
+void dataset_copy_destroy(struct dataset **copy);
+
 /* Takes the batch over and nulls it. Box and pixel size of most particles of the first batch become those of all. Any
  * thread. */
 enum status dataset_submit(struct dataset *dataset, struct dataset_batch **batch, struct err *err);

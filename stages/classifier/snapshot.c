@@ -229,27 +229,58 @@ static bool is_selected(struct classifier *c, struct snapshot *s, size_t index, 
     return choice == CHOICE_KEEP || (choice == CHOICE_NONE && by_rule);
 }
 
-/* Writes all particles, or only those that are selected. */
-static enum status write_particles(struct classifier *c, struct snapshot *s, const char *path, bool selected_only,
-                                   double limit, size_t *ret_count, struct err *err) {
-    _cleanup_(star_destroy) struct star_file *file = NULL;
+/* Adds rows for the particles which[count] of the dataset. */
+static enum status add_particles(struct classifier *c, const char *root, const size_t *which, size_t count,
+                                 struct star_file *file, struct err *err) {
     struct star_table *optics, *table;
     struct columns map = {.group = 1};
-    TRY(star_create(&file, err));
     TRY(star_table_add(file, "optics", true, &optics, err));
     TRY(star_table_add(file, "particles", true, &table, err));
     enum status status = STATUS_OK;
-    size_t count = 0;
-    for (size_t i = 0; status == STATUS_OK && i < dataset_count(c->dataset); i++) {
-        if (!selected_only || is_selected(c, s, i, limit)) {
-            status = add_particle(c, i, s->root, &map, optics, table, err);
-            count++;
-        }
-    }
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        status = add_particle(c, which[i], root, &map, optics, table, err);
     free(map.to);
-    TRY(status);
-    *ret_count = count;
+    return status;
+}
+
+static enum status write_all(struct classifier *c, const struct snapshot *s, size_t *which, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    char path[PATH_MAX];
+    for (size_t i = 0; i < dataset_count(c->dataset); i++)
+        which[i] = i;
+    TRY(star_create(&file, err));
+    TRY(add_particles(c, s->root, which, dataset_count(c->dataset), file, err));
+    snapshot_name(s, "_data.star", path, s->folder);
     return star_write(file, path, err);
+}
+
+void snapshot_id(int iteration, char id[32]) {
+    snprintf(id, 32, "it%03d", iteration);
+}
+
+static enum status write_changes(struct classifier *c, struct snapshot *s, struct star_file *file, const size_t *which,
+                                 struct err *err) {
+    char path[PATH_MAX], id[32];
+    const struct selection_rows rows = {c->dataset, s->root, file, which, s->kept};
+    snapshot_id(s->iteration, id);
+    TRY(selection_take(s->selection, id, &rows, err));
+    snprintf(path, sizeof path, "%s/changes_it%03d.star", s->folder, s->iteration);
+    return selection_write_changes(s->selection, s->sent, &rows, path, s->changes, err);
+}
+
+static enum status write_selected(struct classifier *c, struct snapshot *s, size_t *which, struct err *err) {
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    char path[PATH_MAX];
+    double limit;
+    TRY(off_centre_limit(c, &limit, err));
+    s->kept = 0;
+    for (size_t i = 0; i < dataset_count(c->dataset); i++)
+        if (is_selected(c, s, i, limit)) which[s->kept++] = i;
+    TRY(star_create(&file, err));
+    TRY(add_particles(c, s->root, which, s->kept, file, err));
+    snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
+    TRY(star_write(file, path, err));
+    return s->sent != NULL && s->kept > 0 ? write_changes(c, s, file, which, err) : STATUS_OK;
 }
 
 static enum status write_stack(const struct model *m, const char *path, struct err *err) {
@@ -269,12 +300,18 @@ static enum status write_stack(const struct model *m, const char *path, struct e
 }
 
 enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err *err) {
-    char path[PATH_MAX];
-    size_t all;
     TRY(quality_judge(c->model, c->dataset, &c->options.rule, err));
+    return snapshot_write_judged(c, s, err);
+}
+
+enum status snapshot_write_judged(struct classifier *c, struct snapshot *s, struct err *err) {
+    char path[PATH_MAX];
+    _cleanup_(mem_free) size_t *which = NULL;
+    TRY(mem_new_unset(dataset_count(c->dataset) + 1, sizeof *which, "particles of a snapshot", &which, err));
     s->classes = c->model->class_count + c->model->options.with_empty;
     s->kept_classes = 0;
     s->kept_by_hand = s->left_by_hand = 0;
+    s->changes[0] = '\0';
     s->change = c->choices != NULL ? choices_number(c->choices) : 0;
     for (int k = 0; k < c->model->class_count; k++)
         s->kept_classes += c->model->classes[k].kept;
@@ -282,12 +319,8 @@ enum status snapshot_write(struct classifier *c, struct snapshot *s, struct err 
     TRY(write_stack(c->model, path, err));
     snapshot_name(s, "_classes.png", path, s->folder);
     TRY(snapshot_picture(c->model, dataset_count(c->dataset), path, err));
-    snapshot_name(s, "_data.star", path, s->folder);
-    TRY(write_particles(c, s, path, false, INFINITY, &all, err));
-    snprintf(path, sizeof path, "%s/selected_it%03d.star", s->folder, s->iteration);
-    double limit;
-    TRY(off_centre_limit(c, &limit, err));
-    TRY(write_particles(c, s, path, true, limit, &s->kept, err));
+    TRY(write_all(c, s, which, err));
+    TRY(write_selected(c, s, which, err));
     /* The model comes last: if it exists, the other files exist. */
     TRY(snapshot_write_sampling(c, s, err));
     TRY(snapshot_write_optimiser(c, s, err));
@@ -359,6 +392,8 @@ void snapshot_remove(const struct snapshot *snapshot, int iteration, bool select
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/selected_it%03d.star", old.folder, iteration);
     if (selection) (void)file_remove(path, NULL); /* a file that cannot be removed only takes room */
+    snprintf(path, sizeof path, "%s/changes_it%03d.star", old.folder, iteration);
+    if (selection) (void)file_remove(path, NULL);
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !selection; i++) {
         snapshot_name(&old, endings[i], path, old.folder);
         (void)file_remove(path, NULL);

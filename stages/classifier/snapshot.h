@@ -3,6 +3,7 @@
 #define ICESTREAM_STAGES_CLASSIFIER_SNAPSHOT_H
 
 #include "stages/classifier/classifier.h"
+#include "stages/classifier/selection.h"
 
 struct snapshot {
     const char *folder;   /* absolute */
@@ -14,11 +15,18 @@ struct snapshot {
     int kept_classes, classes;
     int change;                        /* the last change of the session whose choices by hand it obeys: set by both */
     size_t kept_by_hand, left_by_hand; /* particles that only a choice by hand selects, or leaves out: snapshot_write */
+    const struct selection *sent;      /* the selection that was sent last; NULL: changes are not written */
+    struct selection *selection;       /* snapshot_write describes the new one here, unless `sent` is NULL */
+    char changes[DIGEST_SIZE];         /* digest of changes_itNNN.star; "": there is none. Set by snapshot_write */
 };
 
 /* Judges the classes, then writes run_itNNN_classes.mrcs, _classes.png, _data.star, _model.star, _sampling.star,
- * _optimiser.star and selected_itNNN.star. */
+ * _optimiser.star and selected_itNNN.star; changes_itNNN.star if it is a gain (selection.h). */
 enum status snapshot_write(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
+/* Does the same with classes that are judged already (quality_judge). */
+enum status snapshot_write_judged(struct classifier *classifier, struct snapshot *snapshot, struct err *err);
+/* Writes the id of the item that carries the selection of an iteration. */
+void snapshot_id(int iteration, char ret_id[32]);
 /* Appends a line to history.jsonl. */
 enum status snapshot_history(const struct classifier *classifier, const struct snapshot *snapshot, struct err *err);
 /* Removes the run_itNNN files of an earlier iteration, or its selection. */

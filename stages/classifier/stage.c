@@ -16,6 +16,7 @@
 #include "stages/classifier/parameters.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/classifier/snapshot_restore.h"
+#include "stages/classifier/snapshot_writer.h"
 #include "stages/classifier/template_writer.h"
 
 static const double LEAST_MEMORY = 0.25; /* GiB */
@@ -47,7 +48,9 @@ struct state {
     bool warned_of_choices;  /* that they cannot be read */
     int chosen;              /* the last change whose choices the last snapshot obeys */
     struct template_writer templates;
-    double last_time; /* s, of the last snapshot, with its particles and updates */
+    struct snapshot_writer *writer;
+    struct selection sent, next; /* the selection that was sent last in this run, and one to be sent */
+    double last_time;            /* s, of the last snapshot, with its particles and updates */
     size_t last_count;
     int last_updates;
 };
@@ -72,7 +75,8 @@ static void check(const void *params, const struct stage_session *session, struc
 /* Reads what was marked by hand since. A file that is broken or away does not keep the stage from its work. */
 static void look_at_choices(struct stage *stage, struct state *s) {
     struct err own = {0};
-    if (s->choices == NULL) return;
+    /* The thread that writes a snapshot looks at them too. */
+    if (s->choices == NULL || snapshot_writer_busy(s->writer)) return;
     enum status status = choices_poll(s->choices, NULL, &own);
     if (status != STATUS_OK && !s->warned_of_choices)
         stage_log(stage, LOG_WARN, "choices", "later marks and choices of classes do not count: %s", own.message);
@@ -104,6 +108,7 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES,
                            s->scratch.shards, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
+    TRY(snapshot_writer_create(stage, &s->writer, err));
     if (!stage_in_pipeline(stage)) return STATUS_OK;
     TRY(choices_create(root, stage_name(stage), &s->choices, err));
     s->classifier.choices = s->choices;
@@ -113,11 +118,14 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
 
 static void fini(struct stage *stage, void *state) {
     struct state *s = state;
+    snapshot_writer_destroy(&s->writer);
     classifier_clear(&s->classifier);
     dataset_destroy(&s->dataset);
     scratch_close(&s->scratch, stage, s->ended);
     choices_destroy(&s->choices);
     template_writer_clear(&s->templates);
+    selection_clear(&s->sent);
+    selection_clear(&s->next);
 }
 
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
@@ -175,18 +183,42 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     return lane->batch != NULL ? dataset_submit(s->dataset, &lane->batch, err) : STATUS_OK;
 }
 
-static struct snapshot describe(struct stage *stage, const struct state *s, bool final) {
+static struct snapshot describe(struct stage *stage, struct state *s, bool final) {
     return (struct snapshot){.folder = stage_folder(stage),
                              .relative = s->relative,
                              .root = stage_root(stage),
                              .iteration = s->iteration,
-                             .final = final};
+                             .final = final,
+                             .sent = &s->sent,
+                             .selection = &s->next};
+}
+
+static enum status name_changes(const struct state *s, const struct snapshot *snapshot, struct item *item,
+                                struct err *err) {
+    char star[PATH_MAX + 64];
+    if (snapshot->changes[0] == '\0') return STATUS_OK;
+    snprintf(star, sizeof star, "%s/changes_it%03d.star", snapshot->relative, snapshot->iteration);
+    TRY(item_set_string(item, "selection.changes.since", s->sent.id, err));
+    TRY(item_set_string(item, "selection.changes.star", star, err));
+    return item_set_string(item, "selection.changes.digest", snapshot->changes, err);
+}
+
+/* Sends an item, and remembers the selection with which the next changes begin. A receiver may have another one of this
+ * name, if the harness knows the item. */
+static enum status send(struct stage *stage, struct state *s, const struct item *item, struct err *err) {
+    bool new = false;
+    TRY(stage_emit(stage, item, &new, err));
+    const struct selection sent = s->sent;
+    s->sent = s->next;
+    s->next = sent;
+    if (!new) selection_clear(&s->sent);
+    return STATUS_OK;
 }
 
 static enum status emit(struct stage *stage, struct state *s, const struct snapshot *snapshot, struct err *err) {
     char id[32], star[PATH_MAX + 64];
     _cleanup_(item_destroy) struct item *item = NULL;
-    snprintf(id, sizeof id, "it%03d", snapshot->iteration);
+    snapshot_id(snapshot->iteration, id);
     snprintf(star, sizeof star, "%s/selected_it%03d.star", snapshot->relative, snapshot->iteration);
     TRY(item_create(id, "selection", &item, err));
     TRY(item_set_string(item, "selection.star", star, err));
@@ -201,7 +233,8 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     };
     TRY(item_set_string(item, "optics.group", "opticsGroup1", err));
     TRY(item_set_optics(item, &optics, NAN, err));
-    return stage_emit(stage, item, NULL, err);
+    TRY(name_changes(s, snapshot, item, err));
+    return send(stage, s, item, err);
 }
 
 /* Continues from the latest snapshot with files that can be read, or begins anew. No particle is lost either way.
@@ -384,9 +417,10 @@ static void warn_of_particles(struct stage *stage, struct state *s) {
 }
 
 /* Logs why the selection is empty. */
-static void warn_if_none(struct stage *stage, const struct state *s, const struct snapshot *snapshot) {
+static void warn_if_none(struct stage *stage, const struct state *s, const struct classifier *copy,
+                         const struct snapshot *snapshot) {
     char why[400];
-    size_t count = dataset_count(s->dataset);
+    size_t count = dataset_count(copy->dataset);
     if (snapshot->kept > 0 || count == 0) return;
     if (snapshot->kept_classes > 0)
         snprintf(why, sizeof why,
@@ -394,56 +428,69 @@ static void warn_if_none(struct stage *stage, const struct state *s, const struc
                  "their picks than `off_centre` allows",
                  snapshot->kept_classes);
     else
-        quality_explain(s->classifier.model, s->dataset, s->options.keep != NULL ? s->options.keep : "auto", why,
+        quality_explain(copy->model, copy->dataset, s->options.keep != NULL ? s->options.keep : "auto", why,
                         sizeof why);
     stage_log(stage, LOG_WARN, "none", "iteration %d keeps none of %zu particles: %s", snapshot->iteration, count, why);
 }
 
 /* Writes templates for the picker, if the classes of the snapshot give new ones. */
-static enum status write_templates(struct stage *stage, struct state *s, const struct snapshot *snapshot,
-                                   struct err *err) {
+static enum status write_templates(struct stage *stage, struct state *s, const struct classifier *copy,
+                                   const struct snapshot *snapshot, struct err *err) {
     int count = 0;
     enum status status;
     STAGE_PERSIST(stage, status, err,
-                  template_writer_step(&s->templates, &s->classifier, snapshot, stage_name(stage), &count, err));
+                  template_writer_step(&s->templates, copy, snapshot, stage_name(stage), &count, err));
     if (status == STATUS_OK && count > 0)
         stage_log(stage, LOG_INFO, "templates", "iteration %d: %d classes are templates of epoch %d",
                   snapshot->iteration, count, s->templates.epoch);
     return status;
 }
 
+/* Says what a snapshot holds. */
+static void tell_snapshot(struct stage *stage, const struct snapshot *snapshot, size_t particles) {
+    if (snapshot->kept_by_hand + snapshot->left_by_hand > 0)
+        stage_log(stage, LOG_INFO, "by-hand", "iteration %d: by hand %zu more particles are kept, and %zu left out",
+                  snapshot->iteration, snapshot->kept_by_hand, snapshot->left_by_hand);
+    stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
+              snapshot->iteration, snapshot->kept, particles, snapshot->kept_classes, snapshot->classes,
+              snapshot->final ? "; final" : "");
+    static const char *const files[] = {"latest_selected.star", "latest_classes.mrcs", "latest_classes.png", NULL};
+    stage_result(stage, files, "%d of %d classes kept, with %zu of %zu particles (%.0f %%)", snapshot->kept_classes,
+                 snapshot->classes, snapshot->kept, particles, 100 * (double)snapshot->kept / (double)particles);
+}
+
+/* Begins a snapshot. Its files are written while the classification goes on. */
 static enum status take_snapshot(struct stage *stage, struct state *s, bool final, struct err *err) {
     s->iteration++;
-    struct snapshot snapshot = describe(stage, s, final);
-    enum status status;
-    STAGE_PERSIST(stage, status, err, snapshot_write(&s->classifier, &snapshot, err));
-    TRY(status);
-    STAGE_PERSIST(stage, status, err, snapshot_link(&snapshot, err));
-    TRY(status);
-    STAGE_PERSIST(stage, status, err, snapshot_history(&s->classifier, &snapshot, err));
-    TRY(status);
-    TRY(write_templates(stage, s, &snapshot, err));
-    if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(&snapshot, s->iteration - KEPT_SNAPSHOTS, false);
-    if (s->iteration > KEPT_SELECTIONS) snapshot_remove(&snapshot, s->iteration - KEPT_SELECTIONS, true);
+    const struct snapshot snapshot = describe(stage, s, final);
+    TRY(snapshot_writer_begin(s->writer, &s->classifier, &snapshot, err));
     s->last_time = clock_monotonic();
     s->last_count = dataset_count(s->dataset);
     s->last_updates = s->classifier.updates;
-    s->chosen = snapshot.change;
-    if (snapshot.kept_by_hand + snapshot.left_by_hand > 0)
-        stage_log(stage, LOG_INFO, "by-hand", "iteration %d: by hand %zu more particles are kept, and %zu left out",
-                  snapshot.iteration, snapshot.kept_by_hand, snapshot.left_by_hand);
-    stage_log(stage, LOG_INFO, "classes", "iteration %d: %zu of %zu particles in %d of %d classes are kept%s",
-              snapshot.iteration, snapshot.kept, dataset_count(s->dataset), snapshot.kept_classes, snapshot.classes,
-              final ? "; final" : "");
-    static const char *const files[] = {"latest_selected.star", "latest_classes.mrcs", "latest_classes.png", NULL};
-    stage_result(stage, files, "%d of %d classes kept, with %zu of %zu particles (%.0f %%)", snapshot.kept_classes,
-                 snapshot.classes, snapshot.kept, dataset_count(s->dataset),
-                 100 * (double)snapshot.kept / (double)dataset_count(s->dataset));
+    s->chosen = s->choices != NULL ? choices_number(s->choices) : 0;
+    return STATUS_OK;
+}
+
+/* Tells of a snapshot whose files are written, and sends its selection. If they could not be written, another snapshot
+ * is due. */
+static enum status end_snapshot(struct stage *stage, struct state *s, struct err *err) {
+    const struct snapshot *snapshot = NULL;
+    struct classifier *copy = NULL;
+    enum status status = snapshot_writer_end(s->writer, &snapshot, &copy, err);
+    if (status == STATUS_OK) status = write_templates(stage, s, copy, snapshot, err);
+    if (status != STATUS_OK) {
+        s->last_time = clock_monotonic() - 1e6;
+        s->last_updates = -1;
+        return status;
+    }
+    if (s->iteration > KEPT_SNAPSHOTS) snapshot_remove(snapshot, s->iteration - KEPT_SNAPSHOTS, false);
+    if (s->iteration > KEPT_SELECTIONS) snapshot_remove(snapshot, s->iteration - KEPT_SELECTIONS, true);
+    tell_snapshot(stage, snapshot, dataset_count(copy->dataset));
     warn_of_particles(stage, s);
-    warn_if_poor(stage, s->classifier.model, s->iteration);
-    warn_if_none(stage, s, &snapshot);
-    if (final) warn_if_weak(stage, s->classifier.model);
-    return snapshot.kept > 0 ? emit(stage, s, &snapshot, err) : STATUS_OK;
+    warn_if_poor(stage, copy->model, snapshot->iteration);
+    warn_if_none(stage, s, copy, snapshot);
+    if (snapshot->final) warn_if_weak(stage, copy->model);
+    return snapshot->kept > 0 ? emit(stage, s, snapshot, err) : STATUS_OK;
 }
 
 /* Logs, once, why the classification takes longer. */
@@ -475,6 +522,13 @@ static void note(struct stage *stage, struct state *s) {
     stage_resolution(stage, resolution);
 }
 
+/* Sends a selection as soon as its files are written. Without other work, waits for that. */
+static enum status look_at_writer(struct stage *stage, struct state *s, enum stage_work *ret_work, struct err *err) {
+    const double wait = *ret_work == STAGE_WORK_NONE ? 0.1 : 0; /* s; particles may come meanwhile */
+    *ret_work = STAGE_WORK_MORE;
+    return snapshot_writer_done(s->writer, wait) ? end_snapshot(stage, s, err) : STATUS_OK;
+}
+
 static enum status idle(struct stage *stage, void *state, enum stage_work *ret_work, struct err *err) {
     struct state *s = state;
     struct classifier *c = &s->classifier;
@@ -485,6 +539,7 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     TRY(classifier_step(c, false, &progress, err));
     *ret_work = progress.more ? STAGE_WORK_MORE : STAGE_WORK_NONE;
     if (progress.updated || (!progress.more && c->model == NULL)) note(stage, s);
+    if (snapshot_writer_busy(s->writer)) return look_at_writer(stage, s, ret_work, err);
     look_at_choices(stage, s);
     if (c->model == NULL || c->updates < FIRST_SNAPSHOT_UPDATE) return STATUS_OK;
     bool chosen = s->iteration > 0 && s->choices != NULL && choices_number(s->choices) != s->chosen;
@@ -499,12 +554,16 @@ static enum status idle(struct stage *stage, void *state, enum stage_work *ret_w
     bool grown = (double)count >= 1.05 * (double)s->last_count && (double)c->first_unseen >= 0.9 * (double)count;
     /* Snapshots of better averages without more particles are written less often. */
     double due = s->last_time + s->options.snapshot_interval * (grown || chosen ? 1 : 6), now = clock_monotonic();
-    if ((rested || ((grown || chosen) && progress.updated)) && now >= due) return take_snapshot(stage, s, false, err);
+    if ((rested || ((grown || chosen) && progress.updated)) && now >= due) {
+        TRY(take_snapshot(stage, s, false, err));
+        *ret_work = STAGE_WORK_MORE;
+    }
     return STATUS_OK;
 }
 
 static enum status finish(struct stage *stage, struct state *s, struct err *err) {
     TRY(restore(stage, s, err));
+    if (snapshot_writer_busy(s->writer)) TRY(end_snapshot(stage, s, err));
     TRY(dataset_merge(s->dataset, NULL, err));
     look_at_choices(stage, s);
     bool chosen = s->choices != NULL && choices_number(s->choices) != s->chosen;
@@ -521,7 +580,8 @@ static enum status finish(struct stage *stage, struct state *s, struct err *err)
         stage_log(stage, LOG_WARN, "no-particles", "the stream ended without a particle");
         return STATUS_OK;
     }
-    return take_snapshot(stage, s, true, err);
+    TRY(take_snapshot(stage, s, true, err));
+    return end_snapshot(stage, s, err);
 }
 
 static enum status flush(struct stage *stage, void *state, struct err *err) {

@@ -37,6 +37,8 @@ void particle_set_destroy(struct particle_set *set) {
         free(set->stacks[i].name);
         free(set->stacks[i].given);
     }
+    particle_changes_free(&set->changes);
+    free(set->order);
     free(set->particles);
     free(set->optics);
     free(set->sources);
@@ -71,7 +73,6 @@ enum status particle_set_reserve(struct particle_set *set, size_t count, struct 
     if (count <= set->capacity) return STATUS_OK;
     if (count < 2 * set->capacity) count = 2 * set->capacity;
     FAIL_IF(count > INT_MAX / 4, err, STATUS_UNSUPPORTED, "%zu particles are more than %d", count, INT_MAX / 4);
-    TRY(names_reserve(&set->particle_names, count, err));
     struct particle *particles = realloc(set->particles, count * sizeof *particles);
     FAIL_IF(particles == NULL, err, STATUS_NO_MEMORY, "no memory for %zu particles", count);
     set->particles = particles;
@@ -79,12 +80,16 @@ enum status particle_set_reserve(struct particle_set *set, size_t count, struct 
     return STATUS_OK;
 }
 
-enum status particle_set_take(struct particle_set *set, struct particle *from, uint32_t hash, struct err *err) {
+enum status particle_set_append(struct particle_set *set, struct particle *from, struct err *err) {
     TRY(particle_set_reserve(set, set->count + 1, err));
-    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
     set->particles[set->count++] = *from;
     from->name = NULL;
     return STATUS_OK;
+}
+
+enum status particle_set_take(struct particle_set *set, struct particle *from, uint32_t hash, struct err *err) {
+    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
+    return particle_set_append(set, from, err);
 }
 
 enum status particle_list_append(void *array_pointer, int *count, size_t size, struct err *err) {

@@ -79,12 +79,17 @@ struct particle_stack {
     struct stat file;  /* when a table that names it was read */
 };
 
+struct particle_changes;
+
 struct particle_set {
     struct particle *particles;
     size_t count, capacity;
     size_t present;  /* those with a source */
-    size_t left_out; /* of those present, as twins of others */
-    size_t repeated; /* further rows that name the image of a particle that is present */
+    int *order;      /* [present]: those of one selection, in the order of its rows; NULL: they came otherwise */
+    uint64_t digest; /* of their names as its table has them (formats/selection_changes.h) */
+    struct particle_changes *changes; /* of a set that was read: what the file says of a selection before; else NULL */
+    size_t left_out;                  /* of those present, as twins of others */
+    size_t repeated;                  /* further rows that name the image of a particle that is present */
     struct particle_optics *optics;
     int optics_count;
     struct particle_source *sources;
@@ -151,6 +156,16 @@ void particle_set_free(struct particle_set **read);
  * set as they were. */
 enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
                               struct err *err);
+/* As particle_set_read, for a file that holds what has changed since another selection (docs/protocol.md). */
+enum status particle_set_read_changes(const struct particle_set *set, struct star_file **file, const char *path,
+                                      struct particle_set **ret_read, struct err *err);
+/* Returns the id of the selection with which changes that were read begin. */
+const char *particle_set_since(const struct particle_set *read);
+/* Applies changes that were read, which are consumed. The set is then as if the whole selection had joined it with
+ * `replace`. ret_misfit: why they cannot be applied, because the set does not hold just the selection that they begin
+ * with, or because they contradict themselves: the set is then as it was; NULL: they are applied. */
+enum status particle_set_change(struct particle_set *set, struct particle_set **read, const char **ret_misfit,
+                                struct err *err);
 /* Reads a file, and adds its particles. */
 enum status particle_set_merge(struct particle_set *set, struct star_file **file, const char *path, bool replace,
                                size_t *ret_new, struct err *err);

@@ -14,15 +14,22 @@
 
 struct joining {
     struct particle_set *set, *read;
-    const char *path;  /* of the file */
-    int *stacks;       /* index in `read` → index in `set` */
-    int *optics;       /* the same */
-    uint32_t *hashes;  /* of the particles' names */
-    int *particles;    /* index in `read` → index in `set`; −1: the set does not have it yet */
-    size_t added;      /* particles that the set does not have yet */
-    int source, known; /* of the file; optics groups that the set had before */
-    bool *renewed;     /* of each stack of the set: it was written anew since a table named it; NULL: not looked at */
+    const char *path;     /* of the file */
+    int *stacks;          /* index in `read` → index in `set` */
+    int *optics;          /* the same */
+    uint32_t *hashes;     /* of the names of particles that the set does not have */
+    int *particles;       /* index in `read` → index in `set`; −1: the set does not have it yet */
+    size_t added;         /* particles that the set does not have yet */
+    bool adopted;         /* the particles of the set are those of `read` */
+    int *before;          /* set->order before */
+    int *order;           /* of changes: set->order afterwards */
+    unsigned char *moved; /* of changes: particle_changes_misfit */
+    int source, known;    /* of the file; optics groups that the set had before */
+    bool *renewed; /* of each stack of the set: it was written anew since a table named it; NULL: not looked at */
 };
+
+/* What becomes of particles of the set that are not in the file: they stay, they leave, or those leave that it names. */
+enum how { ADD, REPLACE, CHANGE };
 
 /* Returns whether a file was written anew. One that is longer than before has grown. */
 static bool is_renewed(const struct stat *before, const struct stat *now) {
@@ -101,21 +108,36 @@ static enum status join_optics(struct joining *j, struct err *err) {
     return STATUS_OK;
 }
 
+/* Returns the particle of a name, which is often one of the next few in the order of the set; else *ret_hash is that of
+ * the name. */
+static const struct particle *find_near(const struct particle_set *set, const char *name, size_t next,
+                                        uint32_t *ret_hash) {
+    enum { NEAR = 3 };
+    for (size_t i = next; i < set->count && i < next + NEAR; i++)
+        if (strcmp(set->particles[i].name, name) == 0) return &set->particles[i];
+    *ret_hash = names_hash(name);
+    return particle_find_hashed(set, name, *ret_hash);
+}
+
 /* Finds the particles that the set has, and makes room for the others. */
 static enum status find_particles(struct joining *j, struct err *err) {
     struct particle_set *set = j->set;
     const size_t count = j->read->count;
     TRY(mem_new_unset(count + 1, sizeof *j->hashes, "names of particles", &j->hashes, err));
     TRY(mem_new_unset(count + 1, sizeof *j->particles, "the particles of a table", &j->particles, err));
+    size_t next = 0;
     for (size_t i = 0; i < count; i++) {
-        const char *name = j->read->particles[i].name;
-        j->hashes[i] = names_hash(name);
-        const struct particle *known = particle_find_hashed(set, name, j->hashes[i]);
-        if (known != NULL && j->renewed != NULL && j->renewed[known->stack]) known = NULL;
+        const struct particle *known = find_near(set, j->read->particles[i].name, next, &j->hashes[i]);
+        if (known != NULL && j->renewed != NULL && j->renewed[known->stack]) {
+            known = NULL;
+            j->hashes[i] = names_hash(j->read->particles[i].name);
+        }
         j->particles[i] = known != NULL ? (int)(known - set->particles) : -1;
         j->added += known == NULL;
+        if (known != NULL) next = (size_t)j->particles[i] + 1;
     }
-    return particle_set_reserve(set, set->count + j->added, err);
+    TRY(names_reserve(&set->particle_names, set->count + j->added, err));
+    return set->count > 0 ? particle_set_reserve(set, set->count + j->added, err) : STATUS_OK;
 }
 
 static enum status join_source(struct joining *j, struct err *err) {
@@ -140,12 +162,15 @@ static void leave(const struct joining *j) {
     set->present = set->left_out = set->repeated = 0;
 }
 
+void particle_image_free(struct particle_set *set, struct particle *p) {
+    if (p->image == NULL) return;
+    mem_free(&p->image);
+    set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
+}
+
 static void free_absent_images(struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++)
-        if (set->particles[i].source < 0 && set->particles[i].image != NULL) {
-            mem_free(&set->particles[i].image);
-            set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
-        }
+        if (set->particles[i].source < 0) particle_image_free(set, &set->particles[i]);
 }
 
 /* Notes the row of the file that describes the optics. The newest file with particles of a group does so, so that older
@@ -160,13 +185,39 @@ static void describe_optics(struct joining *j, int index) {
     if (to->box == 0) to->box = from->box;
 }
 
+/* Gives a particle whose row does not say so its half. */
+static void settle_half(const struct particle_set *set, struct particle *p) {
+    if (p->half < 0) p->half = p->own_half = (int)(particle_hash(p->name, set->seed) & 1);
+}
+
+/* The first particles of a set stay where they were read. */
+static enum status adopt(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    if (set->count > 0 || j->read->count == 0) return STATUS_OK;
+    TRY(names_reserve(&set->particle_names, j->read->count, err));
+    free(set->particles);
+    set->particles = j->read->particles;
+    set->capacity = j->read->capacity;
+    j->adopted = true;
+    return STATUS_OK;
+}
+
+static enum status take_particle(struct joining *j, struct particle *from, uint32_t hash, struct err *err) {
+    struct particle_set *set = j->set;
+    if (!j->adopted) return particle_set_take(set, from, hash, err);
+    TRY(names_put(&set->particle_names, hash, (int)set->count, err));
+    set->count++;
+    return STATUS_OK;
+}
+
 /* Particles keep what iterations have found of them, and their halves. */
 static enum status join_particle(struct joining *j, size_t index, struct err *err) {
     struct particle_set *set = j->set;
     struct particle *from = &j->read->particles[index], *to;
     if (j->particles[index] < 0) {
         j->particles[index] = (int)set->count;
-        TRY(particle_set_take(set, from, j->hashes[index], err));
+        settle_half(set, from);
+        TRY(take_particle(j, from, j->hashes[index], err));
         to = &set->particles[j->particles[index]];
         to->stack = j->stacks[from->stack];
         to->source = -1;
@@ -208,40 +259,99 @@ static enum status take_poses(struct joining *j, struct err *err) {
     return given_poses_take(set, j->particles, j->read->count, rows, &given, j->path, err);
 }
 
-static enum status join(struct joining *j, bool replace, struct err *err) {
+/* Takes the order of a selection's rows, if the set now has its particles alone. */
+static void take_order(struct joining *j, enum how how) {
+    struct particle_set *set = j->set;
+    if (how == ADD) return;
+    set->order = how == CHANGE ? j->order : j->particles;
+    set->digest = how == CHANGE ? j->read->changes->head.digest : j->read->digest;
+    if (how == CHANGE) particle_changes_order(j->read, j->particles, j->moved, j->before, set->order);
+    if (how == CHANGE)
+        j->order = NULL;
+    else
+        j->particles = NULL;
+}
+
+/* Particles that do not come with the file leave the set. */
+static void let_leave(struct joining *j, enum how how) {
+    if (how == REPLACE) leave(j);
+    if (how == CHANGE) particle_changes_leave(j->set, j->read->changes);
+    j->before = j->set->order;
+    j->set->order = NULL;
+}
+
+static enum status join(struct joining *j, enum how how, struct err *err) {
     struct particle_set *set = j->set;
     bool all = set->unsettled;
     const size_t before = set->count;
-    if (replace) TRY(find_renewed(j, err));
     TRY(join_stacks(j, err));
     TRY(join_optics(j, err));
-    TRY(find_particles(j, err));
     TRY(join_source(j, err));
     j->path = set->sources[j->source].path;
     set->settled = false;
     set->unsettled = true;
-    if (replace) leave(j);
+    let_leave(j, how);
+    TRY(adopt(j, err));
     TRY(join_particles(j, err));
-    if (replace) free_absent_images(set);
-    if (replace) particle_set_release_sources(set);
+    if (how == REPLACE) free_absent_images(set);
+    if (how == REPLACE) particle_set_release_sources(set);
     TRY(grids_settle(set, all ? NULL : j->particles, j->read->count, err));
     set->unsettled = false;
-    if (replace) TRY(heirs_join(set, before, err));
-    return take_poses(j, err);
+    if (how != ADD) TRY(heirs_join(set, before, err));
+    TRY(take_poses(j, err));
+    take_order(j, how);
+    return STATUS_OK;
+}
+
+static void end(struct joining *j, struct particle_set **read) {
+    if (j->adopted) (*read)->particles = NULL;
+    if (j->adopted) (*read)->count = 0;
+    free(j->stacks);
+    free(j->optics);
+    free(j->hashes);
+    free(j->particles);
+    free(j->before);
+    free(j->order);
+    free(j->moved);
+    free(j->renewed);
+    particle_set_free(read);
 }
 
 enum status particle_set_join(struct particle_set *set, struct particle_set **read, bool replace, size_t *ret_new,
                               struct err *err) {
     struct joining j = {.set = set, .read = *read, .path = (*read)->sources[0].path};
     size_t before = set->present;
-    enum status status = join(&j, replace, err);
+    enum status status = replace ? find_renewed(&j, err) : STATUS_OK;
+    if (status == STATUS_OK) status = find_particles(&j, err);
+    if (status == STATUS_OK) status = join(&j, replace ? REPLACE : ADD, err);
     if (status == STATUS_OK && ret_new != NULL) *ret_new = replace ? j.added : set->present - before;
-    free(j.stacks);
-    free(j.optics);
-    free(j.hashes);
-    free(j.particles);
-    free(j.renewed);
-    particle_set_free(read);
+    end(&j, read);
+    return status;
+}
+
+static bool any_renewed(const struct joining *j) {
+    for (int i = 0; i < j->set->stack_count; i++)
+        if (j->renewed[i]) return true;
+    return false;
+}
+
+static enum status change(struct joining *j, const char **ret_misfit, struct err *err) {
+    TRY(find_renewed(j, err));
+    *ret_misfit = "a stack was written anew";
+    if (any_renewed(j)) return STATUS_OK;
+    TRY(find_particles(j, err));
+    TRY(mem_new(j->set->count + 1, sizeof *j->moved, "changes of a selection", &j->moved, err));
+    *ret_misfit = particle_changes_misfit(j->set, j->read, j->particles, j->moved);
+    if (*ret_misfit != NULL) return STATUS_OK;
+    TRY(mem_new_unset(j->read->changes->head.count + 1, sizeof *j->order, "changes of a selection", &j->order, err));
+    return join(j, CHANGE, err);
+}
+
+enum status particle_set_change(struct particle_set *set, struct particle_set **read, const char **ret_misfit,
+                                struct err *err) {
+    struct joining j = {.set = set, .read = *read, .path = (*read)->sources[0].path};
+    enum status status = change(&j, ret_misfit, err);
+    end(&j, read);
     return status;
 }
 

@@ -20,10 +20,14 @@ struct reading {
     const char *path;
     struct particle_table *table;
     struct particle_places places;
+    int image;                  /* column rlnImageName */
     int subset, junk;           /* columns rlnRandomSubset, icestreamJunk; −1: absent */
     int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
     struct given_columns poses; /* if tables must give poses */
     struct names given_names;   /* finds stacks by their names in this table */
+    unsigned char **met;        /* [met_count]: a bit for each image of a stack that a row has named */
+    int met_count;
+    bool indexed; /* particles are found by their names: some image is named again */
 };
 
 static bool same_values(const struct particle_optics *o, const struct optics *values) {
@@ -132,9 +136,7 @@ static enum status optics_of_row(struct reading *r, const struct particle_row *v
     return STATUS_OK;
 }
 
-/* Returns a path relative to the root if it lies below the root, so that the session can be moved and serves RELION as
- * its project folder. */
-static const char *name_below(const char *root, const char *path) {
+const char *particle_name_below(const char *root, const char *path) {
     size_t length = root != NULL ? strlen(root) : 0;
     bool below = length > 0 && strncmp(path, root, length) == 0 && path[length] == '/';
     return below ? path + length + 1 : path;
@@ -156,7 +158,7 @@ static enum status add_stack(struct reading *r, const char *path, const char *gi
     stack->file = file;
     TRY(particle_text(path, &stack->path, err));
     TRY(particle_text(given, &stack->given, err));
-    TRY(particle_text(name_below(set->root, path), &stack->name, err));
+    TRY(particle_text(particle_name_below(set->root, path), &stack->name, err));
     return names_put(&set->stack_paths, names_hash(path), set->stack_count - 1, err);
 }
 
@@ -229,7 +231,7 @@ static enum status locate(struct reading *r, size_t row, int *ret_stack, int *re
     TRY(particle_table_image(r->table, row, &image, err));
     TRY(stack_index(r, image.stack, ret_stack, err));
     const struct particle_stack *stack = &r->set->stacks[*ret_stack];
-    TRY(particle_table_check_image(r->table, row, &image, stack->path, stack->images, err));
+    TRY(particle_table_check_image(r->table, row, &image, image.stack, stack->images, err));
     *ret_slice = (int)image.number - 1;
     return STATUS_OK;
 }
@@ -257,8 +259,8 @@ static enum status set_values(struct reading *r, size_t row, struct particle *p,
     return ctf_is_plausible(&p->ctf) ? STATUS_OK : particle_table_bad_ctf(r->table, row, &values, err);
 }
 
-/* Writes the name as "%06d@%s" does. */
-static void write_name(int number, const char *stack, char name[PATH_SIZE + 16]) {
+/* Does what "%06d@%s" does. */
+void particle_name_write(int number, const char *stack, char name[PATH_SIZE + 16]) {
     char digits[16];
     int count = 0;
     for (int rest = number; rest > 0 || count < 6; rest /= 10)
@@ -272,7 +274,7 @@ static void write_name(int number, const char *stack, char name[PATH_SIZE + 16])
 static enum status read_half(const struct reading *r, size_t row, struct particle *p, struct err *err) {
     long subset = 0;
     if (r->subset >= 0) TRY(star_get_integer(particle_table_rows(r->table), row, r->subset, &subset, err));
-    p->half = (int)(particle_hash(p->name, r->set->seed) & 1);
+    p->half = -1; /* whoever takes the particle knows it by its name */
     if (subset == 1 || subset == 2) p->half = (int)subset - 1;
     p->own_half = p->half;
     return STATUS_OK;
@@ -284,8 +286,7 @@ static bool read_junk(const struct reading *r, size_t row) {
            junk != 0;
 }
 
-static enum status add_row(struct reading *r, size_t row, const char *name, uint32_t hash, int stack, int slice,
-                           struct err *err) {
+static enum status add_row(struct reading *r, size_t row, const char *name, int stack, int slice, struct err *err) {
     struct particle p = {.stack = stack,
                          .slice = slice,
                          .row = row,
@@ -297,20 +298,49 @@ static enum status add_row(struct reading *r, size_t row, const char *name, uint
     TRY(particle_text(name, &p.name, err));
     enum status status = read_half(r, row, &p, err);
     if (status == STATUS_OK) status = set_values(r, row, &p, err);
-    if (status == STATUS_OK) status = particle_set_take(r->set, &p, hash, err);
+    if (status == STATUS_OK && r->indexed)
+        status = particle_set_take(r->set, &p, names_hash(name), err);
+    else if (status == STATUS_OK)
+        status = particle_set_append(r->set, &p, err);
     free(p.name);
     return status;
+}
+
+/* Notes that a row names an image. ret_again: an earlier row has done so. */
+static enum status meet_image(struct reading *r, int stack, int slice, bool *ret_again, struct err *err) {
+    while (r->met_count <= stack) {
+        TRY(particle_list_append(&r->met, &r->met_count, sizeof *r->met, err));
+        const size_t bytes = (size_t)r->set->stacks[r->met_count - 1].images / 8 + 1;
+        r->met[r->met_count - 1] = calloc(bytes, 1);
+        FAIL_IF(r->met[r->met_count - 1] == NULL, err, STATUS_NO_MEMORY, "no memory for the images of a stack");
+    }
+    unsigned char *byte = &r->met[stack][slice / 8];
+    const unsigned bit = 1u << slice % 8;
+    *ret_again = (*byte & bit) != 0;
+    *byte = (unsigned char)(*byte | bit);
+    return STATUS_OK;
+}
+
+/* Makes particles known by their names, which only a table needs that names an image twice. */
+static enum status index_names(struct reading *r, struct err *err) {
+    struct particle_set *set = r->set;
+    for (size_t i = 0; i < set->count && !r->indexed; i++)
+        TRY(names_put(&set->particle_names, names_hash(set->particles[i].name), (int)i, err));
+    r->indexed = true;
+    return STATUS_OK;
 }
 
 static enum status read_row(struct reading *r, size_t row, struct err *err) {
     char name[PATH_SIZE + 16];
     int stack = 0, slice = 0;
     TRY(locate(r, row, &stack, &slice, err));
-    write_name(slice + 1, r->set->stacks[stack].name, name);
-    uint32_t hash = names_hash(name);
-    struct particle *known = particle_find_hashed(r->set, name, hash);
-    if (known == NULL) return add_row(r, row, name, hash, stack, slice, err);
-    known->repeated++; /* an earlier row names the same image */
+    r->set->digest += selection_digest(star_get(particle_table_rows(r->table), row, r->image));
+    particle_name_write(slice + 1, r->set->stacks[stack].name, name);
+    bool again = false;
+    TRY(meet_image(r, stack, slice, &again, err));
+    if (!again) return add_row(r, row, name, stack, slice, err);
+    TRY(index_names(r, err));
+    particle_find(r->set, name)->repeated++; /* an earlier row names the same image */
     return STATUS_OK;
 }
 
@@ -343,6 +373,7 @@ static enum status read_rows(struct reading *r, struct err *err) {
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
+    r->image = star_column_find(rows, "rlnImageName");
     r->subset = star_column_find(rows, "rlnRandomSubset");
     r->junk = star_column_find(rows, "icestreamJunk");
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
@@ -360,6 +391,9 @@ static enum status read_file(struct particle_set *set, struct err *err) {
     struct reading r = {.set = set, .path = set->sources[0].path};
     enum status status = read_rows(&r, err);
     free(r.optics_map);
+    for (int i = 0; i < r.met_count; i++)
+        free(r.met[i]);
+    free(r.met);
     names_destroy(&r.given_names);
     particle_table_close(&r.table);
     return status;

@@ -96,14 +96,31 @@ enum status refiner_read(const struct refiner *r, struct star_file **file, const
     return particle_set_read(&r->set, file, path, ret_read, err);
 }
 
-enum status refiner_join(struct refiner *r, struct particle_set **read, bool replace, size_t *ret_new,
-                         struct err *err) {
+enum status refiner_read_changes(const struct refiner *r, struct star_file **file, const char *path,
+                                 struct particle_set **ret_read, struct err *err) {
+    return particle_set_read_changes(&r->set, file, path, ret_read, err);
+}
+
+/* Ends all that looks at the particles. Frees what was read if they cannot change now. */
+static enum status begin_join(struct refiner *r, struct particle_set **read, struct err *err) {
     if (r->busy) {
         particle_set_free(read);
         FAIL(err, STATUS_BAD_STATE, "particles cannot join in the middle of an iteration");
     }
     loader_stop(r->loader);
     r->chosen = false;
+    return STATUS_OK;
+}
+
+enum status refiner_change(struct refiner *r, struct particle_set **read, const char **ret_misfit, struct err *err) {
+    TRY(begin_join(r, read, err));
+    TRY(particle_set_change(&r->set, read, ret_misfit, err));
+    return twins_settle(&r->set, err);
+}
+
+enum status refiner_join(struct refiner *r, struct particle_set **read, bool replace, size_t *ret_new,
+                         struct err *err) {
+    TRY(begin_join(r, read, err));
     TRY(particle_set_join(&r->set, read, replace, ret_new, err));
     return replace ? twins_settle(&r->set, err) : STATUS_OK;
 }

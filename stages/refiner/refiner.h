@@ -103,6 +103,12 @@ enum status refiner_merge(struct refiner *refiner, struct star_file **file, cons
  * thread. The caller frees what was read (particle_set_free), or lets it join. */
 enum status refiner_read(const struct refiner *refiner, struct star_file **file, const char *path,
                          struct particle_set **ret_read, struct err *err);
+/* Does the same with a file of what has changed since another selection (particle_set_read_changes). */
+enum status refiner_read_changes(const struct refiner *refiner, struct star_file **file, const char *path,
+                                 struct particle_set **ret_read, struct err *err);
+/* Applies changes that were read, which are consumed (particle_set_change). Call it between iterations only. */
+enum status refiner_change(struct refiner *refiner, struct particle_set **read, const char **ret_misfit,
+                           struct err *err);
 /* Adds the particles of a file that was read, which are consumed. Call it between iterations only. */
 enum status refiner_join(struct refiner *refiner, struct particle_set **read, bool replace, size_t *ret_new,
                          struct err *err);

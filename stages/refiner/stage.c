@@ -115,13 +115,19 @@ static void lane_fini(struct stage *stage, void *context, struct stage_lane *lan
 
 static enum status load(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
     const struct state *state = context;
-    return arrival_read(stage, state->refiner, lane->item, &((struct lane *)lane->state)->arrival, err);
+    return arrival_read(stage, state->refiner, lane->item, true, &((struct lane *)lane->state)->arrival, err);
 }
 
 static enum status store(struct stage *stage, void *context, struct stage_lane *lane, struct err *err) {
-    (void)stage;
     struct state *state = context;
-    return arrivals_keep(&state->arrivals, &((struct lane *)lane->state)->arrival, err);
+    struct arrival *arrival = &((struct lane *)lane->state)->arrival;
+    if (arrival->changes && !arrivals_follow(&state->arrivals, arrival)) {
+        stage_log(stage, LOG_INFO, "refine-whole",
+                  "%s: reads the whole table: the selection with which its changes begin was not the last one here",
+                  item_id(lane->item));
+        TRY(arrival_read_whole(stage, state->refiner, arrival, err));
+    }
+    return arrivals_keep(&state->arrivals, arrival, err);
 }
 
 static bool is_gone(const struct stage *stage, const struct item *selection) {
@@ -139,10 +145,26 @@ static enum status resume(struct stage *stage, void *context, const struct item 
         state->gone = is_gone(stage, item);
         if (state->gone) return STATUS_OK;
     }
-    enum status status = arrival_read(stage, state->refiner, item, &arrival, err);
+    enum status status = arrival_read(stage, state->refiner, item, false, &arrival, err);
     if (status == STATUS_OK) status = arrivals_keep(&state->arrivals, &arrival, err);
     arrival_clear(&arrival);
     return status;
+}
+
+/* Applies the changes of a selection, or lets its whole table join where they do not fit. */
+static enum status take_changes(struct stage *stage, struct state *state, struct arrival *arrival, struct err *err) {
+    const char *misfit = NULL;
+    TRY(refiner_change(state->refiner, &arrival->read, &misfit, err));
+    if (misfit == NULL) return STATUS_OK;
+    stage_log(stage, LOG_WARN, "refine-changes", "reads the whole table %s: the changes cannot be applied, because %s",
+              arrival->selection->path, misfit);
+    TRY(arrival_read_whole(stage, state->refiner, arrival, err));
+    return refiner_join(state->refiner, &arrival->read, true, NULL, err);
+}
+
+static enum status take_arrival(struct stage *stage, struct state *state, struct arrival *arrival, struct err *err) {
+    if (arrival->changes) return take_changes(stage, state, arrival, err);
+    return refiner_join(state->refiner, &arrival->read, arrival->replace, NULL, err);
 }
 
 /* Adds the particles that have arrived. Reports a file that cannot join, and goes on with the others. */
@@ -157,7 +179,7 @@ static enum status take_arrivals(struct stage *stage, struct state *state, struc
     for (int i = 0; i < count; i++) {
         struct err own = {0};
         if (status != STATUS_OK || list[i].read == NULL) continue;
-        enum status merged = refiner_join(state->refiner, &list[i].read, list[i].replace, NULL, &own);
+        enum status merged = take_arrival(stage, state, &list[i], &own);
         if (merged == STATUS_NO_MEMORY) {
             status = merged;
             if (err != NULL) *err = own;

@@ -50,6 +50,11 @@ static enum status order_rows(const struct particle_set *set, struct in_turn **r
     TRY(rank_sources(set, &ranks, err));
     TRY(mem_new_unset(set->present, sizeof **ret_turns, "particles", ret_turns, err));
     struct in_turn *turns = *ret_turns;
+    if (set->order != NULL) { /* rows that did not change may be those of an earlier table */
+        for (size_t i = 0; i < set->present; i++)
+            turns[i].index = set->order[i];
+        return STATUS_OK;
+    }
     for (size_t i = 0; i < set->count; i++) {
         const struct particle *p = &set->particles[i];
         if (p->source < 0) continue;

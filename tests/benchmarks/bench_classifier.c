@@ -3,9 +3,13 @@
  * a snapshot writes.
  *
  *   bench_classifier FOLDER [PARTICLES [IMAGE_MIB [CLASSES]]]
+ *   bench_classifier FOLDER snapshots [PARTICLES]
  *
  * 4,000 simulated images of 48² px lie in 20 stacks. Micrographs of 200 particles list them again and again under other
- * names. Each particle is used twice. The times are processor time, so other processes on the machine do not count. */
+ * names. Each particle is used twice. The times are processor time, so other processes on the machine do not count.
+ *
+ * `snapshots` classifies a few particles only, and gives the others (1,000,000) a class and a pose: it tells what the
+ * computing thread does for a snapshot, the first time and again, and what all of the snapshot takes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +17,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/formats/image.h"
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "stages/classifier/snapshot.h"
+#include "stages/classifier/snapshot_copy.h"
 
 enum { BOX = 48, STACKS = 20, PER_MICROGRAPH = 200, STEP = 10000, PATH = 4096 };
 
@@ -146,23 +152,27 @@ static enum status report(struct classifier *c, const char *folder, const struct
     return STATUS_OK;
 }
 
+static struct classifier_options options_of(int classes) {
+    return (struct classifier_options){.classes = classes,
+                                       .diameter = 140,
+                                       .tau_fudge = 2,
+                                       .psi_step = 24,
+                                       .offset_range = 3,
+                                       .offset_step = 2,
+                                       .resolution = 16,
+                                       .particles_per_class = 25,
+                                       .minimum_particles = 150,
+                                       .visits = 2,
+                                       .final_passes = 1,
+                                       .threads = 1,
+                                       .device = {.kind = DEVICE_CPU},
+                                       .memory = 1,
+                                       .seed = 1,
+                                       .off_centre = NAN};
+}
+
 static enum status bench(char *folder, int particles, int image_mib, int classes, struct err *err) {
-    struct classifier_options options = {.classes = classes,
-                                         .diameter = 140,
-                                         .tau_fudge = 2,
-                                         .psi_step = 24,
-                                         .offset_range = 3,
-                                         .offset_step = 2,
-                                         .resolution = 16,
-                                         .particles_per_class = 25,
-                                         .minimum_particles = 150,
-                                         .visits = 2,
-                                         .final_passes = 1,
-                                         .threads = 1,
-                                         .device = {.kind = DEVICE_CPU},
-                                         .memory = 1,
-                                         .seed = 1,
-                                         .off_centre = NAN};
+    struct classifier_options options = options_of(classes);
     struct dataset *dataset = NULL;
     struct classifier classifier;
     TRY(quality_rule_parse("auto", &options.rule, err));
@@ -185,15 +195,88 @@ static enum status bench(char *folder, int particles, int image_mib, int classes
     return status;
 }
 
+/* Particles that no image was read of, as if they had been compared. */
+static void pretend(struct classifier *c) {
+    for (size_t i = 0; i < dataset_count(c->dataset); i++) {
+        struct dataset_particle *p = dataset_at(c->dataset, i);
+        if (p->visits > 0) continue;
+        p->class_index = (int)(uniform() * c->model->class_count);
+        p->psi = (float)(360 * uniform());
+        p->x = (float)(4 * uniform() - 2);
+        p->y = (float)(4 * uniform() - 2);
+        p->norm = 1;
+        p->log_likelihood = (float)(-1000 * uniform());
+        p->evidence = 50;
+        p->probability = (float)uniform();
+        p->significant = 3;
+        p->visits = 1;
+    }
+}
+
+static enum status time_snapshots(struct classifier *c, const char *folder, struct err *err) {
+    struct snapshot_copy copy = {0};
+    struct selection sent = {0}, next = {0};
+    for (int i = 1; i < 4; i++) {
+        const double before = cpu_seconds(), before_clock = clock_monotonic();
+        TRY(snapshot_copy_take(&copy, c, err));
+        printf("copied: %.3f s of the processor, %.3f s; resident %.0f MiB\n", cpu_seconds() - before,
+               clock_monotonic() - before_clock, resident_mib());
+        const double copied = cpu_seconds(), copied_clock = clock_monotonic();
+        struct snapshot snapshot = {
+            .folder = folder, .relative = "classifier", .iteration = i, .sent = &sent, .selection = &next};
+        TRY(snapshot_write_judged(&copy.classifier, &snapshot, err));
+        printf("written: %.2f s of the processor, %.2f s; resident %.0f MiB; %zu of %zu selected%s\n",
+               cpu_seconds() - copied, clock_monotonic() - copied_clock, resident_mib(), snapshot.kept,
+               dataset_count(c->dataset), snapshot.changes[0] != '\0' ? ", with changes" : "");
+        (void)fflush(stdout);
+        const struct selection last = sent;
+        sent = next;
+        next = last;
+        snapshot_remove(&snapshot, i, false);
+        snapshot_remove(&snapshot, i, true);
+    }
+    selection_clear(&sent);
+    selection_clear(&next);
+    snapshot_copy_clear(&copy);
+    return STATUS_OK;
+}
+
+static enum status snapshots(char *folder, int particles, struct err *err) {
+    enum { CLASSIFIED = 4000, CLASSES = 50 };
+    struct classifier_options options = options_of(CLASSES);
+    struct dataset *dataset = NULL;
+    struct classifier classifier;
+    struct tally tally = {0};
+    TRY(quality_rule_parse("auto", &options.rule, err));
+    TRY(write_stacks(folder, err));
+    TRY(dataset_create((size_t)64 << 20, &dataset, err));
+    classifier_init(&classifier, &options, dataset);
+    enum status status = STATUS_OK;
+    for (int m = 1; m * PER_MICROGRAPH <= particles && status == STATUS_OK; m++) {
+        status = arrive(dataset, folder, m, err);
+        if (status == STATUS_OK && m * PER_MICROGRAPH <= CLASSIFIED) status = work(&classifier, &tally, err);
+    }
+    if (status == STATUS_OK) status = dataset_merge(dataset, NULL, err);
+    if (status == STATUS_OK) pretend(&classifier);
+    printf("%zu particles, resident %.0f MiB\n", dataset_count(dataset), resident_mib());
+    if (status == STATUS_OK) status = time_snapshots(&classifier, folder, err);
+    classifier_clear(&classifier);
+    dataset_destroy(&dataset);
+    return status;
+}
+
 int main(int argc, char **argv) {
     struct err err = {0};
     if (argc < 2) {
-        fprintf(stderr, "bench_classifier FOLDER [PARTICLES [IMAGE_MIB [CLASSES]]]\n");
+        fprintf(stderr, "bench_classifier FOLDER [PARTICLES [IMAGE_MIB [CLASSES]]]\n       bench_classifier FOLDER "
+                        "snapshots [PARTICLES]\n");
         return 2;
     }
     srand(1);
-    if (bench(argv[1], argc > 2 ? atoi(argv[2]) : 100000, argc > 3 ? atoi(argv[3]) : 256, argc > 4 ? atoi(argv[4]) : 10,
-              &err) == STATUS_OK)
+    const bool copies = argc > 2 && strcmp(argv[2], "snapshots") == 0;
+    if (copies && snapshots(argv[1], argc > 3 ? atoi(argv[3]) : 1000000, &err) == STATUS_OK) return 0;
+    if (!copies && bench(argv[1], argc > 2 ? atoi(argv[2]) : 100000, argc > 3 ? atoi(argv[3]) : 256,
+                         argc > 4 ? atoi(argv[4]) : 10, &err) == STATUS_OK)
         return 0;
     fprintf(stderr, "bench_classifier: %s\n", err.message);
     return 1;

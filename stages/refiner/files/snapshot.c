@@ -131,6 +131,7 @@ static enum status copy_particles(struct snapshot *s, const struct particle_set 
     set->particle_names = set->stack_paths = (struct names){0};
     set->stacks = NULL;
     set->stack_count = 0;
+    set->order = NULL;
     TRY(copy(&s->particles, from->particles, from->count, sizeof *from->particles, &set->particles, err));
     TRY(copy(&s->optics, from->optics, (size_t)from->optics_count, sizeof *from->optics, &set->optics, err));
     return copy(&s->sources, from->sources, (size_t)from->source_count, sizeof *from->sources, &set->sources, err);

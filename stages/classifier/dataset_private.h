@@ -1,0 +1,35 @@
+/* The dataset itself, for those that hold its particles (dataset.c) and copy them (dataset_copy.c). */
+#ifndef ICESTREAM_STAGES_CLASSIFIER_DATASET_PRIVATE_H
+#define ICESTREAM_STAGES_CLASSIFIER_DATASET_PRIVATE_H
+
+#include <pthread.h>
+
+#include "stages/classifier/dataset.h"
+
+struct dataset {
+    pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
+    struct dataset_batch **pending;
+    size_t pending_count, pending_capacity, pending_particles;
+    int submitted_box; /* of all batches, pending ones included */
+    double submitted_pixel_size;
+
+    int box; /* of the merged batches: the computing thread reads it without the lock */
+    double pixel_size;
+    struct dataset_batch **batches;
+    size_t batch_count, batch_capacity;
+    struct dataset_particle *particles;
+    size_t count, capacity;
+    size_t memory_limit, memory_used;
+    struct image_check *check; /* of images as they are read; NULL: not decided yet */
+    bool goes_on;              /* a run before took particles */
+    bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
+    char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
+    struct ways ways;
+    size_t way_capacity; /* of a copy */
+    float *given;        /* an image as its file has it, and what kernels/regrid needs */
+    size_t given_floats;
+    struct stack_reader *reader; /* of the computing thread; NULL in a copy */
+    struct ahead *ahead;         /* NULL: images are read when they are needed */
+};
+
+#endif
