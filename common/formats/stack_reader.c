@@ -125,8 +125,11 @@ enum status stack_reader_image(struct stack_reader *r, const char *path, int box
                                struct err *err) {
     const size_t pixels = (size_t)box * (size_t)box;
     struct stack_state state;
-    /* A stack that is away or broken is one, whatever the cache has. */
-    if (r->cache == NULL || !state_of(path, &state)) return read_image(r, path, box, slice, out, err);
+    if (r->cache == NULL) return read_image(r, path, box, slice, out, err);
+    if (!state_of(path, &state)) { /* a stack that is away is an error, even if the cache has the image */
+        mrc_close(&r->stack);
+        return read_image(r, path, box, slice, out, err);
+    }
     struct digest_value key = key_of(path, &state, box, slice);
     if (find(r, key, out, pixels)) {
         r->reads.cached++;

@@ -7,7 +7,7 @@
 
 /* An image is an outlier if its norm is so many (robust) standard deviations from the median. */
 static const double OUTLIER_SPREADS = 6;
-enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20, CHUNK = 512 };
+enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20, CHUNK = 512, NEIGHBOURS = 64 };
 
 struct estep {
     struct estep_options options;
@@ -201,10 +201,11 @@ size_t estep_chunks(size_t count) {
     return chunks;
 }
 
-/* Mixes the bits, so that chunks are equally large in any selection of particles. With as many devices as a power of
- * two, a particle meets the same one in all batches that have a chunk for each. */
+/* Mixes the bits, so that chunks are equally large in any selection of particles. Neighbours stay together: their images
+ * lie in one stack. With as many devices as a power of two, a particle meets the same one in all batches that have a
+ * chunk for each. */
 size_t estep_chunk(size_t particle, size_t chunks) {
-    return ((uint64_t)particle * 0x9e3779b97f4a7c15u >> 32) & (chunks - 1);
+    return ((uint64_t)(particle / NEIGHBOURS) * 0x9e3779b97f4a7c15u >> 32) & (chunks - 1);
 }
 
 /* Begins with a half. which[count]: particles that are left of the batch, those of one half after the others. */

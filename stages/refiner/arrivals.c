@@ -120,7 +120,8 @@ static enum status read_changes(struct stage *stage, const struct refiner *refin
     arrival->changes = status == STATUS_OK;
     if (!arrival->changes) {
         stage_log(stage, LOG_WARN, "refine-changes",
-                  "%s: reads the whole table, because what has changed is broken: %s", item_id(item), own.message);
+                  "%s: reads the whole table, because the file of changes cannot be used: %s", item_id(item),
+                  own.message);
         return STATUS_OK;
     }
     const struct ledger_key since = {item_source(item), item_string(item, "selection.changes.since")};

@@ -53,12 +53,12 @@ static void take_over(const struct particle_set *set, struct particle *p, const 
 static enum status join(struct particle_set *set, size_t first, struct list *earlier, struct list *later,
                         struct err *err) {
     _cleanup_(mem_free) int *heir_of = NULL;
-    for (size_t i = 0; i < set->count; i++) {
-        const struct particle *p = &set->particles[i];
-        if (i >= first)
-            add(later, p->place, i);
-        else if (p->source < 0 && p->aligned)
-            add(earlier, p->place, i);
+    for (size_t i = first; i < set->count; i++)
+        add(later, set->particles[i].place, i);
+    /* Of several in one place the first counts: the last one that lay there. */
+    for (size_t i = first; i > 0; i--) {
+        const struct particle *p = &set->particles[i - 1];
+        if (p->source < 0 && p->aligned) add(earlier, p->place, i - 1);
     }
     if (earlier->count == 0) return STATUS_OK;
     TRY(mem_new_unset(later->count + 1, sizeof *heir_of, "the places of particles", &heir_of, err));

@@ -61,7 +61,7 @@ struct particle *particle_find_hashed(const struct particle_set *set, const char
     size_t step = 0;
     int index;
     while ((index = names_next(&set->particle_names, hash, &step)) >= 0)
-        if (strcmp(set->particles[index].name, name) == 0) return &set->particles[index];
+        if (!set->particles[index].gone && strcmp(set->particles[index].name, name) == 0) return &set->particles[index];
     return NULL;
 }
 

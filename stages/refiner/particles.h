@@ -21,6 +21,7 @@ struct particle {
     char *name;       /* "000001@stack"; the stack relative to the root if it lies below the root */
     int stack, slice; /* index into stacks; slice from 0 */
     int source;       /* index into sources, or −1: not in the present set */
+    bool gone;        /* its stack was written anew: its name stands for another image, and does not find it any more */
     size_t row;
     int optics;
     int half;               /* 0 or 1 */
@@ -162,7 +163,7 @@ enum status particle_set_read_changes(const struct particle_set *set, struct sta
 /* Returns the id of the selection with which changes that were read begin. */
 const char *particle_set_since(const struct particle_set *read);
 /* Applies changes that were read, which are consumed. The set is then as if the whole selection had joined it with
- * `replace`. ret_misfit: why they cannot be applied, because the set does not hold just the selection that they begin
+ * `replace`; but it keeps images of a stack that was written anew and is not among the changes. ret_misfit: why they cannot be applied, because the set does not hold just the selection that they begin
  * with, or because they contradict themselves: the set is then as it was; NULL: they are applied. */
 enum status particle_set_change(struct particle_set *set, struct particle_set **read, const char **ret_misfit,
                                 struct err *err);

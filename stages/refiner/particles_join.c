@@ -31,10 +31,11 @@ struct joining {
 /* What becomes of particles of the set that are not in the file: they stay, they leave, or those leave that it names. */
 enum how { ADD, REPLACE, CHANGE };
 
-/* Returns whether a file was written anew. One that is longer than before has grown. */
+/* Returns whether a file was written anew. One that is longer than before may have grown, if it is the same one. The
+ * number of a file alone proves nothing: some network file systems give it anew. */
 static bool is_renewed(const struct stat *before, const struct stat *now) {
-    return now->st_ino != before->st_ino ||
-           (now->st_size <= before->st_size && file_mtime_ns(now) != file_mtime_ns(before));
+    return file_mtime_ns(now) != file_mtime_ns(before) &&
+           (now->st_ino != before->st_ino || now->st_size <= before->st_size);
 }
 
 /* Notes which stacks of the set that the file names were written anew. */
@@ -114,7 +115,7 @@ static const struct particle *find_near(const struct particle_set *set, const ch
                                         uint32_t *ret_hash) {
     enum { NEAR = 3 };
     for (size_t i = next; i < set->count && i < next + NEAR; i++)
-        if (strcmp(set->particles[i].name, name) == 0) return &set->particles[i];
+        if (!set->particles[i].gone && strcmp(set->particles[i].name, name) == 0) return &set->particles[i];
     *ret_hash = names_hash(name);
     return particle_find_hashed(set, name, *ret_hash);
 }
@@ -157,7 +158,7 @@ static void leave(const struct joining *j) {
         struct particle *p = &set->particles[i];
         p->source = -1;
         p->twin = p->repeated = 0;
-        if (j->renewed[p->stack]) p->name[0] = '-'; /* no name begins so */
+        p->gone = p->gone || j->renewed[p->stack];
     }
     set->present = set->left_out = set->repeated = 0;
 }

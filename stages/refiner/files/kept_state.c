@@ -301,8 +301,8 @@ static void take_pose(const double v[POSE_COLUMNS], const struct particle_set *s
     p->aligned = p->mapped = true;
 }
 
-/* Gives back which images had equal pixels. */
-static void take_twins(const struct star_file *data, struct particle_set *set) {
+/* Gives back which images had equal pixels. moved: [particles], those whose names stand for other images now. */
+static void take_twins(const struct star_file *data, const bool *moved, struct particle_set *set) {
     const struct star_table *t = star_table_find((struct star_file *)data, "twins");
     if (t == NULL) return;
     int name = star_column_find(t, "icestreamLeftOut"), first = star_column_find(t, "icestreamTwinOf"),
@@ -310,17 +310,19 @@ static void take_twins(const struct star_file *data, struct particle_set *set) {
     for (size_t row = 0; row < star_row_count(t); row++) {
         struct particle *p = particle_find(set, star_get(t, row, name)),
                         *q = particle_find(set, star_get(t, row, first));
-        if (p != NULL && q != NULL) twins_restore(set, p, q, star_get(t, row, digest));
+        if (p == NULL || q == NULL || moved[p - set->particles] || moved[q - set->particles]) continue;
+        twins_restore(set, p, q, star_get(t, row, digest));
     }
 }
 
 /* Gives back which particles were marked as junk. The others may not have been compared. */
-static void take_junk(const struct star_table *t, int name, struct particle_set *set) {
+static void take_junk(const struct star_table *t, int name, const bool *moved, struct particle_set *set) {
     const int column = star_column_find(t, "icestreamJunk");
     double junk;
     for (size_t row = 0; column >= 0 && row < star_row_count(t); row++) {
         struct particle *p = particle_find(set, star_get(t, row, name));
-        if (p != NULL && star_get_number(t, row, column, &junk, NULL) == STATUS_OK && junk != 0)
+        if (p != NULL && !moved[p - set->particles] && star_get_number(t, row, column, &junk, NULL) == STATUS_OK &&
+            junk != 0)
             p->compared = p->junk = true;
     }
     set->marked = set->marked || column >= 0;
@@ -372,19 +374,30 @@ static void read_heirs(const struct pose_columns *c, const struct star_table *op
     }
 }
 
+/* Gives back the poses of particles that lie where they lay. Finds those that do not: moved[particles]. */
+static void read_poses(const struct pose_columns *c, const struct star_table *optics, struct particle_set *set,
+                       int classes, bool *moved) {
+    struct particle_places places;
+    particle_places_open(c->rows, optics, &places);
+    for (size_t row = 0; row < star_row_count(c->rows); row++) {
+        struct particle *p = particle_find(set, star_get(c->rows, row, c->columns[NAME]));
+        if (p == NULL) continue;
+        moved[p - set->particles] = heirs_moved(set, &places, row, p);
+        if (!moved[p - set->particles]) read_pose(c, row, set, classes, p);
+    }
+}
+
 void kept_state_poses(const struct star_file *data, struct particle_set *set, int classes) {
     struct star_file *file = (struct star_file *)data;
     struct pose_columns c;
-    struct particle_places places;
+    _cleanup_(mem_free) bool *moved = NULL;
+    /* Without memory all particles count as new ones. */
+    if (mem_new(set->count + 1, sizeof *moved, "poses", &moved, NULL) != STATUS_OK) return;
     if (find_columns(star_table_find(file, "particles"), &c)) {
         const struct star_table *optics = star_table_find(file, "optics");
-        particle_places_open(c.rows, optics, &places);
-        for (size_t row = 0; row < star_row_count(c.rows); row++) {
-            struct particle *p = particle_find(set, star_get(c.rows, row, c.columns[NAME]));
-            if (p != NULL && !heirs_moved(set, &places, row, p)) read_pose(&c, row, set, classes, p);
-        }
+        read_poses(&c, optics, set, classes, moved);
         read_heirs(&c, optics, set, classes);
-        take_junk(c.rows, c.columns[NAME], set);
+        take_junk(c.rows, c.columns[NAME], moved, set);
     }
-    take_twins(data, set);
+    take_twins(data, moved, set);
 }

@@ -389,6 +389,18 @@ bool attempts_go_on(const struct attempts *attempts) {
     return attempts->mapped;
 }
 
+/* A refinement does without a map that is made again, where there is no memory for it, and goes on with the one it has. */
+static enum status do_without(struct stage *stage, struct attempts *attempts, enum status status, const struct err *own,
+                              struct err *err) {
+    if (status == STATUS_NO_MEMORY) {
+        attempts->unrepeated = true;
+        stage_log(stage, LOG_WARN, "refine-first-map", "the first map is not made again in this run: %s", own->message);
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK && err != NULL) *err = *own;
+    return status;
+}
+
 enum status attempts_again(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_worked,
                            bool *ret_replaced, struct err *err) {
     *ret_worked = *ret_replaced = false;
@@ -399,17 +411,19 @@ enum status attempts_again(struct stage *stage, struct refiner *refiner, struct 
         return STATUS_OK;
     }
     const double begun = clock_monotonic();
-    if (attempts->running == NULL && attempts->unconfirmed)
-        TRY(begin_if_due(stage, refiner, attempts, ret_worked, err));
-    if (attempts->running == NULL) return STATUS_OK;
+    struct err own = {0};
+    enum status status = STATUS_OK;
+    if (attempts->running == NULL && attempts->unconfirmed && !attempts->unrepeated)
+        status = begin_if_due(stage, refiner, attempts, ret_worked, &own);
+    if (status == STATUS_OK && attempts->running == NULL) return STATUS_OK;
     *ret_worked = true;
-    const enum status status = work(stage, refiner, attempts, ret_replaced, err);
+    if (status == STATUS_OK) status = work(stage, refiner, attempts, ret_replaced, &own);
     attempts->worked += clock_monotonic() - begun;
-    return status;
+    return do_without(stage, attempts, status, &own, err);
 }
 
 static bool is_due(const struct refiner *refiner, const struct attempts *attempts) {
-    return attempts->unconfirmed &&
+    return attempts->unconfirmed && !attempts->unrepeated &&
            initial_is_due(initial_present(refiner), attempts->tried, refiner_operators(refiner));
 }
 
@@ -432,19 +446,27 @@ const char *attempts_remark(const struct attempts *attempts) {
 
 enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct attempts *attempts, bool *ret_replaced,
                             struct err *err) {
+    struct err own = {0};
     *ret_replaced = false;
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
-        TRY(work(stage, refiner, attempts, ret_replaced, err));
+        const bool again = !attempts->wanted;
+        const enum status status = work(stage, refiner, attempts, ret_replaced, &own);
+        if (again)
+            TRY(do_without(stage, attempts, status, &own, err));
+        else if (status != STATUS_OK && err != NULL)
+            *err = own;
+        if (!again) TRY(status);
     }
     return STATUS_OK;
 }
 
 enum status attempts_again_at_end(struct stage *stage, struct refiner *refiner, struct attempts *attempts,
                                   bool *ret_replaced, struct err *err) {
+    struct err own = {0};
     *ret_replaced = false;
     if (!attempts->mapped || !is_due(refiner, attempts)) return STATUS_OK;
-    TRY(begin(refiner, stage_flush_threads(stage), attempts, err));
+    TRY(do_without(stage, attempts, begin(refiner, stage_flush_threads(stage), attempts, &own), &own, err));
     return attempts_finish(stage, refiner, attempts, ret_replaced, err);
 }
 

@@ -2,7 +2,8 @@
  *
  * While there is no map, attempts are all that the stage does. The first accepted map begins the refinement. Attempts
  * then follow at doublings until one of them confirms the map: it is accepted and is the same map, up to rotation and
- * hand. They take turns with the iterations, and have as much time at most, but for time that the refinement leaves.
+ * hand. On the CPU they take turns with the iterations, and have as much time at most, but for time that the refinement
+ * leaves. On a device, whose memory they take, iterations wait until they end.
  * One that is accepted, is another map, and fits held-out particles clearly better (again.h) replaces the map, and the
  * refinement begins again from it; any other one changes nothing. At the end of a stream the one that runs or is due is
  * made before the last iterations.
@@ -38,6 +39,7 @@ struct attempts {
     bool on_device;          /* what runs may take the memory of the refinement's device: it waits */
     bool marking;            /* particles are compared with the map, and marked if they do not show it */
     bool unmarked;           /* the comparison has failed: none is made in this run any more */
+    bool unrepeated;         /* there was no memory to make the map again: it is not tried in this run any more */
     double worked;           /* s, on an attempt that is made again, since the last iteration */
     struct junk junk;        /* those that are compared now */
     int marked;              /* particles that are; −1: none were compared */

@@ -7,11 +7,11 @@
  * with the maps together, by their shares. K maps are accepted only if
  *   empty       no class of the best start has lost its particles to the others (nor, before they settle, of the best
  *               of both halves);
+ *   likelihood  held-out particles are more probable with the K maps than with the one map of the same half, and than with
+ *               each of the K maps replaced by its opposite: each class shows something that is in the particles;
  *   agreement   a start of the other half has made the same K maps, each up to rotation, shift and hand;
  *   alike       no two of the K maps are the same map: particles that are all alike give copies of one map, or its mirror
  *               image beside it;
- *   likelihood  held-out particles are more probable with the K maps than with the one map of the same half, and than with
- *               each of the K maps replaced by its opposite: each class shows something that is in the particles;
  *   rivals      each start of different maps explains the held-out particles less well than the same K maps of its own
  *               half do.
  * The standard of each is that of the one map. Otherwise classes begin from the one map.
