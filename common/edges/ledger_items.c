@@ -24,29 +24,29 @@ struct insertion {
 };
 
 static enum status insert_item(struct ledger *ledger, const struct insertion *what, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
     ledger_bind_key(statement, item_key(what->item));
-    sqlite3_bind_int(statement, 3, (int)what->state);
-    ledger_bind_text(statement, 4, what->reason);
-    sqlite3_bind_int(statement, 5, what->instance);
-    ledger_bind_text(statement, 6, what->token);
-    ledger_bind_text(statement, 7, what->text);
-    sqlite3_bind_double(statement, 8, clock_realtime());
-    sqlite3_bind_int64(statement, 9, item_revision(what->item));
+    sql_bind_int(statement, 3, (int)what->state);
+    sql_bind_text(statement, 4, what->reason);
+    sql_bind_int(statement, 5, what->instance);
+    sql_bind_text(statement, 6, what->token);
+    sql_bind_text(statement, 7, what->text);
+    sql_bind_now(statement, 8);
+    sql_bind_int(statement, 9, item_revision(what->item));
     return ledger_run(ledger, statement, err);
 }
 
 /* Puts a later revision of an item in the place of the earlier one. */
 static enum status replace_item(struct ledger *ledger, int64_t number, const struct insertion *what, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_REPLACE_ITEM, &statement, err));
-    sqlite3_bind_int64(statement, 1, number);
-    sqlite3_bind_int(statement, 2, (int)what->state);
-    ledger_bind_text(statement, 3, what->reason);
-    ledger_bind_text(statement, 4, what->text);
-    sqlite3_bind_int64(statement, 5, item_revision(what->item));
-    sqlite3_bind_double(statement, 6, clock_realtime());
+    sql_bind_int(statement, 1, number);
+    sql_bind_int(statement, 2, (int)what->state);
+    sql_bind_text(statement, 3, what->reason);
+    sql_bind_text(statement, 4, what->text);
+    sql_bind_int(statement, 5, item_revision(what->item));
+    sql_bind_now(statement, 6);
     return ledger_run(ledger, statement, err);
 }
 
@@ -60,21 +60,21 @@ struct found {
 
 static enum status find(struct ledger *ledger, struct ledger_key key, const char *token, struct found *ret_found,
                         struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
     ledger_bind_key(statement, key);
     struct found found = {0};
     TRY(ledger_step(ledger, statement, &found.known, err));
     if (found.known) {
-        found.number = sqlite3_column_int64(statement, 0);
-        found.state = (enum ledger_state)sqlite3_column_int(statement, 1);
-        found.instance = sqlite3_column_int(statement, 2);
-        const char *held = (const char *)sqlite3_column_text(statement, 3);
+        found.number = sql_int(statement, 0);
+        found.state = (enum ledger_state)sql_int(statement, 1);
+        found.instance = (int)sql_int(statement, 2);
+        const char *held = sql_text(statement, 3);
         found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
-        const char *source = (const char *)sqlite3_column_text(statement, 4);
+        const char *source = sql_text(statement, 4);
         snprintf(found.source, sizeof found.source, "%s", source != NULL ? source : "");
-        found.revision = sqlite3_column_int64(statement, 5);
-        sqlite3_reset(statement);
+        found.revision = sql_int(statement, 5);
+        sql_reset(statement);
     }
     *ret_found = found;
     return STATUS_OK;
@@ -87,10 +87,10 @@ static enum status settle_source(struct ledger *ledger, struct ledger_arrival *a
     const char *told = item_source(arrival->item);
     snprintf(arrival->source, sizeof arrival->source, "%s", *told != '\0' ? told : found->source);
     if (!found->known || strcmp(arrival->source, found->source) == 0) return STATUS_OK;
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_NAME_SOURCE, &statement, err));
-    sqlite3_bind_int64(statement, 1, found->number);
-    ledger_bind_text(statement, 2, arrival->source);
+    sql_bind_int(statement, 1, found->number);
+    sql_bind_text(statement, 2, arrival->source);
     return ledger_run(ledger, statement, err);
 }
 
@@ -121,15 +121,15 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     TRY(print_item(arrival->item, &text, err));
     const struct insertion first = {arrival->item, text, LEDGER_IN_FLIGHT, NULL, instance, token};
     if (!found.known) return insert_item(ledger, &first, err);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
-    sqlite3_bind_int64(statement, 1, found.number);
-    sqlite3_bind_int(statement, 2, instance);
-    ledger_bind_text(statement, 3, token);
-    ledger_bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, clock_realtime());
-    ledger_bind_text(statement, 6, arrival->source);
-    sqlite3_bind_int64(statement, 7, revision);
+    sql_bind_int(statement, 1, found.number);
+    sql_bind_int(statement, 2, instance);
+    sql_bind_text(statement, 3, token);
+    sql_bind_text(statement, 4, text);
+    sql_bind_now(statement, 5);
+    sql_bind_text(statement, 6, arrival->source);
+    sql_bind_int(statement, 7, revision);
     return ledger_run(ledger, statement, err);
 }
 
@@ -156,11 +156,13 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
 
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
-    enum status status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+    struct sql_statement *statement = NULL;
+    enum status status = ledger_begin(ledger, ledger->durable, err);
     if (status == STATUS_OK) {
-        sqlite3_bind_int(statement, 1, instance);
-        status = ledger_run(ledger, statement, err);
+        status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+        if (status == STATUS_OK) sql_bind_int(statement, 1, instance);
+        if (status == STATUS_OK) status = ledger_run(ledger, statement, err);
+        status = ledger_end(ledger, status, err);
     }
     ledger_let_go(ledger);
     return status;
@@ -169,20 +171,20 @@ enum status ledger_release_instance(struct ledger *ledger, int instance, struct 
 static enum status finish(struct ledger *ledger, const struct ledger_finish *what, bool *late, struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
     if (what->item != NULL) TRY(print_item(what->item, &text, err));
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
     ledger_bind_key(statement, what->key);
-    sqlite3_bind_int(statement, 3, (int)what->state);
-    ledger_bind_text(statement, 4, what->reason);
-    ledger_bind_text(statement, 5, text);
-    sqlite3_bind_double(statement, 6, clock_realtime());
-    sqlite3_bind_int(statement, 7, what->instance);
-    ledger_bind_text(statement, 8, what->run_token);
+    sql_bind_int(statement, 3, (int)what->state);
+    sql_bind_text(statement, 4, what->reason);
+    sql_bind_text(statement, 5, text);
+    sql_bind_now(statement, 6);
+    sql_bind_int(statement, 7, what->instance);
+    sql_bind_text(statement, 8, what->run_token);
     /* An instance that seemed to hang may hold the claim of a later revision while it still works on the earlier
      * one. */
-    sqlite3_bind_int64(statement, 9, what->revision);
+    sql_bind_int(statement, 9, what->revision);
     TRY(ledger_run(ledger, statement, err));
-    *late = sqlite3_changes(ledger->db) != 1;
+    *late = ledger_changes(ledger) != 1;
     if (!*late) TRY(ledger_put_files(ledger, what->key, what->revision, what->files, what->file_count, err));
     return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
@@ -203,17 +205,17 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
 /* Finds out whether this revision or a later one was sent before. */
 static enum status posted(struct ledger *ledger, struct ledger_key key, int64_t revision, bool *ret_posted,
                           struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
     ledger_bind_key(statement, key);
-    sqlite3_bind_int64(statement, 3, revision);
+    sql_bind_int(statement, 3, revision);
     TRY(ledger_step(ledger, statement, ret_posted, err));
-    sqlite3_reset(statement);
+    sql_reset(statement);
     return STATUS_OK;
 }
 
 static enum status forget(struct ledger *ledger, struct ledger_key key, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
     ledger_bind_key(statement, key);
     return ledger_run(ledger, statement, err);
@@ -288,15 +290,15 @@ enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *re
 
 /* The reading connection is held. */
 static enum status copy_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err) {
-    sqlite3_stmt *statement;
+    struct sql_statement *statement;
     bool known = false;
     TRY(ledger_prepare(ledger, SQL_ITEM_TEXT, &statement, err));
     ledger_bind_key(statement, key);
     TRY(ledger_step(ledger, statement, &known, err));
-    const char *text = known ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    const char *text = known ? sql_text(statement, 0) : NULL;
     *ret_text = text != NULL ? strdup(text) : NULL;
     bool failed = text != NULL && *ret_text == NULL;
-    sqlite3_reset(statement);
+    sql_reset(statement);
     FAIL_IF(failed, err, STATUS_NO_MEMORY, "no memory for the item %s", key.id);
     return STATUS_OK;
 }
@@ -325,18 +327,18 @@ enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *
 
 static enum status crashed(struct ledger *ledger, struct ledger_key key, int limit, const char *reason, bool *aside,
                            struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
     ledger_bind_key(statement, key);
-    sqlite3_bind_double(statement, 3, clock_realtime());
+    sql_bind_now(statement, 3);
     TRY(ledger_run(ledger, statement, err));
     TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, reason);
-    sqlite3_bind_double(statement, 4, clock_realtime());
-    sqlite3_bind_int(statement, 5, limit);
+    sql_bind_text(statement, 3, reason);
+    sql_bind_now(statement, 4);
+    sql_bind_int(statement, 5, limit);
     TRY(ledger_run(ledger, statement, err));
-    *aside = sqlite3_changes(ledger->db) > 0;
+    *aside = ledger_changes(ledger) > 0;
     return STATUS_OK;
 }
 
@@ -354,12 +356,12 @@ enum status ledger_crashed(struct ledger *ledger, struct ledger_key key, int lim
 static enum status retry(struct ledger *ledger, struct ledger_key key, int64_t *count, struct err *err) {
     static const enum ledger_statement steps[] = {SQL_RETRY_FORGET, SQL_RETRY_ITEMS};
     for (int i = 0; i < 2; i++) {
-        sqlite3_stmt *statement = NULL;
+        struct sql_statement *statement = NULL;
         TRY(ledger_prepare(ledger, steps[i], &statement, err));
         ledger_bind_key(statement, key);
-        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 3, clock_realtime());
+        if (steps[i] == SQL_RETRY_ITEMS) sql_bind_now(statement, 3);
         TRY(ledger_run(ledger, statement, err));
-        *count += sqlite3_changes(ledger->db);
+        *count += ledger_changes(ledger);
     }
     return STATUS_OK;
 }
@@ -392,35 +394,35 @@ static void row_clear(struct row_copy *copy) {
     *copy = (struct row_copy){0};
 }
 
-static char *column_copy(sqlite3_stmt *statement, int column) {
-    const char *text = (const char *)sqlite3_column_text(statement, column);
+static char *column_copy(struct sql_statement *statement, int column) {
+    const char *text = sql_text(statement, column);
     return text != NULL ? strdup(text) : NULL;
 }
 
 static enum status next_row(struct ledger *ledger, int64_t after, int state, struct row_copy *copy, bool *found,
                             struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, state < 0 ? SQL_NEXT_ROW : SQL_NEXT_IN_STATE, &statement, err));
-    sqlite3_bind_int64(statement, 1, after);
-    if (state >= 0) sqlite3_bind_int(statement, 2, state);
+    sql_bind_int(statement, 1, after);
+    if (state >= 0) sql_bind_int(statement, 2, state);
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
-    copy->number = sqlite3_column_int64(statement, 0);
+    copy->number = sql_int(statement, 0);
     copy->source = column_copy(statement, 1);
     copy->id = column_copy(statement, 2);
     copy->reason = column_copy(statement, 4);
     copy->item_text = column_copy(statement, 5);
     copy->row = (struct ledger_row){.source = copy->source,
                                     .id = copy->id,
-                                    .revision = sqlite3_column_int64(statement, 3),
+                                    .revision = sql_int(statement, 3),
                                     .reason = copy->reason,
                                     .item_text = copy->item_text,
-                                    .state = (enum ledger_state)sqlite3_column_int(statement, 6),
-                                    .attempts = sqlite3_column_int(statement, 7),
-                                    .instance = sqlite3_column_int(statement, 8),
-                                    .time_seen = sqlite3_column_double(statement, 9),
-                                    .time_changed = sqlite3_column_double(statement, 10)};
-    sqlite3_reset(statement);
+                                    .state = (enum ledger_state)sql_int(statement, 6),
+                                    .attempts = (int)sql_int(statement, 7),
+                                    .instance = (int)sql_int(statement, 8),
+                                    .time_seen = sql_double(statement, 9),
+                                    .time_changed = sql_double(statement, 10)};
+    sql_reset(statement);
     FAIL_IF(copy->source == NULL || copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY,
             "no memory for a row of the ledger");
     return STATUS_OK;
