@@ -227,8 +227,7 @@ static bool any_replaced(struct view *view) {
         struct stage_view *s = &view->stages[i];
         char path[PATH_SIZE];
         struct stat info;
-        if (s->watch == NULL || session_file(&view->session, "ledger", s->name, ".sqlite", path, NULL) != STATUS_OK)
-            continue;
+        if (s->watch == NULL || session_ledger_path(&view->session, s->name, true, path, NULL) != STATUS_OK) continue;
         /* One that is away may come back; until then the view shows what it had read. */
         if (stat(path, &info) != 0) continue;
         if (s->inode != 0 && (int64_t)info.st_ino != s->inode) replaced = true;
