@@ -30,6 +30,15 @@ enum status ledger_server_try(const char *url, struct err *err) {
     return refuse(url, err);
 }
 
+enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
+                                 size_t size, struct err *err) {
+    (void)session;
+    (void)folder;
+    (void)ret_before;
+    (void)size;
+    return refuse(url, err);
+}
+
 enum status ledger_server_forget(const char *url, const char *session, struct err *err) {
     (void)session;
     return refuse(url, err);

@@ -10,7 +10,7 @@ enum { TABLES_VERSION = 1 };
 
 /* Functions of SQLite that the ledger's SQL uses. An item that is no JSON has no numbers. */
 static const char *const functions[] = {
-    "CREATE TABLE version (number bigint NOT NULL)",
+    "CREATE TABLE version (number bigint NOT NULL, folder text NOT NULL DEFAULT '')",
     "INSERT INTO version VALUES (1)",
     "CREATE FUNCTION instr(text, text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT strpos($1, $2)'",
     "CREATE FUNCTION json_valid(item text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$"
@@ -111,13 +111,14 @@ static enum status make_tables(struct ledger *ledger, const char *last, struct e
     return STATUS_OK;
 }
 
-/* One after the other: two that make the same tables at once would fail. */
+/* One after the other: two that make the same tables at once would fail. last: the last table of the stage; NULL: only
+ * the schema. */
 static enum status make(struct ledger *ledger, const char *last, struct err *err) {
     char lock[96];
     snprintf(lock, sizeof lock, "SELECT pg_advisory_xact_lock(%lld)", (long long)server_lock(ledger, ""));
     TRY(server_ask(ledger, "BEGIN", NULL, NULL, err));
     enum status status = server_ask(ledger, lock, NULL, NULL, err);
-    if (status == STATUS_OK) status = make_tables(ledger, last, err);
+    if (status == STATUS_OK) status = last != NULL ? make_tables(ledger, last, err) : make_schema(ledger, err);
     if (status == STATUS_OK) return server_ask(ledger, "COMMIT", NULL, NULL, err);
     ledger->server->failed = STATUS_OK;
     if (!server_is_lost(ledger)) (void)server_ask(ledger, "ROLLBACK", NULL, NULL, NULL);
@@ -180,6 +181,27 @@ enum status ledger_server_try(const char *url, struct err *err) {
                     "%s: the user %.64s may not make schemas in it: GRANT CREATE ON DATABASE \"%.64s\" TO \"%.64s\"",
                     url, PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 1));
     PQclear(result);
+    hang_up(&ledger);
+    return status;
+}
+
+static enum status ask_folder(struct ledger *ledger, const char *folder, char *ret_before, size_t size,
+                              struct err *err) {
+    PGresult *result = NULL;
+    TRY(make(ledger, NULL, err));
+    TRY(check_version(ledger, err));
+    if (folder != NULL) return server_ask(ledger, "UPDATE version SET folder = $1", folder, NULL, err);
+    TRY(server_ask(ledger, "SELECT folder FROM version", NULL, &result, err));
+    snprintf(ret_before, size, "%s", PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "");
+    PQclear(result);
+    return STATUS_OK;
+}
+
+enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
+                                 size_t size, struct err *err) {
+    struct ledger ledger;
+    enum status status = dial_server(url, session, false, &ledger, err);
+    if (status == STATUS_OK) status = ask_folder(&ledger, folder, ret_before, size, err);
     hang_up(&ledger);
     return status;
 }

@@ -62,6 +62,7 @@ static enum status open_ledger(const struct repair *repair, struct mending *stag
         return ledger_open(stage->path, stage->name, false, &stage->ledger, err);
     }
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    TRY(session_ledger_changes(repair->session, err));
     return ledger_check_owner(stage->ledger, stage->name, repair->session->id, err);
 }
 

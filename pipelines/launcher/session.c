@@ -127,6 +127,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     enum status status = ledger_open_patient(path, stage, read_only, patience, ret_ledger, err);
     if (status == STATUS_OK) {
         status = ledger_check_owner(*ret_ledger, stage, session->id, err);
+        if (status == STATUS_OK && !read_only) status = session_ledger_changes(session, err);
         if (status != STATUS_OK) ledger_close(ret_ledger);
         return status;
     }

@@ -74,6 +74,10 @@ enum status session_use_server(struct session *session, const struct graph *grap
 enum status session_forget_server(struct session *session, struct err *err);
 /* Writes the ledgers that are in PostgreSQL as files, which all who read use until somebody changes a ledger. */
 enum status session_export(const struct session *session, const json_t *plan, struct err *err);
+/* Says that a ledger is open for changes, which the files will not have. */
+enum status session_ledger_changes(const struct session *session, struct err *err);
+/* Says in a copy of the session, whose ledgers are all files, that they stand. */
+enum status session_copy_server(const struct session *session, const char *target, struct err *err);
 /* Builds the path of a stage's ledger, or its address in PostgreSQL. */
 enum status session_ledger_path(const struct session *session, const char *stage, bool read_only, char path[PATH_SIZE],
                                 struct err *err);

@@ -83,9 +83,11 @@ enum status session_ledger_path(const struct session *session, const char *stage
     bool in_file = marker == NULL || is_among(json_object_get(marker, "strangers"), stage) || (stands && read_only);
     json_decref(marker);
     if (in_file) return session_file(session, "ledger", stage, ".sqlite", path, err);
-    /* What is changed from now on is not in the files. */
-    if (stands) TRY(set_standing(session, false, err));
     return ledger_address_print(session->server, session->id, stage, path, PATH_SIZE, err);
+}
+
+enum status session_ledger_changes(const struct session *session, struct err *err) {
+    return session->server[0] == '\0' ? STATUS_OK : set_standing(session, false, err);
 }
 
 /* ---- A run ---- */
@@ -116,11 +118,27 @@ static enum status bring_all(const struct session *session, const struct graph *
     return bring(session, WARNINGS_LAUNCHER, err);
 }
 
+/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can. */
+static enum status take_over(const struct session *session, struct err *err) {
+    char before[PATH_SIZE] = "", plan[PATH_SIZE];
+    TRY(ledger_server_folder(session->server, session->id, NULL, before, sizeof before, err));
+    if (strcmp(before, session->path) == 0) return STATUS_OK;
+    bool lives = before[0] != '\0' && path_join(before, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK &&
+                 file_exists(plan);
+    FAIL_IF(
+        lives, err, STATUS_BAD_ARGUMENT,
+        "%s: its ledgers in PostgreSQL are those of %s, of which this is a copy: go on there; or remove that folder "
+        "and its schema, and this one goes on from its own files",
+        session->path, before);
+    return ledger_server_folder(session->server, session->id, session->path, NULL, 0, err);
+}
+
 enum status session_use_server(struct session *session, const struct graph *graph, struct err *err) {
     json_t *before = NULL;
     snprintf(session->server, sizeof session->server, "%s", graph->ledger);
     if (graph->ledger[0] == '\0') return STATUS_OK;
     TRY(ledger_server_try(graph->ledger, err));
+    TRY(take_over(session, err));
     TRY(read_marker(session, &before, err));
     enum status status = bring_all(session, graph, before, err);
     json_decref(before);
@@ -143,6 +161,18 @@ enum status session_forget_server(struct session *session, struct err *err) {
 }
 
 /* ---- When the session stands ---- */
+
+enum status session_copy_server(const struct session *session, const char *target, struct err *err) {
+    struct session copy = {.lock = -1};
+    json_t *marker = NULL;
+    TRY(read_marker(session, &marker, err));
+    if (marker == NULL) return STATUS_OK;
+    snprintf(copy.path, sizeof copy.path, "%s", target);
+    json_object_set_new(marker, "standing", json_true());
+    enum status status = write_marker(&copy, marker, err);
+    json_decref(marker);
+    return status;
+}
 
 static enum status export(const struct session *session, const char *stage, struct err *err) {
     char path[PATH_SIZE]; struct ledger *ledger = NULL;

@@ -82,6 +82,10 @@ static void check_ledger(struct graph_checks *c, const struct graph_entry *entry
     struct err err = {0};
     enum status status = ledger_url_read(entry->value.count == 1 ? entry->value.texts[0] : "", &url, &err);
     if (status == STATUS_OK) snprintf(c->graph->ledger, sizeof c->graph->ledger, "%s", url.text);
+    for (size_t i = 0; status == STATUS_OK && i < c->graph->stage_count; i++) {
+        char path[LEDGER_URL_SIZE + 128];
+        status = ledger_address_print(url.text, "", c->graph->stages[i].section.name, path, sizeof path, &err);
+    }
     if (status == STATUS_OK) status = ledger_server_try(url.text, &err);
     if (status != STATUS_OK)
         problems_add(c->problems, status == STATUS_UNAVAILABLE ? PROBLEM_WARNING : PROBLEM_ERROR, entry->line,
