@@ -19,6 +19,7 @@ enum ledger_statement {
     SQL_COUNTS,
     SQL_OUTBOX_COUNTS,
     SQL_FIND_ITEM,
+    SQL_FIND_ITEMS,
     SQL_ITEM_TEXT,
     SQL_INSERT_ITEM,
     SQL_CLAIM_ITEM,

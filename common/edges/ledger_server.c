@@ -1,10 +1,12 @@
 /* The connection to PostgreSQL, and its transactions. */
 #include "common/edges/ledger_server.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -183,6 +185,7 @@ enum status server_ask(struct ledger *ledger, const char *command, const char *p
     TRY(server_collect(ledger, NULL, err));
     const char *const values[] = {parameter};
     int sent = PQsendQueryParams(ledger->server->connection, command, parameter != NULL, NULL, values, NULL, NULL, 0);
+    ledger->server->counted[0] = NULL;
     ledger->server->queued = sent == 1;
     if (sent != 1) {
         ledger->server->failed = STATUS_UNAVAILABLE;
@@ -193,6 +196,8 @@ enum status server_ask(struct ledger *ledger, const char *command, const char *p
 
 static void roll_back(struct ledger *ledger) {
     struct ledger_server *server = ledger->server;
+    /* Nobody waits for these numbers any more. */
+    memset(server->counted, 0, sizeof server->counted);
     if (!server_is_lost(ledger)) (void)server_collect(ledger, NULL, NULL);
     server->failed = STATUS_OK;
     if (!server_is_lost(ledger)) (void)server_ask(ledger, "ROLLBACK", NULL, NULL, NULL);
@@ -212,19 +217,27 @@ static enum status begin_once(struct ledger *ledger, struct err *err) {
              server->address.stage, server->token, (long long)++server->number);
     TRY(server_queue(ledger, "BEGIN", err));
     TRY(server_queue(ledger, lock, err));
-    TRY(server_queue(ledger, number, err));
-    return server_collect(ledger, NULL, err);
+    return server_queue(ledger, number, err);
 }
 
+/* Returns whether the server has ended the connection while nobody used it. */
+static bool has_ended(const struct ledger *ledger) {
+    char byte;
+    if (server_is_lost(ledger)) return true;
+    ssize_t length = recv(PQsocket(ledger->server->connection), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return length >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+/* Waits for nothing: the beginning travels with the first command. */
 enum status server_begin(struct ledger *ledger, struct err *err) {
     struct ledger_server *server = ledger->server;
     if (server->inside) FAIL(err, STATUS_BAD_STATE, "%s: a transaction within another", ledger->path);
     server->failed = STATUS_OK;
-    enum status status = server_is_lost(ledger) ? STATUS_UNAVAILABLE : begin_once(ledger, err);
+    if (has_ended(ledger)) TRY(server_reconnect(ledger, err));
+    enum status status = begin_once(ledger, err);
     if (status == STATUS_UNAVAILABLE && server_is_lost(ledger)) {
-        status = server_reconnect(ledger, err);
-        if (status == STATUS_OK) status = begin_once(ledger, err);
-        if (status == STATUS_OK && err != NULL) *err = (struct err){0};
+        TRY(server_reconnect(ledger, err));
+        status = begin_once(ledger, err);
     }
     server->inside = status == STATUS_OK;
     if (status != STATUS_OK) roll_back(ledger);
@@ -397,6 +410,8 @@ const struct sql_driver ledger_server_driver = {.prepare = server_prepare,
                                                 .bind_now = server_bind_now,
                                                 .step = server_step,
                                                 .run = server_run,
+                                                .run_counted = server_run_counted,
+                                                .settle = server_settle,
                                                 .column_text = server_column_text,
                                                 .column_int = server_column_int,
                                                 .column_double = server_column_double,

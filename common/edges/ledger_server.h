@@ -12,6 +12,8 @@
 #include "common/edges/ledger_address.h"
 #include "common/edges/ledger_private.h"
 
+/* QUEUE: what is queued at most, so that neither side blocks on writing to the other. */
+enum { SERVER_QUEUE = 128 };
 enum { SERVER_TEXT = 4096, SERVER_PARAMETERS = 16, TOKEN_SIZE = 33, NAME_SIZE = 64 };
 
 struct ledger_server {
@@ -25,6 +27,7 @@ struct ledger_server {
     int64_t number, changes, total;   /* of transactions; rows of the last run, and of all */
     bool inside;                      /* a transaction has begun */
     size_t queued;                    /* commands without their results */
+    int64_t *counted[SERVER_QUEUE];   /* where the rows that they change are wanted, or NULL */
     enum status failed;               /* of a command in the queue; until the transaction ends */
     char reason[512];
     struct server_statement *walking; /* whose rows come one by one */
@@ -61,6 +64,9 @@ void server_bind_double(struct sql_statement *statement, int index, double value
 void server_bind_now(struct sql_statement *statement, int index);
 enum status server_step(struct ledger *ledger, struct sql_statement *statement, bool *ret_row, struct err *err);
 enum status server_run(struct ledger *ledger, struct sql_statement *statement, struct err *err);
+enum status server_run_counted(struct ledger *ledger, struct sql_statement *statement, int64_t *ret_changes,
+                               struct err *err);
+enum status server_settle(struct ledger *ledger, struct err *err);
 const char *server_column_text(struct sql_statement *statement, int column);
 int64_t server_column_int(struct sql_statement *statement, int column);
 double server_column_double(struct sql_statement *statement, int column);

@@ -8,8 +8,6 @@
 
 #include "common/edges/ledger_server.h"
 
-/* What is queued at most: neither side may block on writing to the other. */
-enum { QUEUE_MAX = 64 };
 /* Types of PostgreSQL's catalogue. */
 enum { TYPE_INT8 = 20, TYPE_TEXT = 25, TYPE_FLOAT8 = 701 };
 
@@ -92,7 +90,7 @@ static void take_sync(struct ledger_server *server) {
     server->queued = 0;
 }
 
-static enum status take_result(struct ledger_server *server, PGresult **ret_last) {
+static enum status take_result(struct ledger_server *server, PGresult **ret_last, int64_t *ret_changes) {
     PGresult *result = PQgetResult(server->connection);
     if (result == NULL || !is_well(result)) {
         note(server, result);
@@ -100,6 +98,7 @@ static enum status take_result(struct ledger_server *server, PGresult **ret_last
     } else {
         const char *rows = PQcmdTuples(result);
         if (*rows != '\0') server->changes = strtoll(rows, NULL, 10);
+        if (ret_changes != NULL) *ret_changes = *rows != '\0' ? server->changes : 0;
         if (PQresultStatus(result) == PGRES_COMMAND_OK && *rows != '\0') server->total += server->changes;
         if (ret_last != NULL)
             *ret_last = result;
@@ -115,8 +114,8 @@ enum status server_collect(struct ledger *ledger, PGresult **ret_last, struct er
     if (ret_last != NULL) *ret_last = NULL;
     if (server->queued == 0) return server_failure(ledger, err);
     bool well = PQpipelineSync(server->connection) == 1;
-    for (size_t left = server->queued; well && left > 0; left--)
-        well = take_result(server, left == 1 ? ret_last : NULL) == STATUS_OK;
+    for (size_t i = 0; well && i < server->queued; i++)
+        well = take_result(server, i + 1 == server->queued ? ret_last : NULL, server->counted[i]) == STATUS_OK;
     if (well)
         take_sync(server);
     else
@@ -137,11 +136,17 @@ static enum status queued(struct ledger *ledger, int sent, struct err *err) {
         note(server, NULL);
         return server_failure(ledger, err);
     }
-    return ++server->queued < QUEUE_MAX ? STATUS_OK : server_collect(ledger, NULL, err);
+    server->counted[server->queued++] = NULL;
+    return STATUS_OK;
+}
+
+/* Makes room for one more command: its own result must not be taken with those before it. */
+static enum status make_room(struct ledger *ledger, struct err *err) {
+    return ledger->server->queued < SERVER_QUEUE ? server_failure(ledger, err) : server_collect(ledger, NULL, err);
 }
 
 enum status server_queue(struct ledger *ledger, const char *command, struct err *err) {
-    TRY(server_failure(ledger, err));
+    TRY(make_room(ledger, err));
     return queued(ledger, PQsendQueryParams(ledger->server->connection, command, 0, NULL, NULL, NULL, NULL, 0), err);
 }
 
@@ -173,7 +178,7 @@ static enum status send(struct ledger *ledger, struct server_statement *statemen
     Oid types[SERVER_PARAMETERS];
     char name[24], text[SERVER_TEXT] = "";
     FAIL_IF(server->walking != NULL, err, STATUS_BAD_STATE, "%s: it is used while its rows are visited", ledger->path);
-    TRY(server_failure(ledger, err));
+    TRY(make_room(ledger, err));
     for (int i = 0; i < statement->count; i++) {
         TRY(mend(&statement->values[i], err));
         values[i] = statement->values[i].text;
@@ -275,6 +280,19 @@ enum status server_run(struct ledger *ledger, struct sql_statement *base, struct
     enum status status = server_step(ledger, base, &row, err);
     server_reset(base);
     return status;
+}
+
+enum status server_run_counted(struct ledger *ledger, struct sql_statement *base, int64_t *ret_changes,
+                               struct err *err) {
+    struct ledger_server *server = ledger->server;
+    *ret_changes = 0;
+    TRY(server_run(ledger, base, err));
+    if (server->queued > 0) server->counted[server->queued - 1] = ret_changes;
+    return STATUS_OK;
+}
+
+enum status server_settle(struct ledger *ledger, struct err *err) {
+    return server_collect(ledger, NULL, err);
 }
 
 static const char *cell(const struct server_statement *statement, int column) {

@@ -27,6 +27,10 @@ struct sql_driver {
     void (*bind_now)(struct sql_statement *statement, int index);
     enum status (*step)(struct ledger *ledger, struct sql_statement *statement, bool *ret_row, struct err *err);
     enum status (*run)(struct ledger *ledger, struct sql_statement *statement, struct err *err);
+    /* As run. *ret_changes, the number of rows that it changes, is there after `settle`, until which it must stay. */
+    enum status (*run_counted)(struct ledger *ledger, struct sql_statement *statement, int64_t *ret_changes,
+                               struct err *err);
+    enum status (*settle)(struct ledger *ledger, struct err *err);
     const char *(*column_text)(struct sql_statement *statement, int column);
     int64_t (*column_int)(struct sql_statement *statement, int column);
     double (*column_double)(struct sql_statement *statement, int column);

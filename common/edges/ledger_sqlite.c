@@ -121,6 +121,20 @@ static enum status run(struct ledger *ledger, struct sql_statement *statement, s
     return status;
 }
 
+static enum status run_counted(struct ledger *ledger, struct sql_statement *statement, int64_t *ret_changes,
+                               struct err *err) {
+    enum status status = run(ledger, statement, err);
+    *ret_changes = status == STATUS_OK ? sqlite3_changes(ledger->db) : 0;
+    return status;
+}
+
+/* Each run has settled itself. */
+static enum status settle(struct ledger *ledger, struct err *err) {
+    (void)ledger;
+    (void)err;
+    return STATUS_OK;
+}
+
 static const char *column_text(struct sql_statement *statement, int column) {
     return (const char *)sqlite3_column_text(lite(statement), column);
 }
@@ -228,6 +242,8 @@ static const struct sql_driver driver = {.prepare = prepare,
                                          .bind_now = bind_now,
                                          .step = step,
                                          .run = run,
+                                         .run_counted = run_counted,
+                                         .settle = settle,
                                          .column_text = column_text,
                                          .column_int = column_int,
                                          .column_double = column_double,

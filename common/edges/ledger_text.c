@@ -120,6 +120,11 @@ static const char *const texts[SQL_COUNT] = {
 static const char *const server_texts[SQL_COUNT] = {
     [SQL_LATEST_REVISION] = "SELECT GREATEST((SELECT MAX(revision) FROM items WHERE " THE_ITEM "),"
                             " (SELECT MAX(json_extract(item, '$.revision')) FROM outbox WHERE " THE_ITEM "), 0)",
+    /* The same as FIND_ITEM for arrays of sources and ids, with the place of each. */
+    [SQL_FIND_ITEMS] = "SELECT k.place, i.number, i.state, i.instance, i.token, i.source, i.revision"
+                       " FROM unnest(?1::text[], ?2::text[]) WITH ORDINALITY AS k(source, id, place) CROSS JOIN LATERAL"
+                       "  (SELECT * FROM items WHERE id = k.id AND (source = k.source OR source = '' OR k.source = '')"
+                       "   ORDER BY source = k.source DESC, number LIMIT 1) AS i",
     [SQL_PUT_FILE] = "INSERT INTO files (source, id, product, path, revision, size, mtime_ns, digest)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (source, id, product, path) DO UPDATE SET"
                      " number = excluded.number, revision = excluded.revision, size = excluded.size,"

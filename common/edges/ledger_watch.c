@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/edges/ledger_address.h"
 #include "common/edges/ledger_private.h"
 #include "common/memory.h"
 
@@ -38,7 +39,7 @@ struct ledger_watch {
 enum status ledger_watch_open(const char *path, const char *stage, const char *session, double patience,
                               struct ledger_watch **ret_watch, struct err *err) {
     struct ledger *ledger = NULL;
-    if (!file_exists(path)) {
+    if (!ledger_is_address(path) && !file_exists(path)) {
         *ret_watch = NULL;
         return STATUS_OK;
     }

@@ -330,6 +330,43 @@ static void many_in_one_transaction(void **state) {
     ledger_close(&other);
 }
 
+/* More than a server is sent at once, whatever stands last in its queue. */
+static void very_many_in_one_transaction(void **state) {
+    (void)state;
+    enum { MOST = 140 };
+    char path[PATH_SIZE], id[16];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    struct item *items[MOST];
+    struct ledger_send sends[MOST];
+    struct ledger_origin origins[MOST];
+    struct ledger_verdict verdicts[MOST];
+    bool is_new[MOST];
+    int64_t first = 0, all = 0;
+    for (int i = 0; i < MOST; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        items[i] = make_item(id);
+        sends[i] = (struct ledger_send){"w.0>p", items[i]};
+        origins[i] = (struct ledger_origin){items[i], LEDGER_DONE, NULL, &sends[i], 1};
+        verdicts[i] = (struct ledger_verdict){i + 1, "done"};
+    }
+    for (int i = 60, from = 0; from < MOST; from += i, i = i == 60 ? 61 : i == 61 ? 1 : 18) {
+        assert_ok(ledger_originate_items(ledger, origins + from, (size_t)i, is_new, &err));
+        assert_true(is_new[0] && is_new[i - 1]);
+        assert_ok(ledger_acknowledge_all(ledger, "w.0>p", verdicts + from, (size_t)i, &first, &err));
+        assert_int_equal(first, i);
+        all += i;
+    }
+    assert_int_equal(all, MOST);
+    assert_int_equal(counts_of(ledger).done, MOST);
+    assert_int_equal(counts_of(ledger).outbox_unacknowledged, 0);
+    assert_ok(ledger_originate_items(ledger, origins, MOST, is_new, &err));
+    assert_true(!is_new[0] && !is_new[MOST - 1]);
+    for (int i = 0; i < MOST; i++)
+        item_destroy(&items[i]);
+    ledger_close(&ledger);
+}
+
 static enum status collect(const struct ledger_row *row, void *context, struct err *err) {
     (void)err;
     char *text = context;
@@ -592,6 +629,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
         cmocka_unit_test(many_in_one_transaction),
+        cmocka_unit_test(very_many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(removed_files_are_forgotten),
@@ -608,6 +646,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
         cmocka_unit_test(many_in_one_transaction),
+        cmocka_unit_test(very_many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(removed_files_are_forgotten),

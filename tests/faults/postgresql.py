@@ -1,13 +1,10 @@
 """Ledgers in PostgreSQL: a session gives the same as with files, through a kill of stages and of the server. Runs beside
-private_postgresql.sh.
-
-    postgresql.py kill | away"""
+private_postgresql.sh."""
 
 import os
 import shutil
 import signal
 import subprocess
-import sys
 
 from faults import (
     STAGES,
@@ -35,24 +32,6 @@ PASSWORD = open(os.environ["PGPASSFILE"]).read().strip().rsplit(":", 1)[1]
 
 def extracted(session, count):
     return lambda: counts(session).get("extractor", {}).get("done", 0) >= count
-
-
-def kill(work):
-    """Stages are killed in the middle, then the launcher; a later run goes on."""
-    session, path = work("session"), graph(work.path, session=f'ledger: "{URL}"', picker="replicas: 2")
-    with Run(path, session, "--until-idle", "2") as live:
-        wait_until(extracted(session, 20), 60, "20 extracted", live)
-        os.kill(pids(session)["lowpass-picker.0"], signal.SIGKILL)
-        wait_until(extracted(session, 60), 60, "60 extracted", live)
-        os.kill(pids(session)["extractor.0"], signal.SIGKILL)
-        wait_until(extracted(session, 90), 60, "90 extracted", live)
-        check(not os.path.exists(f"{session}/ledger/extractor.sqlite"), "while it runs, no ledger is a file")
-        live.kill()
-    with Run(path, session, "--until-idle", "2") as live:
-        live.finish(0)
-    same(calm(), outcome(session))
-    whole(session)
-    same_numbers(session)
 
 
 def end_server():
@@ -90,17 +69,32 @@ def holding(folder, word):
     return found
 
 
-def away(work):
-    """The server crashes in the middle, and is away. Afterwards all who only read need no server."""
-    session, path = work("session"), graph(work.path, session=f'ledger: "{TCP}"', picker="replicas: 2")
+def disturbed(session, path):
+    """Stages are killed, the server crashes and is away, the launcher is killed; a later run goes on."""
     with Run(path, session, "--until-idle", "4") as live:
-        wait_until(extracted(session, 30), 60, "30 extracted", live)
+        wait_until(extracted(session, 20), 60, "20 extracted", live)
+        os.kill(pids(session)["lowpass-picker.0"], signal.SIGKILL)
+        wait_until(extracted(session, 50), 60, "50 extracted", live)
+        check(ask("report", "--session", session).returncode == 0, "a report is made of a session that runs")
         end_server()
         check(live.poll() is None, "the run waits for the server")
         come_back()
+        wait_until(extracted(session, 80), 60, "80 extracted", live)
+        os.kill(pids(session)["extractor.0"], signal.SIGKILL)
+        wait_until(extracted(session, 100), 60, "100 extracted", live)
+        check(not os.path.exists(f"{session}/ledger/extractor.sqlite"), "while it runs, no ledger is a file")
+        live.kill()
+    with Run(path, session, "--until-idle", "2") as live:
         live.finish(0)
+
+
+def away(work):
+    """Afterwards all who only read need no server."""
+    session, path = work("session"), graph(work.path, session=f'ledger: "{TCP}"', picker="replicas: 2")
+    disturbed(session, path)
     same(calm(), outcome(session))
     whole(session)
+    same_numbers(session)
     check(holding(work.path, PASSWORD) == [], "nothing holds the password")
     end_server()
     shutil.copytree(session, work("copy"), ignore=shutil.ignore_patterns("sockets"))
@@ -138,8 +132,8 @@ def rest(work, session, path):
 
 
 def main():
-    with Work(f"postgresql-{sys.argv[1]}") as work:
-        {"kill": kill, "away": away}[sys.argv[1]](work)
+    with Work("postgresql") as work:
+        away(work)
     finish()
 
 
