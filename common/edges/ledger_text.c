@@ -6,7 +6,7 @@
 /* ?1 and ?2 are source and id. An unknown source matches any; the index begins with the id. */
 #define COMPARED                                                                                                       \
     "SELECT 1 FROM compared AS i WHERE i.id = o.id AND (i.source = o.source OR i.source = '' OR o.source = '')"
-#define THE_ITEM "id = ?2 AND (source = ?1 OR source = '' OR ?1 = '')"
+#define THE_ITEM "id = ?2 AND (source = ?1 OR source = '' OR ?1 = '')" /* +state beside it: never the index of states */
 /* An edge that ends in a text. */
 #define SENT_TO(suffix) "substr(edge, length(edge) - length(" suffix ") + 1) = " suffix
 static const char *const texts[SQL_COUNT] = {
@@ -30,11 +30,11 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
     [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
-                        " WHERE " THE_ITEM " AND state = 0 AND instance = ?7 AND token = ?8"
+                        " WHERE " THE_ITEM " AND +state = 0 AND instance = ?7 AND token = ?8"
                         " AND revision = ?9",
-    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?3 WHERE " THE_ITEM " AND state = 0",
+    [SQL_CRASH_ITEM] = "UPDATE items SET crashes = crashes + 1, time_changed = ?3 WHERE " THE_ITEM " AND +state = 0",
     [SQL_SET_ASIDE] = "UPDATE items SET state = 3, reason = ?3, instance = -1, token = NULL, time_changed = ?4"
-                      " WHERE " THE_ITEM " AND state = 0 AND crashes >= ?5",
+                      " WHERE " THE_ITEM " AND +state = 0 AND crashes >= ?5",
     [SQL_RETRY_FORGET] = "DELETE FROM items WHERE state = 3 AND instance = -2 AND (?2 IS NULL OR (" THE_ITEM "))",
     [SQL_RETRY_ITEMS] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
                         " time_changed = ?3 WHERE state = 3 AND (?2 IS NULL OR (" THE_ITEM "))",
@@ -85,14 +85,14 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_DROP_REMOVED] = "DELETE FROM files WHERE size < 0",
     [SQL_EACH_FILE] = "SELECT source, id, product, path, size, mtime_ns, digest FROM files ORDER BY rowid",
     [SQL_REDO_ITEM] = "UPDATE items SET state = 0, reason = NULL, crashes = 0, instance = -1, token = NULL,"
-                      " time_changed = ?3 WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+                      " time_changed = ?3 WHERE " THE_ITEM " AND +state = 1 AND instance <> -2",
     [SQL_REDO_OUTBOX] = "DELETE FROM outbox WHERE " THE_ITEM,
     [SQL_FAIL_DONE] = "UPDATE items SET state = 3, reason = ?4, instance = -1, token = NULL, time_changed = ?3"
-                      " WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+                      " WHERE " THE_ITEM " AND +state = 1 AND instance <> -2",
     [SQL_FAIL_TOGETHER] = "UPDATE items SET state = 3, reason = ?4, instance = -3, token = NULL, time_changed = ?3"
-                          " WHERE " THE_ITEM " AND state = 1 AND instance <> -2",
+                          " WHERE " THE_ITEM " AND +state = 1 AND instance <> -2",
     [SQL_MEND_TOGETHER] = "UPDATE items SET state = 1, reason = NULL, instance = -1, time_changed = ?3"
-                          " WHERE " THE_ITEM " AND state = 3 AND instance = -3",
+                          " WHERE " THE_ITEM " AND +state = 3 AND instance = -3",
     [SQL_EACH_PARCEL] = "SELECT edge, seq, source, id, verdict, time_sent, acknowledged FROM outbox ORDER BY seq",
     /* Grouped by the index of keys, so that nothing is sorted, and held, on the way. `compared` is the other ledger's
      * list of items. */

@@ -1,9 +1,11 @@
 /* Measures the ledgers of an edge, sender and receiver: how many items a second go through all their transactions
- * (originate, claim, finish, acknowledge) in batches, by one client, and how long one item takes at 100 items/s.
+ * (originate, claim, finish, acknowledge) in batches, each by a client of its own, and how long one item takes through all four at
+ * 100 items/s.
  *
  *   bench_ledger FOLDER|postgresql://HOST/DB [ITEMS] [ITEMS A TRANSACTION]
  *
  * beside tests/common/private_postgresql.sh: bench_ledger "$ICESTREAM_TEST_POSTGRESQL_TCP". */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,37 +54,136 @@ static struct item *make_item(int number) {
     return item;
 }
 
-/* Sends items through all transactions of an edge. seq: of the first one. */
-static void cycle(struct ledger *from, struct ledger *to, int first, int count) {
+/* The four transactions of an edge, each by a client of its own as in a session, one batch behind the other. */
+enum step { ORIGINATE, CLAIM, FINISH, ACKNOWLEDGE, STEPS };
+
+struct batch {
     struct item *items[BATCH_MAX];
     struct ledger_send sends[BATCH_MAX];
+    int first, count; /* seq of the first one: first + 1 */
+};
+
+static void fill(struct batch *batch, int first, int count) {
+    batch->first = first;
+    batch->count = count;
+    for (int i = 0; i < count; i++) {
+        batch->items[i] = make_item(first + i);
+        batch->sends[i] = (struct ledger_send){edge, batch->items[i]};
+    }
+}
+
+static void empty(struct batch *batch) {
+    for (int i = 0; i < batch->count; i++)
+        item_destroy(&batch->items[i]);
+}
+
+static void originate(struct ledger *ledger, const struct batch *batch) {
     struct ledger_origin origins[BATCH_MAX];
+    bool is_new[BATCH_MAX];
+    struct err err = {0};
+    for (int i = 0; i < batch->count; i++)
+        origins[i] = (struct ledger_origin){batch->items[i], LEDGER_DONE, NULL, &batch->sends[i], 1};
+    must(ledger_originate_items(ledger, origins, (size_t)batch->count, is_new, &err), &err);
+}
+
+static void claim(struct ledger *ledger, const struct batch *batch) {
     struct ledger_arrival arrivals[BATCH_MAX];
+    struct err err = {0};
+    for (int i = 0; i < batch->count; i++)
+        arrivals[i] = (struct ledger_arrival){.item = batch->items[i]};
+    must(ledger_claim_items(ledger, arrivals, (size_t)batch->count, 0, "token", &err), &err);
+}
+
+static void finish(struct ledger *ledger, const struct batch *batch) {
     struct ledger_finish finishes[BATCH_MAX];
+    bool late[BATCH_MAX];
+    struct err err = {0};
+    for (int i = 0; i < batch->count; i++)
+        finishes[i] = (struct ledger_finish){.key = item_key(batch->items[i]),
+                                             .state = LEDGER_DONE,
+                                             .item = batch->items[i],
+                                             .run_token = "token",
+                                             .sends = &batch->sends[i],
+                                             .send_count = 1};
+    must(ledger_finish_items(ledger, finishes, (size_t)batch->count, late, &err), &err);
+    if (late[0]) must(STATUS_IO, &(struct err){.message = "an item was late"});
+}
+
+static void acknowledge(struct ledger *ledger, const struct batch *batch) {
     struct ledger_verdict verdicts[BATCH_MAX];
-    bool flags[BATCH_MAX];
     int64_t struck = 0;
     struct err err = {0};
-    for (int i = 0; i < count; i++) {
-        items[i] = make_item(first + i);
-        sends[i] = (struct ledger_send){edge, items[i]};
-        origins[i] = (struct ledger_origin){items[i], LEDGER_DONE, NULL, &sends[i], 1};
-        arrivals[i] = (struct ledger_arrival){.item = items[i]};
-        finishes[i] = (struct ledger_finish){.key = item_key(items[i]),
-                                             .state = LEDGER_DONE,
-                                             .item = items[i],
-                                             .run_token = "token",
-                                             .sends = &sends[i],
-                                             .send_count = 1};
-        verdicts[i] = (struct ledger_verdict){first + i + 1, "done"};
+    for (int i = 0; i < batch->count; i++)
+        verdicts[i] = (struct ledger_verdict){batch->first + i + 1, "done"};
+    must(ledger_acknowledge_all(ledger, edge, verdicts, (size_t)batch->count, &struck, &err), &err);
+    if (struck != batch->count) must(STATUS_IO, &(struct err){.message = "an item was lost"});
+}
+
+static void do_step(enum step step, struct ledger *ledger, const struct batch *batch) {
+    static void (*const steps[STEPS])(struct ledger *, const struct batch *) = {originate, claim, finish, acknowledge};
+    steps[step](ledger, batch);
+}
+
+/* Sends items through all transactions, one after the other. */
+static void cycle(struct ledger *const ledgers[STEPS], int first, int count) {
+    struct batch batch;
+    fill(&batch, first, count);
+    for (int step = 0; step < STEPS; step++)
+        do_step((enum step)step, ledgers[step], &batch);
+    empty(&batch);
+}
+
+struct work {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct batch *batches;
+    int count, done[STEPS + 1]; /* batches that each step may take: done[0] is all */
+};
+
+struct worker {
+    struct work *work;
+    struct ledger *ledger;
+    enum step step;
+};
+
+static void *work_through(void *context) {
+    const struct worker *worker = context;
+    struct work *work = worker->work;
+    for (int i = 0; i < work->count; i++) {
+        pthread_mutex_lock(&work->lock);
+        while (work->done[worker->step] <= i)
+            pthread_cond_wait(&work->changed, &work->lock);
+        pthread_mutex_unlock(&work->lock);
+        do_step(worker->step, worker->ledger, &work->batches[i]);
+        pthread_mutex_lock(&work->lock);
+        work->done[worker->step + 1] = i + 1;
+        pthread_cond_broadcast(&work->changed);
+        pthread_mutex_unlock(&work->lock);
     }
-    must(ledger_originate_items(from, origins, (size_t)count, flags, &err), &err);
-    must(ledger_claim_items(to, arrivals, (size_t)count, 0, "token", &err), &err);
-    must(ledger_finish_items(to, finishes, (size_t)count, flags, &err), &err);
-    must(ledger_acknowledge_all(from, edge, verdicts, (size_t)count, &struck, &err), &err);
-    if (struck != count || flags[0]) must(STATUS_IO, &(struct err){.message = "an item was lost"});
-    for (int i = 0; i < count; i++)
-        item_destroy(&items[i]);
+    return NULL;
+}
+
+/* Returns items a second. */
+static double flow(struct ledger *const ledgers[STEPS], int count, int size) {
+    struct work work = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .count = count / size};
+    struct worker workers[STEPS];
+    pthread_t threads[STEPS];
+    work.batches = calloc((size_t)work.count, sizeof *work.batches);
+    for (int i = 0; i < work.count; i++)
+        fill(&work.batches[i], i * size, size);
+    work.done[0] = work.count;
+    double begin = clock_monotonic();
+    for (int i = 0; i < STEPS; i++) {
+        workers[i] = (struct worker){&work, ledgers[i], (enum step)i};
+        if (pthread_create(&threads[i], NULL, work_through, &workers[i]) != 0) exit(1);
+    }
+    for (int i = 0; i < STEPS; i++)
+        pthread_join(threads[i], NULL);
+    double seconds = clock_monotonic() - begin;
+    for (int i = 0; i < work.count; i++)
+        empty(&work.batches[i]);
+    free(work.batches);
+    return work.count * size / seconds;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -95,23 +196,22 @@ int main(int argc, char **argv) {
     if (argc < 2) return 2;
     int count = argc > 2 ? atoi(argv[2]) : 20000, batch = argc > 3 ? atoi(argv[3]) : BATCH_MAX;
     if (batch < 1 || batch > BATCH_MAX || count < batch) return 2;
-    struct ledger *from = open_ledger(argv[1], "watcher"), *to = open_ledger(argv[1], "picker");
+    struct ledger *ledgers[STEPS];
+    for (int i = 0; i < STEPS; i++)
+        ledgers[i] = open_ledger(argv[1], i == CLAIM || i == FINISH ? "picker" : "watcher");
+    int done = count / batch * batch;
+    printf("%.0f items/s, %d a transaction\n", flow(ledgers, count, batch), batch);
     double begin = clock_monotonic();
-    int done = 0;
-    for (; done + batch <= count; done += batch)
-        cycle(from, to, done, batch);
-    printf("%.0f items/s, %d a transaction\n", done / (clock_monotonic() - begin), batch);
-    begin = clock_monotonic();
     for (int i = 0; i < SINGLE; i++) {
         double due = begin + 0.01 * i;
         if (clock_monotonic() < due) clock_pause(due - clock_monotonic());
-        cycle(from, to, done + i, 1);
+        cycle(ledgers, done + i, 1);
         times[i] = clock_monotonic() - due;
     }
     qsort(times, SINGLE, sizeof *times, by_size);
     printf("at 100 items/s: median %.1f ms, 99 %% below %.1f ms\n", 1e3 * times[SINGLE / 2],
            1e3 * times[SINGLE * 99 / 100]);
-    ledger_close(&from);
-    ledger_close(&to);
+    for (int i = 0; i < STEPS; i++)
+        ledger_close(&ledgers[i]);
     return 0;
 }
