@@ -124,20 +124,12 @@ static void do_step(enum step step, struct ledger *ledger, const struct batch *b
     steps[step](ledger, batch);
 }
 
-/* Sends items through all transactions, one after the other. */
-static void cycle(struct ledger *const ledgers[STEPS], int first, int count) {
-    struct batch batch;
-    fill(&batch, first, count);
-    for (int step = 0; step < STEPS; step++)
-        do_step((enum step)step, ledgers[step], &batch);
-    empty(&batch);
-}
-
 struct work {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct batch *batches;
-    int count, done[STEPS + 1]; /* batches that each step may take: done[0] is all */
+    int count, done[STEPS + 1]; /* batches that each step may take: done[0] grows as they come */
+    double *ended;              /* when the last step was through with each */
 };
 
 struct worker {
@@ -155,6 +147,7 @@ static void *work_through(void *context) {
             pthread_cond_wait(&work->changed, &work->lock);
         pthread_mutex_unlock(&work->lock);
         do_step(worker->step, worker->ledger, &work->batches[i]);
+        if (worker->step == ACKNOWLEDGE) work->ended[i] = clock_monotonic();
         pthread_mutex_lock(&work->lock);
         work->done[worker->step + 1] = i + 1;
         pthread_cond_broadcast(&work->changed);
@@ -163,27 +156,44 @@ static void *work_through(void *context) {
     return NULL;
 }
 
-/* Returns items a second. */
-static double flow(struct ledger *const ledgers[STEPS], int count, int size) {
-    struct work work = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .count = count / size};
+/* Lets batches come one by one, `pace` s apart; 0: all at once. */
+static void come(struct work *work, double pace) {
+    double begin = clock_monotonic();
+    for (int i = 0; i < work->count; i++) {
+        double due = begin + pace * i;
+        if (pace > 0 && clock_monotonic() < due) clock_pause(due - clock_monotonic());
+        pthread_mutex_lock(&work->lock);
+        work->done[0] = i + 1;
+        pthread_cond_broadcast(&work->changed);
+        pthread_mutex_unlock(&work->lock);
+    }
+}
+
+/* Sends `count` batches of `size` items through all steps, and notes how long each took since it was due. Returns items a
+ * second. */
+static double flow(struct ledger *const ledgers[STEPS], int first, int count, int size, double pace, double *times) {
+    struct work work = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .count = count};
     struct worker workers[STEPS];
     pthread_t threads[STEPS];
-    work.batches = calloc((size_t)work.count, sizeof *work.batches);
-    for (int i = 0; i < work.count; i++)
-        fill(&work.batches[i], i * size, size);
-    work.done[0] = work.count;
+    work.batches = calloc((size_t)count, sizeof *work.batches);
+    work.ended = times;
+    for (int i = 0; i < count; i++)
+        fill(&work.batches[i], first + i * size, size);
     double begin = clock_monotonic();
     for (int i = 0; i < STEPS; i++) {
         workers[i] = (struct worker){&work, ledgers[i], (enum step)i};
         if (pthread_create(&threads[i], NULL, work_through, &workers[i]) != 0) exit(1);
     }
+    come(&work, pace);
     for (int i = 0; i < STEPS; i++)
         pthread_join(threads[i], NULL);
     double seconds = clock_monotonic() - begin;
-    for (int i = 0; i < work.count; i++)
+    for (int i = 0; i < count; i++) {
+        times[i] -= begin + pace * i;
         empty(&work.batches[i]);
+    }
     free(work.batches);
-    return work.count * size / seconds;
+    return count * size / seconds;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -192,25 +202,22 @@ static int by_size(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    static double times[SINGLE];
     if (argc < 2) return 2;
     int count = argc > 2 ? atoi(argv[2]) : 20000, batch = argc > 3 ? atoi(argv[3]) : BATCH_MAX;
     if (batch < 1 || batch > BATCH_MAX || count < batch) return 2;
     struct ledger *ledgers[STEPS];
     for (int i = 0; i < STEPS; i++)
         ledgers[i] = open_ledger(argv[1], i == CLAIM || i == FINISH ? "picker" : "watcher");
-    int done = count / batch * batch;
-    printf("%.0f items/s, %d a transaction\n", flow(ledgers, count, batch), batch);
-    double begin = clock_monotonic();
-    for (int i = 0; i < SINGLE; i++) {
-        double due = begin + 0.01 * i;
-        if (clock_monotonic() < due) clock_pause(due - clock_monotonic());
-        cycle(ledgers, done + i, 1);
-        times[i] = clock_monotonic() - due;
-    }
+    int batches = count / batch;
+    double *times = calloc((size_t)(batches > SINGLE ? batches : SINGLE), sizeof *times);
+    if (times == NULL) return 1;
+    flow(ledgers, 0, 1, 1, 0, times); /* statements are prepared */
+    flow(ledgers, 1, SINGLE, 1, 0.01, times);
     qsort(times, SINGLE, sizeof *times, by_size);
     printf("at 100 items/s: median %.1f ms, 99 %% below %.1f ms\n", 1e3 * times[SINGLE / 2],
            1e3 * times[SINGLE * 99 / 100]);
+    printf("%.0f items/s, %d a transaction\n", flow(ledgers, 1 + SINGLE, batches, batch, 0, times), batch);
+    free(times);
     for (int i = 0; i < STEPS; i++)
         ledger_close(&ledgers[i]);
     return 0;
