@@ -40,7 +40,7 @@ static void one_line(const char *message, char *line, size_t size) {
     size_t length = strlen(line);
     while (length > 0 && line[length - 1] == '\n')
         line[--length] = '\0';
-    for (char *at = line; (at = strchr(at, '\n')) != NULL;)
+    for (char *at = line; (at = strpbrk(at, "\n\t")) != NULL;)
         *at = ' ';
 }
 
@@ -48,9 +48,10 @@ static enum status refuse(struct ledger *ledger, const char *message, struct err
     char line[400];
     one_line(message, line, sizeof line);
     FAIL(err, STATUS_UNAVAILABLE,
-         "%s: the ledger's server cannot be reached: %s (does it run there, and does it let this user in? a password "
+         "%s: the server of the ledgers cannot be reached: %s (does it run there, and does it let this user in? a "
+         "password "
          "comes from ~/.pgpass or a service file)",
-         ledger->path, line);
+         ledger->server->address.url.text, line);
 }
 
 /* Beyond this machine the server must prove its name, and nobody may read along. */

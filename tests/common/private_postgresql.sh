@@ -15,8 +15,8 @@ skip() {
   exit 77
 }
 
-bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
-[ -n "$bin" ] || bin=$(dirname "$(command -v initdb || echo /nowhere/initdb)")
+bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -1)
+[ -x "$bin/initdb" ] || bin=$(dirname "$(command -v initdb || echo /nowhere/initdb)")
 [ -x "$bin/initdb" ] || skip "PostgreSQL is not installed (package postgresql)"
 version=$("$bin/postgres" --version | grep -oE '[0-9]+' | head -1)
 [ "$version" -ge 15 ] || skip "PostgreSQL $version is installed, and 15 or later is expected"

@@ -322,6 +322,31 @@ static void both_say_the_same(void **state) {
     free(server);
 }
 
+/* A program of others keeps a file beside ledgers in PostgreSQL. */
+static void a_file_and_a_server_are_compared(void **state) {
+    (void)state;
+    struct err err = {0};
+    char paths[2][2][PATH_SIZE];
+    struct ledger_edge_counts counts[2][2];
+    for (int stage = 0; stage < 2; stage++) {
+        scratch_path(stage == 0 ? "w.sqlite" : "p.sqlite", paths[0][stage]);
+        assert_ok(ledger_address_print(getenv("ICESTREAM_TEST_POSTGRESQL"), "same", stage == 0 ? "w" : "p",
+                                       paths[1][stage], PATH_SIZE, &err));
+    }
+    for (int waiting = 0; waiting < 2; waiting++) {
+        for (int from = 0; from < 2; from++) {
+            struct ledger *ledger = NULL;
+            assert_ok(ledger_open(paths[from][0], "w", true, &ledger, &err));
+            for (int to = 0; to < 2; to++)
+                assert_ok(ledger_compare(ledger, "p", paths[to][1], waiting == 1, &counts[from][to], &err));
+            ledger_close(&ledger);
+        }
+        assert_true(counts[0][0].waiting > 0);
+        for (int i = 1; i < 4; i++)
+            assert_memory_equal(&counts[0][0], &counts[i / 2][i % 2], sizeof counts[0][0]);
+    }
+}
+
 /* What was exported is brought back, and numbers go on behind it. */
 static void a_file_is_brought_back(void **state) {
     (void)state;
@@ -352,6 +377,8 @@ static void a_file_is_brought_back(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(both_say_the_same), cmocka_unit_test(a_file_is_brought_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(both_say_the_same),
+                                       cmocka_unit_test(a_file_and_a_server_are_compared),
+                                       cmocka_unit_test(a_file_is_brought_back)};
     return scratch_run("ledger_same", tests, sizeof tests / sizeof *tests);
 }

@@ -1,5 +1,5 @@
-"""Ledgers in PostgreSQL: a session gives the same as with files, through a kill of stages and of the server. Runs beside
-private_postgresql.sh."""
+"""Ledgers in PostgreSQL: a session gives the same as with files, through a kill of stages and of the server. Runs
+beside private_postgresql.sh."""
 
 import os
 import shutil
@@ -98,7 +98,8 @@ def away(work):
     check(holding(work.path, PASSWORD) == [], "nothing holds the password")
     end_server()
     shutil.copytree(session, work("copy"), ignore=shutil.ignore_patterns("sockets"))
-    check(counts(work("copy")) == counts(session) == calm()["counts"], "status of the session and of a copy need no server")
+    equal = counts(work("copy")) == counts(session) == calm()["counts"]
+    check(equal, "status of the session and of a copy need no server")
     answer = ask("retry", "--session", session)
     check(answer.returncode != 0 and "cannot be reached" in answer.stderr, f"retry says what it needs: {answer.stderr}")
     come_back()
