@@ -29,6 +29,15 @@ if(NOT libmicrohttpd_FOUND OR NOT zlib_FOUND)
     "`icestream serve` says so, and shows no page")
 endif()
 
+if(ICESTREAM_POSTGRESQL)
+  pkg_check_modules(libpq IMPORTED_TARGET libpq>=14)
+else()
+  set(libpq_FOUND FALSE)
+endif()
+if(NOT libpq_FOUND)
+  message(STATUS "libpq not found (package libpq-dev), or ICESTREAM_POSTGRESQL is off: ledgers are SQLite files alone")
+endif()
+
 # OpenMP ships no pkg-config file.
 find_library(FFTW3F_THREADS_LIBRARY fftw3f_omp)
 

@@ -21,6 +21,9 @@ file(RELATIVE_PATH ICESTREAM_FROM_PC ${top}/${sdk_pc} ${top})
 
 # The library is static, so programs name the libraries below it.
 set(ICESTREAM_PACKAGES libzmq sqlite3 yaml-0.1 jansson libtiff-4 libpng libjpeg fftw3f libxxhash)
+if(libpq_FOUND)
+  list(APPEND ICESTREAM_PACKAGES libpq)
+endif()
 set(ICESTREAM_FLAGS "")
 set(ICESTREAM_LIBRARIES "")
 if(FFTW3F_THREADS_LIBRARY AND OpenMP_C_FOUND)

@@ -12,11 +12,11 @@ packages=(gcc g++ cmake ninja-build pkg-config
   libzmq3-dev libsqlite3-dev libyaml-dev libjansson-dev libtiff-dev libpng-dev libjpeg-dev
   libfftw3-dev libopenblas-dev libchealpix-dev libxxhash-dev libcmocka-dev)
 # Not every distribution has these. Without XGBoost crystal-scorer can neither train nor score; without libmicrohttpd
-# there is no page.
-optional=(libxgboost-dev libmicrohttpd-dev zlib1g-dev)
+# there is no page; without libpq ledgers are SQLite files alone.
+optional=(libxgboost-dev libmicrohttpd-dev zlib1g-dev libpq-dev)
 # A test says so where it is not there, and goes on.
 useful=()
-[ "${1:-}" != --tests ] || useful=(lintian chromium chromium-driver python3-selenium prometheus)
+[ "${1:-}" != --tests ] || useful=(lintian postgresql chromium chromium-driver python3-selenium prometheus)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace spin
   clang libclang-rt-dev clang-format-14 shellcheck flake8

@@ -1,5 +1,5 @@
-/* The ledger of one stage: an SQLite database (WAL) at SESSION/ledger/STAGE.sqlite that the stage's replicas share. It
- * holds the truth about every item that the stage has seen, and the outbox of what the stage sends. The transaction
+/* The ledger of one stage, which its replicas share: an SQLite database (WAL) at SESSION/ledger/STAGE.sqlite, or tables in
+ * PostgreSQL. It holds the truth about every item that the stage has seen, and the outbox of what the stage sends. The transaction
  * that finishes an item also holds what follows from it, so a crash leaves both or neither.
  *
  *   items:  source, id, revision, state, reason, attempts, crashes, instance (-1: none, -2: the item began here, -3: it
@@ -34,7 +34,8 @@ const char *ledger_state_name(enum ledger_state state);
 
 struct ledger;
 
-/* Opens a ledger. path ":memory:": for a stage on files. stage: the name of the stage that it belongs to, or NULL. A
+/* Opens a ledger. path: of a file of SQLite, or an address in PostgreSQL (ledger_address.h); ":memory:": for a stage on
+ * files. stage: the name of the stage that it belongs to, or NULL. A
  * ledger of version 1 is brought up to date; items that began in the stage then have its name as their source.
  * read_only: for `status`; never creates or changes a file, reads version 1 as if all sources were unknown, and returns
  * STATUS_NOT_FOUND for a file in which the stage has not made its tables yet. STATUS_UNSUPPORTED: a later version. */
@@ -327,6 +328,8 @@ enum status ledger_warn(struct ledger *ledger, const struct ledger_warning *warn
  * status other than OK ends the walk. */
 typedef enum status ledger_warning_visit(const struct ledger_warning *warning, void *context, struct err *err);
 enum status ledger_each_warning(struct ledger *ledger, ledger_warning_visit *visit, void *context, struct err *err);
+/* Copies a ledger from a file to an address in PostgreSQL where there is none yet, all or nothing. */
+enum status ledger_bring(const char *file, const char *stage, const char *address, struct err *err);
 /* Copies the ledger, which others may use meanwhile, to a file that replaces what is at `path`: all of one moment. */
 enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err);
 /* Returns STATUS_IO, with what is wrong, when the file is damaged. Reads all of it. */

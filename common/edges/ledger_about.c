@@ -8,25 +8,25 @@
 /* Copies the value of a key; "" when there is none. Ledgers of other programs, and of the first version, have no such
  * table. */
 static void read_value(struct ledger *ledger, const char *key, char value[LEDGER_OWNER_SIZE]) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     value[0] = '\0';
-    if (sqlite3_prepare_v2(ledger->db, "SELECT value FROM about WHERE key = ?1", -1, &statement, NULL) == SQLITE_OK) {
-        ledger_bind_text(statement, 1, key);
-        const char *text = sqlite3_step(statement) == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : "";
+    bool row = false;
+    if (ledger_prepare_text(ledger, "SELECT value FROM about WHERE key = ?1", "read", &statement, NULL) == STATUS_OK) {
+        sql_bind_text(statement, 1, key);
+        const char *text = ledger_step(ledger, statement, &row, NULL) == STATUS_OK && row ? sql_text(statement, 0) : "";
         snprintf(value, LEDGER_OWNER_SIZE, "%s", text != NULL ? text : "");
     }
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
 }
 
 static enum status write_value(struct ledger *ledger, const char *key, const char *value, struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(ledger->db, "INSERT OR IGNORE INTO about (key, value) VALUES (?1, ?2)", -1, &statement,
-                           NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "written", err);
-    ledger_bind_text(statement, 1, key);
-    ledger_bind_text(statement, 2, value);
+    struct sql_statement *statement = NULL;
+    TRY(ledger_prepare_text(ledger, "INSERT INTO about (key, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING", "written",
+                            &statement, err));
+    sql_bind_text(statement, 1, key);
+    sql_bind_text(statement, 2, value);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 

@@ -35,27 +35,48 @@ static enum status drop_companions(const char *path, struct err *err) {
     return file_remove(name, err);
 }
 
-enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err) {
-    char partial[PATH_SIZE];
+/* Copies pages: one read transaction for the whole copy. Writers go on, and the copy is of one moment. */
+static enum status copy_file(struct ledger *ledger, const char *partial, struct err *err) {
     sqlite3 *target = NULL;
-    FAIL_IF((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial, err, STATUS_BAD_ARGUMENT,
-            "%s: too long a path", path);
-    unlink(partial);
-    ledger_hold(ledger);
     enum status status = STATUS_OK;
     ledger_make_file(partial);
     if (sqlite3_open(partial, &target) != SQLITE_OK)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be made: %s", partial, sqlite3_errmsg(target));
-    /* One read transaction for the whole copy: writers go on, and the copy is of one moment. */
     if (status == STATUS_OK && sqlite3_exec(ledger->db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
         status = ledger_fail(ledger, "read", err);
     if (status == STATUS_OK) {
         status = copy(ledger, target, err);
         sqlite3_exec(ledger->db, "COMMIT", NULL, NULL, NULL);
     }
-    ledger_let_go(ledger);
     if (sqlite3_close(target) != SQLITE_OK && status == STATUS_OK)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be finished", partial);
+    return status;
+}
+
+/* Copies rows from PostgreSQL into a file, likewise of one moment. */
+static enum status copy_server(struct ledger *ledger, const char *partial, struct err *err) {
+    char path[PATH_SIZE];
+    struct ledger target = {.path = path, .copy.descriptor = -1};
+    snprintf(path, sizeof path, "%s", partial);
+    enum status status = ledger_sqlite_new(&target, partial, err);
+    if (status == STATUS_OK) status = ledger->driver->look(ledger, true, err);
+    if (status == STATUS_OK) {
+        status = ledger_transfer(ledger, &target, err);
+        (void)ledger->driver->look(ledger, false, NULL);
+    }
+    if (target.db != NULL && status == STATUS_OK) status = target.driver->end(&target, status, err);
+    if (target.driver != NULL) target.driver->close(&target);
+    return status;
+}
+
+enum status ledger_backup(struct ledger *ledger, const char *path, struct err *err) {
+    char partial[PATH_SIZE];
+    FAIL_IF((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial, err, STATUS_BAD_ARGUMENT,
+            "%s: too long a path", path);
+    unlink(partial);
+    ledger_hold(ledger);
+    enum status status = ledger->server != NULL ? copy_server(ledger, partial, err) : copy_file(ledger, partial, err);
+    ledger_let_go(ledger);
     if (status == STATUS_OK) status = drop_companions(path, err);
     if (status == STATUS_OK && rename(partial, path) != 0)
         status = err_set(err, STATUS_IO, __FILE__, __LINE__, "%s: cannot be put in place", path);

@@ -4,15 +4,15 @@
 
 static enum status put(struct ledger *ledger, struct ledger_key key, int64_t revision, const struct ledger_file *file,
                        struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_PUT_FILE, &statement, err));
     ledger_bind_key(statement, key);
-    sqlite3_bind_int(statement, 3, file->product);
-    ledger_bind_text(statement, 4, file->path);
-    sqlite3_bind_int64(statement, 5, revision);
-    sqlite3_bind_int64(statement, 6, file->size);
-    sqlite3_bind_int64(statement, 7, file->mtime_ns);
-    ledger_bind_text(statement, 8, file->digest);
+    sql_bind_int(statement, 3, file->product);
+    sql_bind_text(statement, 4, file->path);
+    sql_bind_int(statement, 5, revision);
+    sql_bind_int(statement, 6, file->size);
+    sql_bind_int(statement, 7, file->mtime_ns);
+    sql_bind_text(statement, 8, file->digest);
     TRY(ledger_run(ledger, statement, err));
     if (file->size >= 0) return STATUS_OK;
     /* The row goes in first, so that the second copy learns of it too. */
@@ -22,7 +22,7 @@ static enum status put(struct ledger *ledger, struct ledger_key key, int64_t rev
 
 enum status ledger_put_files(struct ledger *ledger, struct ledger_key key, int64_t revision,
                              const struct ledger_file *files, size_t count, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FORGET_FILES, &statement, err));
     ledger_bind_key(statement, key);
     TRY(ledger_run(ledger, statement, err));
@@ -45,27 +45,29 @@ enum status ledger_add_files(struct ledger *ledger, const struct ledger_file *fi
 }
 
 static bool has_files(struct ledger *ledger) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     const char *text = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'files'";
-    bool has = sqlite3_prepare_v2(ledger->db, text, -1, &statement, NULL) == SQLITE_OK &&
-               sqlite3_step(statement) == SQLITE_ROW;
-    sqlite3_finalize(statement);
+    bool has = false;
+    if (ledger->server != NULL) return true;
+    if (ledger_prepare_text(ledger, text, "read", &statement, NULL) == STATUS_OK)
+        (void)ledger_step(ledger, statement, &has, NULL);
+    sql_finalize(statement);
     return has;
 }
 
-static enum status walk(struct ledger *ledger, sqlite3_stmt *statement, ledger_file_visit *visit, void *context,
+static enum status walk(struct ledger *ledger, struct sql_statement *statement, ledger_file_visit *visit, void *context,
                         struct err *err) {
     for (bool row = true;;) {
         TRY(ledger_step(ledger, statement, &row, err));
         if (!row) return STATUS_OK;
-        const char *digest = (const char *)sqlite3_column_text(statement, 6);
+        const char *digest = sql_text(statement, 6);
         const struct ledger_file_row file = {
-            .source = (const char *)sqlite3_column_text(statement, 0),
-            .id = (const char *)sqlite3_column_text(statement, 1),
-            .file = {.product = sqlite3_column_int(statement, 2) != 0,
-                     .path = (const char *)sqlite3_column_text(statement, 3),
-                     .size = sqlite3_column_int64(statement, 4),
-                     .mtime_ns = sqlite3_column_int64(statement, 5),
+            .source = sql_text(statement, 0),
+            .id = sql_text(statement, 1),
+            .file = {.product = (int)sql_int(statement, 2) != 0,
+                     .path = sql_text(statement, 3),
+                     .size = sql_int(statement, 4),
+                     .mtime_ns = sql_int(statement, 5),
                      .digest = digest != NULL ? digest : ""},
         };
         FAIL_IF(file.source == NULL || file.id == NULL || file.file.path == NULL, err, STATUS_NO_MEMORY,
@@ -75,14 +77,14 @@ static enum status walk(struct ledger *ledger, sqlite3_stmt *statement, ledger_f
 }
 
 enum status ledger_each_file(struct ledger *ledger, ledger_file_visit *visit, void *context, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     ledger_hold(ledger);
     enum status status = STATUS_OK;
     /* A ledger of the first version has no such table. */
     if (has_files(ledger)) {
         status = ledger_prepare_once(ledger, SQL_EACH_FILE, "read", &statement, err);
         if (status == STATUS_OK) status = walk(ledger, statement, visit, context, err);
-        sqlite3_finalize(statement);
+        sql_finalize(statement);
     }
     ledger_let_go(ledger);
     return status;

@@ -24,31 +24,33 @@ struct insertion {
 };
 
 static enum status insert_item(struct ledger *ledger, const struct insertion *what, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_INSERT_ITEM, &statement, err));
     ledger_bind_key(statement, item_key(what->item));
-    sqlite3_bind_int(statement, 3, (int)what->state);
-    ledger_bind_text(statement, 4, what->reason);
-    sqlite3_bind_int(statement, 5, what->instance);
-    ledger_bind_text(statement, 6, what->token);
-    ledger_bind_text(statement, 7, what->text);
-    sqlite3_bind_double(statement, 8, clock_realtime());
-    sqlite3_bind_int64(statement, 9, item_revision(what->item));
+    sql_bind_int(statement, 3, (int)what->state);
+    sql_bind_text(statement, 4, what->reason);
+    sql_bind_int(statement, 5, what->instance);
+    sql_bind_text(statement, 6, what->token);
+    sql_bind_text(statement, 7, what->text);
+    sql_bind_now(statement, 8);
+    sql_bind_int(statement, 9, item_revision(what->item));
     return ledger_run(ledger, statement, err);
 }
 
 /* Puts a later revision of an item in the place of the earlier one. */
 static enum status replace_item(struct ledger *ledger, int64_t number, const struct insertion *what, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_REPLACE_ITEM, &statement, err));
-    sqlite3_bind_int64(statement, 1, number);
-    sqlite3_bind_int(statement, 2, (int)what->state);
-    ledger_bind_text(statement, 3, what->reason);
-    ledger_bind_text(statement, 4, what->text);
-    sqlite3_bind_int64(statement, 5, item_revision(what->item));
-    sqlite3_bind_double(statement, 6, clock_realtime());
+    sql_bind_int(statement, 1, number);
+    sql_bind_int(statement, 2, (int)what->state);
+    sql_bind_text(statement, 3, what->reason);
+    sql_bind_text(statement, 4, what->text);
+    sql_bind_int(statement, 5, item_revision(what->item));
+    sql_bind_now(statement, 6);
     return ledger_run(ledger, statement, err);
 }
+
+enum { BATCH = 128 }; /* items that are looked for at once */
 
 struct found {
     bool known, same_token;
@@ -58,26 +60,99 @@ struct found {
     char source[ITEM_SOURCE_SIZE];
 };
 
+/* Takes what FIND_ITEM, or a look ahead, has found: number, state, instance, token, source, revision from `column`. */
+static struct found take_found(struct sql_statement *statement, int column, const char *token) {
+    struct found found = {.known = true};
+    found.number = sql_int(statement, column);
+    found.state = (enum ledger_state)sql_int(statement, column + 1);
+    found.instance = (int)sql_int(statement, column + 2);
+    const char *held = sql_text(statement, column + 3);
+    found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
+    const char *source = sql_text(statement, column + 4);
+    snprintf(found.source, sizeof found.source, "%s", source != NULL ? source : "");
+    found.revision = sql_int(statement, column + 5);
+    return found;
+}
+
 static enum status find(struct ledger *ledger, struct ledger_key key, const char *token, struct found *ret_found,
                         struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FIND_ITEM, &statement, err));
     ledger_bind_key(statement, key);
     struct found found = {0};
     TRY(ledger_step(ledger, statement, &found.known, err));
     if (found.known) {
-        found.number = sqlite3_column_int64(statement, 0);
-        found.state = (enum ledger_state)sqlite3_column_int(statement, 1);
-        found.instance = sqlite3_column_int(statement, 2);
-        const char *held = (const char *)sqlite3_column_text(statement, 3);
-        found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
-        const char *source = (const char *)sqlite3_column_text(statement, 4);
-        snprintf(found.source, sizeof found.source, "%s", source != NULL ? source : "");
-        found.revision = sqlite3_column_int64(statement, 5);
-        sqlite3_reset(statement);
+        found = take_found(statement, 0, token);
+        sql_reset(statement);
     }
     *ret_found = found;
     return STATUS_OK;
+}
+
+/* ---- A look ahead: to ask a server for each item by itself takes longer than all the rest ---- */
+
+/* Appends a text to an array of PostgreSQL, {"a","b"}. */
+static void put_element(FILE *array, const char *text) {
+    fputs(ftell(array) > 1 ? ",\"" : "\"", array);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', array);
+        fputc(*text, array);
+    }
+    fputc('"', array);
+}
+
+/* An item that stands twice in a batch is asked for when its turn comes. */
+static bool stands_before(const struct item *const *items, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(item_id(items[i]), item_id(items[index])) == 0) return true;
+    return false;
+}
+
+static enum status take_ahead(struct ledger *ledger, const char *sources, const char *ids, const char *token,
+                              struct found *founds, size_t count, struct err *err) {
+    struct sql_statement *statement = NULL;
+    TRY(ledger_prepare(ledger, SQL_FIND_ITEMS, &statement, err));
+    sql_bind_text(statement, 1, sources);
+    sql_bind_text(statement, 2, ids);
+    for (bool row = true;;) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) return STATUS_OK;
+        int64_t place = sql_int(statement, 0);
+        if (place >= 1 && (size_t)place <= count) founds[place - 1] = take_found(statement, 1, token);
+    }
+}
+
+/* Finds all items of a batch at once. *ret_founds: NULL where each is better asked for by itself; the caller frees it. */
+static enum status look_ahead(struct ledger *ledger, const struct item *const *items, size_t count, const char *token,
+                              struct found **ret_founds, struct err *err) {
+    char *texts[2] = {NULL, NULL};
+    size_t length;
+    *ret_founds = NULL;
+    if (ledger->server == NULL || count < 2) return STATUS_OK;
+    struct found *founds = calloc(count, sizeof *founds);
+    FILE *arrays[2] = {open_memstream(&texts[0], &length), open_memstream(&texts[1], &length)};
+    bool well = founds != NULL && arrays[0] != NULL && arrays[1] != NULL;
+    for (int k = 0; k < 2; k++) {
+        if (arrays[k] == NULL) continue;
+        fputc('{', arrays[k]);
+        for (size_t i = 0; i < count; i++)
+            put_element(arrays[k], k == 0 ? item_source(items[i]) : item_id(items[i]));
+        fputc('}', arrays[k]);
+        well = !ferror(arrays[k]) && well;
+        well = fclose(arrays[k]) == 0 && well;
+    }
+    enum status status = STATUS_NO_MEMORY;
+    if (well)
+        status = take_ahead(ledger, texts[0], texts[1], token, founds, count, err);
+    else
+        err_set(err, status, __FILE__, __LINE__, "no memory to look for items");
+    free(texts[0]);
+    free(texts[1]);
+    if (status == STATUS_OK)
+        *ret_founds = founds;
+    else
+        free(founds);
+    return status;
 }
 
 /* An item of an earlier version of the ledger has no source until its sender tells it. A sender that does not know the
@@ -87,17 +162,21 @@ static enum status settle_source(struct ledger *ledger, struct ledger_arrival *a
     const char *told = item_source(arrival->item);
     snprintf(arrival->source, sizeof arrival->source, "%s", *told != '\0' ? told : found->source);
     if (!found->known || strcmp(arrival->source, found->source) == 0) return STATUS_OK;
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_NAME_SOURCE, &statement, err));
-    sqlite3_bind_int64(statement, 1, found->number);
-    ledger_bind_text(statement, 2, arrival->source);
+    sql_bind_int(statement, 1, found->number);
+    sql_bind_text(statement, 2, arrival->source);
     return ledger_run(ledger, statement, err);
 }
 
-static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, int instance, const char *token,
-                         struct err *err) {
-    struct found found;
-    TRY(find(ledger, item_key(arrival->item), token, &found, err));
+/* ahead: what was found; NULL: asks. */
+static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, const struct found *ahead, int instance,
+                         const char *token, struct err *err) {
+    struct found found = {0};
+    if (ahead != NULL)
+        found = *ahead;
+    else
+        TRY(find(ledger, item_key(arrival->item), token, &found, err));
     TRY(settle_source(ledger, arrival, &found, err));
     const int64_t revision = item_revision(arrival->item);
     const bool later = found.known && revision > found.revision, earlier = found.known && revision < found.revision;
@@ -121,27 +200,41 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
     TRY(print_item(arrival->item, &text, err));
     const struct insertion first = {arrival->item, text, LEDGER_IN_FLIGHT, NULL, instance, token};
     if (!found.known) return insert_item(ledger, &first, err);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CLAIM_ITEM, &statement, err));
-    sqlite3_bind_int64(statement, 1, found.number);
-    sqlite3_bind_int(statement, 2, instance);
-    ledger_bind_text(statement, 3, token);
-    ledger_bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, clock_realtime());
-    ledger_bind_text(statement, 6, arrival->source);
-    sqlite3_bind_int64(statement, 7, revision);
+    sql_bind_int(statement, 1, found.number);
+    sql_bind_int(statement, 2, instance);
+    sql_bind_text(statement, 3, token);
+    sql_bind_text(statement, 4, text);
+    sql_bind_now(statement, 5);
+    sql_bind_text(statement, 6, arrival->source);
+    sql_bind_int(statement, 7, revision);
     return ledger_run(ledger, statement, err);
+}
+
+static enum status claim_all(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
+                             const char *token, struct err *err) {
+    _cleanup_(mem_free) struct found *ahead = NULL;
+    const struct item *items[BATCH];
+    for (size_t at = 0; at < count; at += BATCH) {
+        size_t some = count - at < BATCH ? count - at : BATCH;
+        for (size_t i = 0; i < some; i++)
+            items[i] = arrivals[at + i].item;
+        TRY(look_ahead(ledger, items, some, token, &ahead, err));
+        for (size_t i = 0; i < some; i++)
+            TRY(claim(ledger, &arrivals[at + i], ahead != NULL && !stands_before(items, i) ? &ahead[i] : NULL, instance,
+                      token, err));
+        mem_free(&ahead);
+    }
+    return STATUS_OK;
 }
 
 enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arrivals, size_t count, int instance,
                                const char *run_token, struct err *err) {
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, false, err);
-    if (status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = claim(ledger, &arrivals[i], instance, run_token, err);
-        status = ledger_end(ledger, status, err);
-    }
+    if (status == STATUS_OK)
+        status = ledger_end(ledger, claim_all(ledger, arrivals, count, instance, run_token, err), err);
     ledger_let_go(ledger);
     return status;
 }
@@ -156,46 +249,72 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
 
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
-    enum status status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+    struct sql_statement *statement = NULL;
+    enum status status = ledger_begin(ledger, ledger->durable, err);
     if (status == STATUS_OK) {
-        sqlite3_bind_int(statement, 1, instance);
-        status = ledger_run(ledger, statement, err);
+        status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+        if (status == STATUS_OK) sql_bind_int(statement, 1, instance);
+        if (status == STATUS_OK) status = ledger_run(ledger, statement, err);
+        status = ledger_end(ledger, status, err);
     }
     ledger_let_go(ledger);
     return status;
 }
 
-static enum status finish(struct ledger *ledger, const struct ledger_finish *what, bool *late, struct err *err) {
-    _cleanup_(mem_free) char *text = NULL;
-    if (what->item != NULL) TRY(print_item(what->item, &text, err));
-    sqlite3_stmt *statement = NULL;
+/* changes: 1 when the claim was still held; the caller settles it. */
+static enum status mark_finished(struct ledger *ledger, const struct ledger_finish *what, const char *text,
+                                 int64_t *ret_changes, struct err *err) {
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_FINISH_ITEM, &statement, err));
     ledger_bind_key(statement, what->key);
-    sqlite3_bind_int(statement, 3, (int)what->state);
-    ledger_bind_text(statement, 4, what->reason);
-    ledger_bind_text(statement, 5, text);
-    sqlite3_bind_double(statement, 6, clock_realtime());
-    sqlite3_bind_int(statement, 7, what->instance);
-    ledger_bind_text(statement, 8, what->run_token);
+    sql_bind_int(statement, 3, (int)what->state);
+    sql_bind_text(statement, 4, what->reason);
+    sql_bind_text(statement, 5, text);
+    sql_bind_now(statement, 6);
+    sql_bind_int(statement, 7, what->instance);
+    sql_bind_text(statement, 8, what->run_token);
     /* An instance that seemed to hang may hold the claim of a later revision while it still works on the earlier
      * one. */
-    sqlite3_bind_int64(statement, 9, what->revision);
-    TRY(ledger_run(ledger, statement, err));
-    *late = sqlite3_changes(ledger->db) != 1;
-    if (!*late) TRY(ledger_put_files(ledger, what->key, what->revision, what->files, what->file_count, err));
-    return *late ? STATUS_OK : ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
+    sql_bind_int(statement, 9, what->revision);
+    return ledger->driver->run_counted(ledger, statement, ret_changes, err);
+}
+
+/* The items are marked first, all of them, so that a server answers once for all. */
+static enum status finish_some(struct ledger *ledger, const struct ledger_finish *what, size_t count, char **texts,
+                               bool *ret_late, struct err *err) {
+    int64_t changes[BATCH];
+    for (size_t i = 0; i < count; i++) {
+        if (what[i].item != NULL) TRY(print_item(what[i].item, &texts[i], err));
+        TRY(mark_finished(ledger, &what[i], texts[i], &changes[i], err));
+    }
+    TRY(ledger->driver->settle(ledger, err));
+    for (size_t i = 0; i < count; i++) {
+        ret_late[i] = changes[i] != 1;
+        if (ret_late[i]) continue;
+        TRY(ledger_put_files(ledger, what[i].key, what[i].revision, what[i].files, what[i].file_count, err));
+        TRY(ledger_post(ledger, what[i].sends, what[i].send_count, what[i].item, texts[i], err));
+    }
+    return STATUS_OK;
+}
+
+static enum status finish_all(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
+                              struct err *err) {
+    enum status status = STATUS_OK;
+    for (size_t at = 0; at < count && status == STATUS_OK; at += BATCH) {
+        char *texts[BATCH] = {NULL};
+        size_t some = count - at < BATCH ? count - at : BATCH;
+        status = finish_some(ledger, what + at, some, texts, ret_late + at, err);
+        for (size_t i = 0; i < some; i++)
+            free(texts[i]);
+    }
+    return status;
 }
 
 enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                                 struct err *err) {
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = finish(ledger, &what[i], &ret_late[i], err);
-        status = ledger_end(ledger, status, err);
-    }
+    if (status == STATUS_OK) status = ledger_end(ledger, finish_all(ledger, what, count, ret_late, err), err);
     ledger_let_go(ledger);
     return status;
 }
@@ -203,25 +322,29 @@ enum status ledger_finish_items(struct ledger *ledger, const struct ledger_finis
 /* Finds out whether this revision or a later one was sent before. */
 static enum status posted(struct ledger *ledger, struct ledger_key key, int64_t revision, bool *ret_posted,
                           struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POSTED, &statement, err));
     ledger_bind_key(statement, key);
-    sqlite3_bind_int64(statement, 3, revision);
+    sql_bind_int(statement, 3, revision);
     TRY(ledger_step(ledger, statement, ret_posted, err));
-    sqlite3_reset(statement);
+    sql_reset(statement);
     return STATUS_OK;
 }
 
 static enum status forget(struct ledger *ledger, struct ledger_key key, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_RETRY_FORGET, &statement, err));
     ledger_bind_key(statement, key);
     return ledger_run(ledger, statement, err);
 }
 
-static enum status originate(struct ledger *ledger, const struct ledger_origin *what, bool *is_new, struct err *err) {
+static enum status originate(struct ledger *ledger, const struct ledger_origin *what, const struct found *ahead,
+                             bool *is_new, struct err *err) {
     struct found found = {0};
-    TRY(find(ledger, item_key(what->item), NULL, &found, err));
+    if (ahead != NULL)
+        found = *ahead;
+    else
+        TRY(find(ledger, item_key(what->item), NULL, &found, err));
     bool tried_again = found.known && found.instance == INSTANCE_ORIGIN && found.state == LEDGER_FAILED &&
                        what->state != LEDGER_FAILED;
     bool replaced = found.known && found.instance == INSTANCE_ORIGIN && item_revision(what->item) > found.revision;
@@ -235,15 +358,28 @@ static enum status originate(struct ledger *ledger, const struct ledger_origin *
     return ledger_post(ledger, what->sends, what->send_count, what->item, text, err);
 }
 
+static enum status originate_all(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
+                                 struct err *err) {
+    _cleanup_(mem_free) struct found *ahead = NULL;
+    const struct item *items[BATCH];
+    for (size_t at = 0; at < count; at += BATCH) {
+        size_t some = count - at < BATCH ? count - at : BATCH;
+        for (size_t i = 0; i < some; i++)
+            items[i] = what[at + i].item;
+        TRY(look_ahead(ledger, items, some, NULL, &ahead, err));
+        for (size_t i = 0; i < some; i++)
+            TRY(originate(ledger, &what[at + i], ahead != NULL && !stands_before(items, i) ? &ahead[i] : NULL,
+                          &ret_new[at + i], err));
+        mem_free(&ahead);
+    }
+    return STATUS_OK;
+}
+
 enum status ledger_originate_items(struct ledger *ledger, const struct ledger_origin *what, size_t count, bool *ret_new,
                                    struct err *err) {
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, true, err);
-    if (status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++)
-            status = originate(ledger, &what[i], &ret_new[i], err);
-        status = ledger_end(ledger, status, err);
-    }
+    if (status == STATUS_OK) status = ledger_end(ledger, originate_all(ledger, what, count, ret_new, err), err);
     ledger_let_go(ledger);
     return status;
 }
@@ -288,15 +424,15 @@ enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *re
 
 /* The reading connection is held. */
 static enum status copy_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err) {
-    sqlite3_stmt *statement;
+    struct sql_statement *statement;
     bool known = false;
     TRY(ledger_prepare(ledger, SQL_ITEM_TEXT, &statement, err));
     ledger_bind_key(statement, key);
     TRY(ledger_step(ledger, statement, &known, err));
-    const char *text = known ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+    const char *text = known ? sql_text(statement, 0) : NULL;
     *ret_text = text != NULL ? strdup(text) : NULL;
     bool failed = text != NULL && *ret_text == NULL;
-    sqlite3_reset(statement);
+    sql_reset(statement);
     FAIL_IF(failed, err, STATUS_NO_MEMORY, "no memory for the item %s", key.id);
     return STATUS_OK;
 }
@@ -325,18 +461,18 @@ enum status ledger_revision(struct ledger *ledger, struct ledger_key key, bool *
 
 static enum status crashed(struct ledger *ledger, struct ledger_key key, int limit, const char *reason, bool *aside,
                            struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_CRASH_ITEM, &statement, err));
     ledger_bind_key(statement, key);
-    sqlite3_bind_double(statement, 3, clock_realtime());
+    sql_bind_now(statement, 3);
     TRY(ledger_run(ledger, statement, err));
     TRY(ledger_prepare(ledger, SQL_SET_ASIDE, &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, reason);
-    sqlite3_bind_double(statement, 4, clock_realtime());
-    sqlite3_bind_int(statement, 5, limit);
+    sql_bind_text(statement, 3, reason);
+    sql_bind_now(statement, 4);
+    sql_bind_int(statement, 5, limit);
     TRY(ledger_run(ledger, statement, err));
-    *aside = sqlite3_changes(ledger->db) > 0;
+    *aside = ledger_changes(ledger) > 0;
     return STATUS_OK;
 }
 
@@ -354,12 +490,12 @@ enum status ledger_crashed(struct ledger *ledger, struct ledger_key key, int lim
 static enum status retry(struct ledger *ledger, struct ledger_key key, int64_t *count, struct err *err) {
     static const enum ledger_statement steps[] = {SQL_RETRY_FORGET, SQL_RETRY_ITEMS};
     for (int i = 0; i < 2; i++) {
-        sqlite3_stmt *statement = NULL;
+        struct sql_statement *statement = NULL;
         TRY(ledger_prepare(ledger, steps[i], &statement, err));
         ledger_bind_key(statement, key);
-        if (steps[i] == SQL_RETRY_ITEMS) sqlite3_bind_double(statement, 3, clock_realtime());
+        if (steps[i] == SQL_RETRY_ITEMS) sql_bind_now(statement, 3);
         TRY(ledger_run(ledger, statement, err));
-        *count += sqlite3_changes(ledger->db);
+        *count += ledger_changes(ledger);
     }
     return STATUS_OK;
 }
@@ -392,35 +528,35 @@ static void row_clear(struct row_copy *copy) {
     *copy = (struct row_copy){0};
 }
 
-static char *column_copy(sqlite3_stmt *statement, int column) {
-    const char *text = (const char *)sqlite3_column_text(statement, column);
+static char *column_copy(struct sql_statement *statement, int column) {
+    const char *text = sql_text(statement, column);
     return text != NULL ? strdup(text) : NULL;
 }
 
 static enum status next_row(struct ledger *ledger, int64_t after, int state, struct row_copy *copy, bool *found,
                             struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, state < 0 ? SQL_NEXT_ROW : SQL_NEXT_IN_STATE, &statement, err));
-    sqlite3_bind_int64(statement, 1, after);
-    if (state >= 0) sqlite3_bind_int(statement, 2, state);
+    sql_bind_int(statement, 1, after);
+    if (state >= 0) sql_bind_int(statement, 2, state);
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
-    copy->number = sqlite3_column_int64(statement, 0);
+    copy->number = sql_int(statement, 0);
     copy->source = column_copy(statement, 1);
     copy->id = column_copy(statement, 2);
     copy->reason = column_copy(statement, 4);
     copy->item_text = column_copy(statement, 5);
     copy->row = (struct ledger_row){.source = copy->source,
                                     .id = copy->id,
-                                    .revision = sqlite3_column_int64(statement, 3),
+                                    .revision = sql_int(statement, 3),
                                     .reason = copy->reason,
                                     .item_text = copy->item_text,
-                                    .state = (enum ledger_state)sqlite3_column_int(statement, 6),
-                                    .attempts = sqlite3_column_int(statement, 7),
-                                    .instance = sqlite3_column_int(statement, 8),
-                                    .time_seen = sqlite3_column_double(statement, 9),
-                                    .time_changed = sqlite3_column_double(statement, 10)};
-    sqlite3_reset(statement);
+                                    .state = (enum ledger_state)sql_int(statement, 6),
+                                    .attempts = (int)sql_int(statement, 7),
+                                    .instance = (int)sql_int(statement, 8),
+                                    .time_seen = sql_double(statement, 9),
+                                    .time_changed = sql_double(statement, 10)};
+    sql_reset(statement);
     FAIL_IF(copy->source == NULL || copy->id == NULL || copy->item_text == NULL, err, STATUS_NO_MEMORY,
             "no memory for a row of the ledger");
     return STATUS_OK;

@@ -8,13 +8,13 @@
 #include "common/memory.h"
 
 static enum status post(struct ledger *ledger, const struct ledger_send *send, const char *text, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POST, &statement, err));
-    ledger_bind_text(statement, 1, send->edge);
-    ledger_bind_text(statement, 2, item_source(send->item));
-    ledger_bind_text(statement, 3, item_id(send->item));
-    ledger_bind_text(statement, 4, text);
-    sqlite3_bind_double(statement, 5, clock_realtime());
+    sql_bind_text(statement, 1, send->edge);
+    sql_bind_text(statement, 2, item_source(send->item));
+    sql_bind_text(statement, 3, item_id(send->item));
+    sql_bind_text(statement, 4, text);
+    sql_bind_now(statement, 5);
     return ledger_run(ledger, statement, err);
 }
 
@@ -40,16 +40,16 @@ void ledger_parcel_clear(struct ledger_parcel *parcel) {
 
 static enum status next_parcel(struct ledger *ledger, const char *edge, int64_t after, struct ledger_parcel *parcel,
                                bool *found, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_NEXT_PARCEL, &statement, err));
-    ledger_bind_text(statement, 1, edge);
-    sqlite3_bind_int64(statement, 2, after);
+    sql_bind_text(statement, 1, edge);
+    sql_bind_int(statement, 2, after);
     TRY(ledger_step(ledger, statement, found, err));
     if (!*found) return STATUS_OK;
-    parcel->seq = sqlite3_column_int64(statement, 0);
-    parcel->id = strdup((const char *)sqlite3_column_text(statement, 1));
-    parcel->item_text = strdup((const char *)sqlite3_column_text(statement, 2));
-    sqlite3_reset(statement);
+    parcel->seq = sql_int(statement, 0);
+    parcel->id = strdup(sql_text(statement, 1));
+    parcel->item_text = strdup(sql_text(statement, 2));
+    sql_reset(statement);
     FAIL_IF(parcel->id == NULL || parcel->item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
     return STATUS_OK;
 }
@@ -70,14 +70,13 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
     return STATUS_OK;
 }
 
-static enum status walk_waiting(struct ledger *ledger, sqlite3_stmt *statement, ledger_waiting_visit *visit,
+static enum status walk_waiting(struct ledger *ledger, struct sql_statement *statement, ledger_waiting_visit *visit,
                                 void *context, struct err *err) {
     bool row, stop = false;
     while (!stop) {
         TRY(ledger_step(ledger, statement, &row, err));
         if (!row) break;
-        const struct ledger_waiting parcel = {sqlite3_column_int64(statement, 0),
-                                              (const char *)sqlite3_column_text(statement, 2)};
+        const struct ledger_waiting parcel = {sql_int(statement, 0), sql_text(statement, 2)};
         FAIL_IF(parcel.item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
         TRY(visit(&parcel, context, &stop, err));
     }
@@ -87,13 +86,13 @@ static enum status walk_waiting(struct ledger *ledger, sqlite3_stmt *statement, 
 enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
                                 void *context, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge);
-        sqlite3_bind_int64(statement, 2, after);
+        sql_bind_text(statement, 1, edge);
+        sql_bind_int(statement, 2, after);
         status = walk_waiting(ledger, statement, visit, context, err);
-        sqlite3_reset(statement);
+        sql_reset(statement);
     }
     ledger_let_go(ledger);
     return status;
@@ -103,13 +102,16 @@ enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t
  * acknowledged again, and each run announces its ends anew. */
 static enum status end_edge(struct ledger *ledger, const char *edge, int run, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
-    enum status status = ledger_set_durable(ledger, false, err);
-    if (status == STATUS_OK) status = ledger_prepare(ledger, SQL_END_INPUT, &statement, err);
+    struct sql_statement *statement = NULL;
+    enum status status = ledger_begin(ledger, false, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge);
-        sqlite3_bind_int64(statement, 2, run);
-        status = ledger_run(ledger, statement, err);
+        status = ledger_prepare(ledger, SQL_END_INPUT, &statement, err);
+        if (status == STATUS_OK) {
+            sql_bind_text(statement, 1, edge);
+            sql_bind_int(statement, 2, run);
+            status = ledger_run(ledger, statement, err);
+        }
+        status = ledger_end(ledger, status, err);
     }
     ledger_let_go(ledger);
     return status;
@@ -117,12 +119,12 @@ static enum status end_edge(struct ledger *ledger, const char *edge, int run, st
 
 static enum status strike_off(struct ledger *ledger, const char *edge, const struct ledger_verdict *verdict,
                               struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_ACKNOWLEDGE, &statement, err));
-    ledger_bind_text(statement, 1, edge);
-    sqlite3_bind_int64(statement, 2, verdict->seq);
-    sqlite3_bind_double(statement, 3, clock_realtime());
-    ledger_bind_text(statement, 4, verdict->verdict);
+    sql_bind_text(statement, 1, edge);
+    sql_bind_int(statement, 2, verdict->seq);
+    sql_bind_now(statement, 3);
+    sql_bind_text(statement, 4, verdict->verdict);
     return ledger_run(ledger, statement, err);
 }
 
@@ -132,10 +134,10 @@ enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, cons
     ledger_hold(ledger);
     enum status status = ledger_begin(ledger, false, err);
     if (status == STATUS_OK) {
-        for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        int64_t before = ledger_total_changes(ledger);
+        for (size_t i = 0; i < count && status == STATUS_OK; i++)
             status = strike_off(ledger, edge, &verdicts[i], err);
-            first += sqlite3_changes(ledger->db);
-        }
+        first = ledger_total_changes(ledger) - before;
         status = ledger_end(ledger, status, err);
     }
     ledger_let_go(ledger);
@@ -146,34 +148,34 @@ enum status ledger_acknowledge_all(struct ledger *ledger, const char *edge, cons
 enum status ledger_is_acknowledged(struct ledger *ledger, const char *edge, int64_t seq, bool *ret_is,
                                    struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     bool is = false;
     enum status status = ledger_prepare(ledger, SQL_ACKNOWLEDGED, &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge);
-        sqlite3_bind_int64(statement, 2, seq);
+        sql_bind_text(statement, 1, edge);
+        sql_bind_int(statement, 2, seq);
         status = ledger_step(ledger, statement, &is, err);
-        sqlite3_reset(statement);
+        sql_reset(statement);
     }
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_is = is;
     return status;
 }
 
-static enum status count(struct ledger *ledger, sqlite3_stmt *statement, int64_t *ret_count, struct err *err) {
+static enum status count(struct ledger *ledger, struct sql_statement *statement, int64_t *ret_count, struct err *err) {
     bool row;
     TRY(ledger_step(ledger, statement, &row, err));
-    *ret_count = sqlite3_column_int64(statement, 0);
-    sqlite3_reset(statement);
+    *ret_count = sql_int(statement, 0);
+    sql_reset(statement);
     return STATUS_OK;
 }
 
 enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64_t *ret_count, struct err *err) {
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_UNACKNOWLEDGED, &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge);
+        sql_bind_text(statement, 1, edge);
         status = count(ledger, statement, ret_count, err);
     }
     ledger_let_go(ledger);
@@ -182,18 +184,18 @@ enum status ledger_unacknowledged(struct ledger *ledger, const char *edge, int64
 
 /* The new rows have consecutive numbers: the connection that writes is the only one that does. */
 static enum status withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare(ledger, SQL_POST_AGAIN, &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, edge_suffix);
-    sqlite3_bind_double(statement, 4, clock_realtime());
+    sql_bind_text(statement, 3, edge_suffix);
+    sql_bind_now(statement, 4);
     TRY(ledger_run(ledger, statement, err));
-    int64_t last_before = sqlite3_last_insert_rowid(ledger->db) - sqlite3_changes(ledger->db);
-    if (sqlite3_changes(ledger->db) == 0) return STATUS_OK;
+    int64_t last_before = ledger_last_number(ledger) - ledger_changes(ledger);
+    if (ledger_changes(ledger) == 0) return STATUS_OK;
     TRY(ledger_prepare(ledger, SQL_WITHDRAW, &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, edge_suffix);
-    sqlite3_bind_int64(statement, 4, last_before);
+    sql_bind_text(statement, 3, edge_suffix);
+    sql_bind_int(statement, 4, last_before);
     return ledger_run(ledger, statement, err);
 }
 
@@ -212,10 +214,10 @@ enum status ledger_end_input(struct ledger *ledger, const char *edge, int run, s
 enum status ledger_ended_inputs(struct ledger *ledger, int run, int *ret_count, struct err *err) {
     int64_t ended = 0;
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_ENDED_INPUTS, &statement, err);
     if (status == STATUS_OK) {
-        sqlite3_bind_int(statement, 1, run);
+        sql_bind_int(statement, 1, run);
         status = count(ledger, statement, &ended, err);
     }
     ledger_let_go(ledger);
@@ -234,13 +236,13 @@ enum status ledger_output_ended(struct ledger *ledger, int instance, int run, bo
     snprintf(name, sizeof name, "out %d", instance);
     bool ended = false;
     ledger_hold(ledger);
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     enum status status = ledger_prepare(ledger, SQL_OUTPUT_ENDED, &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, name);
-        sqlite3_bind_int(statement, 2, run);
+        sql_bind_text(statement, 1, name);
+        sql_bind_int(statement, 2, run);
         status = ledger_step(ledger, statement, &ended, err);
-        sqlite3_reset(statement);
+        sql_reset(statement);
     }
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_ended = ended;

@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include "common/edges/ledger.h"
+#include "common/edges/ledger_sql.h"
 #include "common/files.h"
 
 /* Values of `instance` in the ledger beside the numbers of real instances, which begin at 0. */
@@ -15,12 +16,10 @@ enum {
 };
 
 enum ledger_statement {
-    SQL_BEGIN,
-    SQL_COMMIT,
-    SQL_ROLLBACK,
     SQL_COUNTS,
     SQL_OUTBOX_COUNTS,
     SQL_FIND_ITEM,
+    SQL_FIND_ITEMS,
     SQL_ITEM_TEXT,
     SQL_INSERT_ITEM,
     SQL_CLAIM_ITEM,
@@ -62,7 +61,6 @@ enum ledger_statement {
     SQL_FAIL_TOGETHER,
     SQL_MEND_TOGETHER,
     SQL_EACH_PARCEL,
-    SQL_ATTACH,
     SQL_COMPARE_ALL,
     SQL_COMPARE_WAITING,
     SQL_COUNT_UNSENT,
@@ -71,6 +69,8 @@ enum ledger_statement {
     SQL_EACH_FILE,
     SQL_COUNT
 };
+
+enum ledger_transaction { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_TRANSACTIONS };
 
 /* Lines for the second copy (ledger_copy.c). */
 struct ledger_copy {
@@ -84,9 +84,11 @@ struct ledger_copy {
 
 struct ledger {
     pthread_mutex_t lock; /* recursive: a visitor may use the ledger */
-    sqlite3 *db;
-    sqlite3_stmt *statements[SQL_COUNT];
-    char *path;
+    const struct sql_driver *driver;
+    sqlite3 *db;                  /* NULL: the ledger is in PostgreSQL */
+    struct ledger_server *server; /* NULL: it is in SQLite */
+    struct sql_statement *statements[SQL_COUNT], *transactions[SQL_TRANSACTIONS];
+    char *path;                /* in PostgreSQL: its address (ledger_address.h) */
     bool durable;              /* the present setting of PRAGMA synchronous */
     bool read_only, immutable; /* immutable: on a medium that cannot be written, so nobody changes it */
     double patience, busy_at;  /* s to wait for another process, and the time since which this one waits */
@@ -95,28 +97,44 @@ struct ledger {
     struct ledger_copy copy;
 };
 
+/* ledger_sqlite.c: opens the file. */
+enum status ledger_sqlite_open(struct ledger *ledger, const char *stage, struct err *err);
+/* Makes a file with the tables, and begins a transaction in it; for one use by one thread, without a second copy. */
+enum status ledger_sqlite_new(struct ledger *ledger, const char *path, struct err *err);
+/* ledger_transfer.c: copies all tables into empty ones. */
+enum status ledger_transfer(struct ledger *from, struct ledger *to, struct err *err);
+pid_t ledger_sqlite_writer(const char *path);
+/* ledger_server.c, or ledger_server_none.c without libpq: opens the ledger at an address of PostgreSQL. */
+enum status ledger_server_open(struct ledger *ledger, struct err *err);
+pid_t ledger_server_writer(const char *path);
+enum status ledger_server_exists(const char *path, bool *ret_exists, struct err *err);
 /* Fills err with the reason of SQLite and returns the status that fits the reason; what: what was being done. */
 enum status ledger_fail(struct ledger *ledger, const char *what, struct err *err);
 /* Returns the connection to read with: the reader, or the ledger itself. */
 struct ledger *ledger_reading(struct ledger *ledger);
-/* Returns the statement, reset and with nothing bound. */
-enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, sqlite3_stmt **ret_statement,
+/* ledger_text.c: returns the statement, reset and with nothing bound. */
+enum status ledger_prepare(struct ledger *ledger, enum ledger_statement which, struct sql_statement **ret_statement,
                            struct err *err);
 /* Prepares a statement that the caller finalizes: for what is rare, or names a database that is attached for a while.
  * The ledger then keeps nothing between two calls, such as a reader's snapshot. `doing` is for the message: "read". */
 enum status ledger_prepare_once(struct ledger *ledger, enum ledger_statement which, const char *doing,
-                                sqlite3_stmt **ret_statement, struct err *err);
-/* Binds a text, which must stay valid until the statement has run. NULL binds NULL. */
-void ledger_bind_text(sqlite3_stmt *statement, int index, const char *text);
+                                struct sql_statement **ret_statement, struct err *err);
+enum status ledger_prepare_text(struct ledger *ledger, const char *text, const char *doing,
+                                struct sql_statement **ret_statement, struct err *err);
 /* Binds source and id as ?1 and ?2. */
-void ledger_bind_key(sqlite3_stmt *statement, struct ledger_key key);
+void ledger_bind_key(struct sql_statement *statement, struct ledger_key key);
 /* Runs a statement that returns no rows. */
-enum status ledger_run(struct ledger *ledger, sqlite3_stmt *statement, struct err *err);
+enum status ledger_run(struct ledger *ledger, struct sql_statement *statement, struct err *err);
 /* Makes one step; ret_row: whether it returned a row. */
-enum status ledger_step(struct ledger *ledger, sqlite3_stmt *statement, bool *ret_row, struct err *err);
-/* Sets whether commits from now on wait for the disk. */
+enum status ledger_step(struct ledger *ledger, struct sql_statement *statement, bool *ret_row, struct err *err);
+/* Returns how many rows the last run changed, and the number of the row that was inserted last. */
+int64_t ledger_changes(struct ledger *ledger);
+int64_t ledger_total_changes(struct ledger *ledger); /* of all runs so far */
+int64_t ledger_last_number(struct ledger *ledger);
+/* Sets whether commits from now on wait for the disk. PostgreSQL's always do. */
 enum status ledger_set_durable(struct ledger *ledger, bool durable, struct err *err);
-/* Begins a transaction; durable: as above. ledger_end commits, or rolls back and returns `status` when it is not OK. */
+/* Begins a transaction, in which nobody else writes; durable: as above. ledger_end commits, or rolls back and returns
+ * `status` when it is not OK. */
 enum status ledger_begin(struct ledger *ledger, bool durable, struct err *err);
 enum status ledger_end(struct ledger *ledger, enum status status, struct err *err);
 /* Adds a row to the outbox for each send, inside a transaction. `text` is `printed` as JSON, so that it need not be

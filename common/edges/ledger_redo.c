@@ -9,19 +9,19 @@
  * there is one. */
 static enum status change(struct ledger *ledger, enum ledger_statement which, struct ledger_key key, const char *reason,
                           struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare_once(ledger, which, "used", &statement, err));
     ledger_bind_key(statement, key);
-    if (sqlite3_bind_parameter_count(statement) > 2) sqlite3_bind_double(statement, 3, clock_realtime());
-    if (reason != NULL) ledger_bind_text(statement, 4, reason);
+    if (which != SQL_REDO_OUTBOX) sql_bind_now(statement, 3);
+    if (reason != NULL) sql_bind_text(statement, 4, reason);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 
 static enum status redo(struct ledger *ledger, struct ledger_key key, bool *redone, struct err *err) {
     TRY(change(ledger, SQL_REDO_ITEM, key, NULL, err));
-    *redone = sqlite3_changes(ledger->db) > 0;
+    *redone = ledger_changes(ledger) > 0;
     /* The item is sent on anew when it is done; a receiver that has finished it already acknowledges it again. */
     return *redone ? change(ledger, SQL_REDO_OUTBOX, key, NULL, err) : STATUS_OK;
 }
@@ -38,25 +38,25 @@ enum status ledger_redo(struct ledger *ledger, struct ledger_key key, bool *ret_
 
 static enum status send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
                                 int again, bool *sent, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare_once(ledger, SQL_POST_REVISED, "used", &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, edge_suffix);
-    sqlite3_bind_double(statement, 4, clock_realtime());
-    sqlite3_bind_int64(statement, 5, revision);
-    sqlite3_bind_int(statement, 6, again);
+    sql_bind_text(statement, 3, edge_suffix);
+    sql_bind_now(statement, 4);
+    sql_bind_int(statement, 5, revision);
+    sql_bind_int(statement, 6, again);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     TRY(status);
-    *sent = sqlite3_changes(ledger->db) > 0;
+    *sent = ledger_changes(ledger) > 0;
     if (!*sent) return STATUS_OK;
-    int64_t posted = sqlite3_last_insert_rowid(ledger->db);
+    int64_t posted = ledger_last_number(ledger);
     TRY(ledger_prepare_once(ledger, SQL_WITHDRAW, "used", &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, edge_suffix);
-    sqlite3_bind_int64(statement, 4, posted - 1);
+    sql_bind_text(statement, 3, edge_suffix);
+    sql_bind_int(statement, 4, posted - 1);
     status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 
@@ -73,13 +73,13 @@ enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, 
 }
 
 static enum status take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare_once(ledger, SQL_TAKE_BACK, "used", &statement, err));
     ledger_bind_key(statement, key);
-    ledger_bind_text(statement, 3, edge_suffix);
-    sqlite3_bind_double(statement, 4, clock_realtime());
+    sql_bind_text(statement, 3, edge_suffix);
+    sql_bind_now(statement, 4);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 
@@ -91,32 +91,31 @@ enum status ledger_take_back(struct ledger *ledger, const char *edge_suffix, str
     return status;
 }
 
-static enum status visit_again(struct ledger *ledger, sqlite3_stmt *statement, ledger_again_visit *visit, void *context,
-                               struct err *err) {
+static enum status visit_again(struct ledger *ledger, struct sql_statement *statement, ledger_again_visit *visit,
+                               void *context, struct err *err) {
     for (bool row = true;;) {
         TRY(ledger_step(ledger, statement, &row, err));
         if (!row) return STATUS_OK;
-        const struct ledger_key key = {(const char *)sqlite3_column_text(statement, 0),
-                                       (const char *)sqlite3_column_text(statement, 1)};
+        const struct ledger_key key = {sql_text(statement, 0), sql_text(statement, 1)};
         FAIL_IF(key.source == NULL || key.id == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
-        TRY(visit(key, sqlite3_column_int64(statement, 2), context, err));
+        TRY(visit(key, sql_int(statement, 2), context, err));
     }
 }
 
 enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int64_t before, int most,
                               ledger_again_visit *visit, void *context, struct err *err) {
     char path[128];
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     snprintf(path, sizeof path, "$.columns.%.100s", column);
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, SQL_EACH_AGAIN, "read", &statement, err);
     if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, path);
-        sqlite3_bind_int(statement, 2, number);
-        sqlite3_bind_int(statement, 3, most);
-        sqlite3_bind_int64(statement, 4, before > 0 ? before : INT64_MAX);
+        sql_bind_text(statement, 1, path);
+        sql_bind_int(statement, 2, number);
+        sql_bind_int(statement, 3, most);
+        sql_bind_int(statement, 4, before > 0 ? before : INT64_MAX);
         status = visit_again(ledger, statement, visit, context, err);
-        sqlite3_finalize(statement);
+        sql_finalize(statement);
     }
     ledger_let_go(ledger);
     return status;
@@ -124,16 +123,16 @@ enum status ledger_each_again(struct ledger *ledger, const char *column, int num
 
 static enum status ask(struct ledger *ledger, enum ledger_statement which, const struct ledger_key *key,
                        const char *suffix, int64_t *ret_number, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     bool row = false;
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, which, "read", &statement, err);
     if (status == STATUS_OK) {
         if (key != NULL) ledger_bind_key(statement, *key);
-        if (suffix != NULL) ledger_bind_text(statement, key != NULL ? 3 : 1, suffix);
+        if (suffix != NULL) sql_bind_text(statement, key != NULL ? 3 : 1, suffix);
         status = ledger_step(ledger, statement, &row, err);
-        if (row) *ret_number = sqlite3_column_int64(statement, 0);
-        sqlite3_finalize(statement);
+        if (row) *ret_number = sql_int(statement, 0);
+        sql_finalize(statement);
     }
     ledger_let_go(ledger);
     return status;
@@ -167,10 +166,10 @@ enum status ledger_fail_done(struct ledger *ledger, struct ledger_key key, const
 static enum status revise(struct ledger *ledger, const struct ledger_key *keys, size_t count, const char *reason,
                           int64_t *changed, struct err *err) {
     const enum ledger_statement which = reason != NULL ? SQL_FAIL_TOGETHER : SQL_MEND_TOGETHER;
-    for (size_t i = 0; i < count; i++) {
+    int64_t before = ledger_total_changes(ledger);
+    for (size_t i = 0; i < count; i++)
         TRY(change(ledger, which, keys[i], reason, err));
-        *changed += sqlite3_changes(ledger->db);
-    }
+    *changed = ledger_total_changes(ledger) - before;
     return STATUS_OK;
 }
 

@@ -58,14 +58,15 @@ static enum status put(struct ledger *ledger, const char *sql, const json_t *lin
     for (; *names != NULL; names++, at++) {
         const json_t *value = json_object_get(line, *names);
         if (json_is_string(value))
-            ledger_bind_text(statement, at, json_string_value(value));
+            sqlite3_bind_text(statement, at, json_string_value(value), -1, SQLITE_STATIC);
         else if (json_is_integer(value))
             sqlite3_bind_int64(statement, at, json_integer_value(value));
         else if (json_is_real(value))
             sqlite3_bind_double(statement, at, json_real_value(value));
     }
-    if (item != NULL) ledger_bind_text(statement, at, item);
-    enum status status = ledger_run(ledger, statement, err);
+    if (item != NULL) sqlite3_bind_text(statement, at, item, -1, SQLITE_STATIC);
+    bool well = sqlite3_step(statement) == SQLITE_DONE;
+    enum status status = well ? STATUS_OK : ledger_fail(ledger, "rebuilt", err);
     sqlite3_finalize(statement);
     return status;
 }
@@ -166,6 +167,7 @@ static enum status restore(struct ledger *ledger, const char *path, const struct
 enum status ledger_restore(struct ledger *ledger, const struct ledger_owner *owner, struct ledger_mended *mended,
                            struct err *err) {
     char path[PATH_SIZE];
+    if (ledger->server != NULL) return STATUS_OK; /* it has no second copy */
     TRY(ledger_copy_path(ledger->path, path, err));
     ledger_hold(ledger);
     enum status status = STATUS_OK;
@@ -219,15 +221,14 @@ static const char settle[] =
 
 static enum status change_for(struct ledger *ledger, const char *sql, const struct ledger_edge *edge, int64_t *count,
                               struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(ledger->db, sql, -1, &statement, NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "rebuilt", err);
-    ledger_bind_text(statement, 1, edge->to);
-    ledger_bind_text(statement, 2, edge->name);
-    ledger_bind_text(statement, 3, edge->from);
+    struct sql_statement *statement = NULL;
+    TRY(ledger_prepare_text(ledger, sql, "rebuilt", &statement, err));
+    sql_bind_text(statement, 1, edge->to);
+    sql_bind_text(statement, 2, edge->name);
+    sql_bind_text(statement, 3, edge->from);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
-    if (status == STATUS_OK) *count += sqlite3_changes(ledger->db);
+    if (status == STATUS_OK) *count += ledger_changes(ledger);
+    sql_finalize(statement);
     return status;
 }
 
@@ -246,18 +247,12 @@ static enum status reconcile(struct ledger *ledger, const struct ledger_edge *ed
 
 enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
                              struct ledger_mended *mended, struct err *err) {
-    sqlite3_stmt *statement = NULL;
     ledger_hold(ledger);
-    enum status status = ledger_prepare_once(ledger, SQL_ATTACH, "compared", &statement, err);
-    if (status == STATUS_OK) {
-        ledger_bind_text(statement, 1, edge->to_path);
-        status = ledger_run(ledger, statement, err);
-        sqlite3_finalize(statement);
-    }
+    enum status status = ledger->driver->attach(ledger, edge->to_path, err);
     if (status == STATUS_OK) {
         status = ledger_begin(ledger, true, err);
         if (status == STATUS_OK) status = ledger_end(ledger, reconcile(ledger, edge, what, mended, err), err);
-        sqlite3_exec(ledger->db, "DETACH other", NULL, NULL, NULL);
+        ledger->driver->detach(ledger);
     }
     ledger_let_go(ledger);
     return status;
@@ -265,6 +260,7 @@ enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *ed
 
 enum status ledger_integrity(struct ledger *ledger, struct err *err) {
     sqlite3_stmt *statement = NULL;
+    if (ledger->server != NULL) return STATUS_OK; /* the server's own concern */
     if (sqlite3_prepare_v2(ledger->db, "PRAGMA integrity_check(1)", -1, &statement, NULL) != SQLITE_OK)
         return ledger_fail(ledger, "checked", err);
     bool row = sqlite3_step(statement) == SQLITE_ROW;

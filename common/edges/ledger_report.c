@@ -1,27 +1,27 @@
 /* Reports what was sent, for the launcher's status and its check that the counts add up. */
 #include <math.h>
 
+#include "common/edges/ledger_address.h"
 #include "common/edges/ledger_private.h"
 
 enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit, void *context, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, SQL_EACH_PARCEL, "read", &statement, err);
     for (bool row = true; status == STATUS_OK && row;) {
         status = ledger_step(ledger, statement, &row, err);
         if (status != STATUS_OK || !row) break;
-        const struct ledger_parcel_row parcel = {.edge = (const char *)sqlite3_column_text(statement, 0),
-                                                 .seq = sqlite3_column_int64(statement, 1),
-                                                 .source = (const char *)sqlite3_column_text(statement, 2),
-                                                 .id = (const char *)sqlite3_column_text(statement, 3),
-                                                 .verdict = (const char *)sqlite3_column_text(statement, 4),
-                                                 .time_sent = sqlite3_column_double(statement, 5),
-                                                 .time_acknowledged = sqlite3_column_type(statement, 6) == SQLITE_NULL
-                                                                          ? (double)NAN
-                                                                          : sqlite3_column_double(statement, 6)};
+        const struct ledger_parcel_row parcel = {
+            .edge = sql_text(statement, 0),
+            .seq = sql_int(statement, 1),
+            .source = sql_text(statement, 2),
+            .id = sql_text(statement, 3),
+            .verdict = sql_text(statement, 4),
+            .time_sent = sql_double(statement, 5),
+            .time_acknowledged = sql_is_null(statement, 6) ? (double)NAN : sql_double(statement, 6)};
         status = visit(&parcel, context, err);
     }
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     ledger_let_go(ledger);
     return status;
 }
@@ -30,33 +30,61 @@ enum status ledger_each_parcel(struct ledger *ledger, ledger_parcel_visit *visit
  * acknowledged in the first is visible in the second, even while both change. */
 static enum status compare(struct ledger *ledger, const char *to, bool only_waiting, struct ledger_edge_counts *counts,
                            struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     TRY(ledger_prepare_once(ledger, only_waiting ? SQL_COMPARE_WAITING : SQL_COMPARE_ALL, "compared", &statement, err));
-    ledger_bind_text(statement, 1, to);
+    sql_bind_text(statement, 1, to);
     bool row = false;
     enum status status = ledger_step(ledger, statement, &row, err);
     if (status == STATUS_OK && row)
         *counts = (struct ledger_edge_counts){
-            .sent = sqlite3_column_int64(statement, 0),
-            .items = sqlite3_column_int64(statement, 1),
-            .waiting = sqlite3_column_int64(statement, 2),
-            .waiting_unseen = sqlite3_column_int64(statement, 3),
-            .lost = sqlite3_column_int64(statement, 4),
+            .sent = sql_int(statement, 0),
+            .items = sql_int(statement, 1),
+            .waiting = sql_int(statement, 2),
+            .waiting_unseen = sql_int(statement, 3),
+            .lost = sql_int(statement, 4),
         };
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 
-static enum status attach(struct ledger *ledger, const char *path, struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    char still[3 * PATH_SIZE];
-    TRY(ledger_prepare_once(ledger, SQL_ATTACH, "compared", &statement, err));
-    /* One that lies still has neighbours that do. */
-    bool other = ledger->immutable && ledger_still_name(path, still, sizeof still);
-    ledger_bind_text(statement, 1, other ? still : path);
-    enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
-    sqlite3_exec(ledger->db, "PRAGMA other.cache_size = -256", NULL, NULL, NULL);
+/* A program of others keeps a file while ours are in PostgreSQL, or the other way round: each item is looked up. */
+static enum status look_up(struct ledger *ledger, struct sql_statement *statement, struct ledger *other,
+                           bool only_waiting, struct ledger_edge_counts *counts, struct err *err) {
+    for (bool row = true;;) {
+        TRY(ledger_step(ledger, statement, &row, err));
+        if (!row) return STATUS_OK;
+        const struct ledger_key key = {sql_text(statement, 0), sql_text(statement, 1)};
+        int64_t parcels = sql_int(statement, 2), waiting = sql_int(statement, 3);
+        bool there = false;
+        FAIL_IF(key.source == NULL || key.id == NULL, err, STATUS_NO_MEMORY, "no memory for a row of the ledger");
+        TRY(ledger_lookup(other, key, &there, NULL, err));
+        counts->waiting += waiting;
+        counts->waiting_unseen += there ? 0 : waiting;
+        if (only_waiting) continue;
+        counts->sent += parcels;
+        counts->items++;
+        counts->lost += waiting == 0 && !there;
+    }
+}
+
+/* The sender is read first, and whole, so that whatever it knows to be acknowledged is there. */
+static enum status compare_apart(struct ledger *ledger, const char *to, const char *to_path, bool only_waiting,
+                                 struct ledger_edge_counts *counts, struct err *err) {
+    static const char all[] =
+        "SELECT source, id, COUNT(*), SUM(CASE WHEN acknowledged IS NULL THEN 1 ELSE 0 END) FROM outbox"
+        " WHERE substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY source, id";
+    static const char waiting[] = "SELECT source, id, COUNT(*), COUNT(*) FROM outbox WHERE acknowledged IS NULL"
+                                  " AND substr(edge, instr(edge, '>') + 1) = ?1 GROUP BY source, id";
+    struct ledger *other = NULL;
+    struct sql_statement *statement = NULL;
+    TRY(ledger_open_patient(to_path, to, true, ledger->patience, &other, err));
+    enum status status = ledger_prepare_text(ledger, only_waiting ? waiting : all, "compared", &statement, err);
+    if (status == STATUS_OK) {
+        sql_bind_text(statement, 1, to);
+        status = look_up(ledger, statement, other, only_waiting, counts, err);
+    }
+    sql_finalize(statement);
+    ledger_close(&other);
     return status;
 }
 
@@ -64,11 +92,12 @@ enum status ledger_compare(struct ledger *ledger, const char *to, const char *to
                            struct ledger_edge_counts *ret_counts, struct err *err) {
     struct ledger_edge_counts counts = {0};
     ledger_hold(ledger);
-    enum status status = attach(ledger, to_path, err);
-    if (status == STATUS_OK) {
-        status = ledger_schema_compare(ledger, err);
-        if (status == STATUS_OK) status = compare(ledger, to, only_waiting, &counts, err);
-        ledger_schema_part(ledger);
+    bool apart = ledger_is_address(ledger->path) != ledger_is_address(to_path);
+    enum status status = apart ? compare_apart(ledger, to, to_path, only_waiting, &counts, err)
+                               : ledger->driver->attach(ledger, to_path, err);
+    if (status == STATUS_OK && !apart) {
+        status = compare(ledger, to, only_waiting, &counts, err);
+        ledger->driver->detach(ledger);
     }
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_counts = counts;
@@ -77,18 +106,18 @@ enum status ledger_compare(struct ledger *ledger, const char *to, const char *to
 
 static enum status ask(struct ledger *ledger, enum ledger_statement which, const char *suffix,
                        const struct ledger_key *key, int64_t *ret_number, struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     bool row = false;
     int64_t number = 0;
     ledger_hold(ledger);
     enum status status = ledger_prepare_once(ledger, which, "read", &statement, err);
     if (status == STATUS_OK) {
         if (key != NULL) ledger_bind_key(statement, *key);
-        ledger_bind_text(statement, key != NULL ? 3 : 1, suffix);
+        sql_bind_text(statement, key != NULL ? 3 : 1, suffix);
         status = ledger_step(ledger, statement, &row, err);
     }
-    if (row) number = sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
+    if (row) number = sql_int(statement, 0);
+    sql_finalize(statement);
     ledger_let_go(ledger);
     if (status == STATUS_OK) *ret_number = number;
     return status;

@@ -62,12 +62,11 @@ static enum status execute(struct ledger *ledger, const char *text, struct err *
 }
 
 static enum status execute_for(struct ledger *ledger, const char *text, const char *stage, struct err *err) {
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(ledger->db, text, -1, &statement, NULL) != SQLITE_OK)
-        return ledger_fail(ledger, "brought up to date", err);
-    ledger_bind_text(statement, 1, stage);
+    struct sql_statement *statement = NULL;
+    TRY(ledger_prepare_text(ledger, text, "brought up to date", &statement, err));
+    sql_bind_text(statement, 1, stage);
     enum status status = ledger_run(ledger, statement, err);
-    sqlite3_finalize(statement);
+    sql_finalize(statement);
     return status;
 }
 

@@ -33,8 +33,12 @@ enum status ledger_open_still(struct ledger *ledger, bool *ret_can, struct err *
     char name[3 * PATH_SIZE];
     if (!lies_still(ledger->path) || !ledger_still_name(ledger->path, name, sizeof name)) return STATUS_UNAVAILABLE;
     for (int i = 0; i < SQL_COUNT; i++) {
-        sqlite3_finalize(ledger->statements[i]);
+        sql_finalize(ledger->statements[i]);
         ledger->statements[i] = NULL;
+    }
+    for (int i = 0; i < SQL_TRANSACTIONS; i++) {
+        sql_finalize(ledger->transactions[i]);
+        ledger->transactions[i] = NULL;
     }
     sqlite3_close(ledger->db);
     ledger->db = NULL;

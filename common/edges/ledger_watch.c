@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/edges/ledger_address.h"
 #include "common/edges/ledger_private.h"
 #include "common/memory.h"
 
@@ -27,15 +28,18 @@ static const char *const texts[STATEMENTS] = {
     [COUNTS] = "SELECT state, COUNT(*) FROM items GROUP BY state",
 };
 
+/* PostgreSQL has no such number: each transaction counts itself. */
+static const char server_version[] = "SELECT COALESCE(SUM(number), 0) FROM commits";
+
 struct ledger_watch {
     struct ledger *ledger;
-    sqlite3_stmt *statements[STATEMENTS];
+    struct sql_statement *statements[STATEMENTS];
 };
 
 enum status ledger_watch_open(const char *path, const char *stage, const char *session, double patience,
                               struct ledger_watch **ret_watch, struct err *err) {
     struct ledger *ledger = NULL;
-    if (!file_exists(path)) {
+    if (!ledger_is_address(path) && !file_exists(path)) {
         *ret_watch = NULL;
         return STATUS_OK;
     }
@@ -61,18 +65,19 @@ enum status ledger_watch_open(const char *path, const char *stage, const char *s
 void ledger_watch_close(struct ledger_watch **watch) {
     if (*watch == NULL) return;
     for (int i = 0; i < STATEMENTS; i++)
-        sqlite3_finalize((*watch)->statements[i]);
+        sql_finalize((*watch)->statements[i]);
     ledger_close(&(*watch)->ledger);
     mem_free(watch);
 }
 
-static enum status prepare(struct ledger_watch *watch, int which, sqlite3_stmt **ret_statement, struct err *err) {
-    sqlite3_stmt **statement = &watch->statements[which];
-    if (*statement == NULL && sqlite3_prepare_v3(watch->ledger->db, texts[which], -1, SQLITE_PREPARE_PERSISTENT,
-                                                 statement, NULL) != SQLITE_OK)
-        return ledger_fail(watch->ledger, "read", err);
-    sqlite3_reset(*statement);
-    sqlite3_clear_bindings(*statement);
+static enum status prepare(struct ledger_watch *watch, int which, struct sql_statement **ret_statement,
+                           struct err *err) {
+    struct sql_statement **statement = &watch->statements[which];
+    struct ledger *ledger = watch->ledger;
+    const char *text = which == VERSION && ledger->server != NULL ? server_version : texts[which];
+    if (*statement == NULL) TRY(ledger->driver->prepare(ledger, text, "read", true, statement, err));
+    sql_reset(*statement);
+    sql_clear(*statement);
     *ret_statement = *statement;
     return STATUS_OK;
 }
@@ -80,14 +85,14 @@ static enum status prepare(struct ledger_watch *watch, int which, sqlite3_stmt *
 /* Reads one number; *ret_row: whether there is one. */
 static enum status ask(struct ledger_watch *watch, int which, int64_t bound, bool *ret_row, int64_t *ret_number,
                        struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     bool row = false;
     TRY(prepare(watch, which, &statement, err));
-    if (sqlite3_bind_parameter_count(statement) > 0) sqlite3_bind_int64(statement, 1, bound);
+    if (which == ANSWERED) sql_bind_int(statement, 1, bound);
     TRY(ledger_step(watch->ledger, statement, &row, err));
     *ret_row = row;
-    if (row) *ret_number = sqlite3_column_int64(statement, 0);
-    sqlite3_reset(statement);
+    if (row) *ret_number = sql_int(statement, 0);
+    sql_reset(statement);
     return STATUS_OK;
 }
 
@@ -110,49 +115,49 @@ enum status ledger_watch_is_answered(struct ledger_watch *watch, int64_t seq, bo
 }
 
 enum status ledger_watch_counts(struct ledger_watch *watch, int64_t ret_counts[LEDGER_FAILED + 1], struct err *err) {
-    sqlite3_stmt *statement = NULL;
+    struct sql_statement *statement = NULL;
     int64_t counts[LEDGER_FAILED + 1] = {0};
     TRY(prepare(watch, COUNTS, &statement, err));
     for (bool row = true;;) {
         TRY(ledger_step(watch->ledger, statement, &row, err));
         if (!row) break;
-        int state = sqlite3_column_int(statement, 0);
-        counts[state >= 0 && state < LEDGER_FAILED ? state : LEDGER_FAILED] += sqlite3_column_int64(statement, 1);
+        int state = (int)sql_int(statement, 0);
+        counts[state >= 0 && state < LEDGER_FAILED ? state : LEDGER_FAILED] += sql_int(statement, 1);
     }
     for (int i = 0; i <= LEDGER_FAILED; i++)
         ret_counts[i] = counts[i];
     return STATUS_OK;
 }
 
-static const char *text_of(sqlite3_stmt *statement, int column) {
-    return (const char *)sqlite3_column_text(statement, column);
+static const char *text_of(struct sql_statement *statement, int column) {
+    return sql_text(statement, column);
 }
 
 /* Visits what a statement finds; *ret_last, *ret_count: the last number and how many. */
-static enum status visit_rows(struct ledger_watch *watch, sqlite3_stmt *statement, ledger_watch_visit *visit,
+static enum status visit_rows(struct ledger_watch *watch, struct sql_statement *statement, ledger_watch_visit *visit,
                               void *context, int64_t *ret_last, size_t *ret_count, struct err *err) {
     size_t count = 0;
     for (bool found = true;; count++) {
         TRY(ledger_step(watch->ledger, statement, &found, err));
         if (!found) break;
-        int state = sqlite3_column_int(statement, 6);
+        int state = (int)sql_int(statement, 6);
         const struct ledger_row row = {.source = text_of(statement, 1),
                                        .id = text_of(statement, 2),
-                                       .revision = sqlite3_column_int64(statement, 3),
+                                       .revision = sql_int(statement, 3),
                                        .reason = text_of(statement, 4),
                                        .item_text = text_of(statement, 5),
                                        .state = state >= 0 && state < LEDGER_FAILED ? (enum ledger_state)state
                                                                                     : LEDGER_FAILED,
-                                       .attempts = sqlite3_column_int(statement, 7),
-                                       .time_seen = sqlite3_column_double(statement, 8),
-                                       .time_changed = sqlite3_column_double(statement, 9)};
-        *ret_last = sqlite3_column_int64(statement, 0);
+                                       .attempts = (int)sql_int(statement, 7),
+                                       .time_seen = sql_double(statement, 8),
+                                       .time_changed = sql_double(statement, 9)};
+        *ret_last = sql_int(statement, 0);
         enum status status = STATUS_OK;
         if (row.source == NULL || row.id == NULL || row.item_text == NULL)
             status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a row of the ledger");
         if (status == STATUS_OK) status = visit(*ret_last, &row, context, err);
         if (status != STATUS_OK) {
-            sqlite3_reset(statement);
+            sql_reset(statement);
             return status;
         }
     }
@@ -164,9 +169,9 @@ static enum status visit_rows(struct ledger_watch *watch, sqlite3_stmt *statemen
 static enum status visit_blocks(struct ledger_watch *watch, int which, int64_t number, ledger_watch_visit *visit,
                                 void *context, struct err *err) {
     for (size_t count = BLOCK; count == BLOCK;) {
-        sqlite3_stmt *statement = NULL;
+        struct sql_statement *statement = NULL;
         TRY(prepare(watch, which, &statement, err));
-        sqlite3_bind_int64(statement, 1, number);
+        sql_bind_int(statement, 1, number);
         TRY(visit_rows(watch, statement, visit, context, &number, &count, err));
     }
     return STATUS_OK;
@@ -184,28 +189,28 @@ enum status ledger_watch_outlines(struct ledger_watch *watch, ledger_watch_visit
     return visit_blocks(watch, OUTLINE, 0, visit, context, err);
 }
 
-static enum status visit_parcels(struct ledger_watch *watch, sqlite3_stmt *statement, ledger_parcel_visit *visit,
-                                 void *context, int64_t *ret_last, size_t *ret_count, struct err *err) {
+static enum status visit_parcels(struct ledger_watch *watch, struct sql_statement *statement,
+                                 ledger_parcel_visit *visit, void *context, int64_t *ret_last, size_t *ret_count,
+                                 struct err *err) {
     size_t count = 0;
     for (bool found = true;; count++) {
         TRY(ledger_step(watch->ledger, statement, &found, err));
         if (!found) break;
-        bool waits = sqlite3_column_type(statement, 6) == SQLITE_NULL;
+        bool waits = sql_is_null(statement, 6);
         const struct ledger_parcel_row parcel = {.edge = text_of(statement, 0),
-                                                 .seq = sqlite3_column_int64(statement, 1),
+                                                 .seq = sql_int(statement, 1),
                                                  .source = text_of(statement, 2),
                                                  .id = text_of(statement, 3),
                                                  .verdict = text_of(statement, 4),
-                                                 .time_sent = sqlite3_column_double(statement, 5),
-                                                 .time_acknowledged =
-                                                     waits ? (double)NAN : sqlite3_column_double(statement, 6)};
+                                                 .time_sent = sql_double(statement, 5),
+                                                 .time_acknowledged = waits ? (double)NAN : sql_double(statement, 6)};
         *ret_last = parcel.seq;
         enum status status = STATUS_OK;
         if (parcel.edge == NULL || parcel.source == NULL || parcel.id == NULL)
             status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a row of the ledger");
         if (status == STATUS_OK) status = visit(&parcel, context, err);
         if (status != STATUS_OK) {
-            sqlite3_reset(statement);
+            sql_reset(statement);
             return status;
         }
     }
@@ -216,9 +221,9 @@ static enum status visit_parcels(struct ledger_watch *watch, sqlite3_stmt *state
 enum status ledger_watch_parcels(struct ledger_watch *watch, enum ledger_parcels what, int64_t seq,
                                  ledger_parcel_visit *visit, void *context, struct err *err) {
     for (size_t count = BLOCK; count == BLOCK;) {
-        sqlite3_stmt *statement = NULL;
+        struct sql_statement *statement = NULL;
         TRY(prepare(watch, what == LEDGER_PARCELS_AFTER ? SENT : WAITING, &statement, err));
-        if (what == LEDGER_PARCELS_AFTER) sqlite3_bind_int64(statement, 1, seq);
+        if (what == LEDGER_PARCELS_AFTER) sql_bind_int(statement, 1, seq);
         TRY(visit_parcels(watch, statement, visit, context, &seq, &count, err));
         if (what == LEDGER_PARCELS_WAITING) break;
     }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/edges/ledger_address.h"
 #include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -194,7 +195,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     char who[96];
     snprintf(who, sizeof who, "%s.%d", stage->name, stage->instance);
     TRY(file_make_parents(instance->log, 0777, err));
-    TRY(file_make_parents(instance->ledger, 0777, err));
+    if (!ledger_is_address(instance->ledger)) TRY(file_make_parents(instance->ledger, 0777, err));
     TRY(file_make_parents(instance->heartbeat, 0777, err));
     TRY(log_open(instance->log, who, LOG_ERROR + 1, &stage->log, err));
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);

@@ -162,6 +162,7 @@ static enum status copy_session(struct backup *backup, const json_t *plan, bool 
     enum status status = copy_ledgers(backup, stages, copied, err);
     json_decref(copied);
     if (status == STATUS_OK) status = copy_ledger(backup, WARNINGS_LAUNCHER, err);
+    if (status == STATUS_OK) status = session_copy_server(backup->session, backup->target, err);
     if (status == STATUS_OK) status = copy_changes(backup, err);
     for (size_t i = 0; status == STATUS_OK && products && i < json_array_size(stages); i++)
         status = copy_folder(backup, name_of(json_array_get(stages, i)), err);

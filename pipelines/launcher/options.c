@@ -191,7 +191,8 @@ static void print_beginning(FILE *out) {
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
           "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
-          "files in), `web` (whether a run shows itself as a page), `notify` (a program that is told of\n"
+          "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
+          "ledgers), `notify` (a program that is told of\n"
           "alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
           out);
 }

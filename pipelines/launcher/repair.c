@@ -48,7 +48,8 @@ static enum status move_away(const char *path, struct err *err) {
 }
 
 static enum status open_ledger(const struct repair *repair, struct mending *stage, struct err *err) {
-    bool there = file_exists(stage->path);
+    bool there = false;
+    TRY(ledger_exists(stage->path, &there, err));
     if (!there && !session_keeps_ledger(stage->planned)) return STATUS_OK;
     if (!there) stage->found = "its ledger was lost";
     struct err own = {0};
@@ -61,6 +62,7 @@ static enum status open_ledger(const struct repair *repair, struct mending *stag
         return ledger_open(stage->path, stage->name, false, &stage->ledger, err);
     }
     FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    TRY(session_ledger_changes(repair->session, err));
     return ledger_check_owner(stage->ledger, stage->name, repair->session->id, err);
 }
 
@@ -78,6 +80,8 @@ static enum status reconcile_edge(struct mending *from, struct mending *to, enum
                                   struct err *err) {
     char name[512];
     if (from->ledger == NULL || to->ledger == NULL) return STATUS_OK;
+    /* A program of others keeps a file beside ledgers in PostgreSQL. */
+    if (ledger_is_address(from->path) != ledger_is_address(to->path)) return STATUS_OK;
     snprintf(name, sizeof name, "%s.0>%s", from->name, to->name);
     const struct ledger_mended *m = &from->mended;
     const struct ledger_edge edge = {.name = name,
@@ -155,7 +159,7 @@ static enum status prepare(struct repair *repair, struct err *err) {
         if (name == NULL || json_is_true(json_object_get(planned, "left_out"))) continue;
         struct mending *stage = &repair->stages[repair->count++];
         *stage = (struct mending){.name = name, .planned = planned};
-        TRY(session_file(repair->session, "ledger", name, ".sqlite", stage->path, err));
+        TRY(session_ledger_path(repair->session, name, false, stage->path, err));
     }
     return STATUS_OK;
 }

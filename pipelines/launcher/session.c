@@ -72,13 +72,18 @@ enum status session_find(const char *path, struct session *ret_session, struct e
     json_t *known = NULL;
     if (session_read_plan(&session, &known, NULL) == STATUS_OK) session_take_id(&session, known);
     json_decref(known);
+    TRY(session_find_server(&session, err));
     *ret_session = session;
     return STATUS_OK;
 }
 
 bool session_keeps_ledger(const json_t *planned) {
     const char *program = json_string_value(json_object_get(planned, "program"));
-    return program != NULL && strncmp(path_name(program), "icestream-", strlen("icestream-")) == 0;
+    return program != NULL && session_is_ours(program);
+}
+
+bool session_is_ours(const char *program) {
+    return strncmp(path_name(program), "icestream-", strlen("icestream-")) == 0;
 }
 
 bool session_passes_on(const json_t *planned) {
@@ -112,15 +117,17 @@ enum status session_read_plan(const struct session *session, json_t **ret_plan, 
 enum status session_ledger(const struct session *session, const char *stage, bool read_only, struct ledger **ret_ledger,
                            struct err *err) {
     char path[PATH_SIZE];
-    TRY(session_file(session, "ledger", stage, ".sqlite", path, err));
-    if (!file_exists(path)) {
-        *ret_ledger = NULL;
-        return STATUS_OK;
-    }
+    bool there = true;
+    *ret_ledger = NULL;
+    TRY(session_ledger_path(session, stage, read_only, path, err));
+    /* To read in PostgreSQL says itself that nothing is there. */
+    if (!read_only || !ledger_is_address(path)) TRY(ledger_exists(path, &there, err));
+    if (!there) return STATUS_OK;
     double patience = session->patience > 0 ? session->patience : LEDGER_PATIENCE;
     enum status status = ledger_open_patient(path, stage, read_only, patience, ret_ledger, err);
     if (status == STATUS_OK) {
         status = ledger_check_owner(*ret_ledger, stage, session->id, err);
+        if (status == STATUS_OK && !read_only) status = session_ledger_changes(session, err);
         if (status != STATUS_OK) ledger_close(ret_ledger);
         return status;
     }
@@ -208,9 +215,11 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     TRY(session_may_write(&session, err));
     enum status status = take_lock(&session, err);
     if (status == STATUS_OK) status = sync_folders(&session, err);
+    if (status == STATUS_OK) status = session_find_server(&session, err);
     if (status == STATUS_OK) status = next_run(&session, plan->graph, err);
     if (status == STATUS_OK) status = session_keep_graph(&session, plan->graph, err);
     if (status == STATUS_OK) status = session_need_id(&session, plan->graph, err);
+    if (status == STATUS_OK) status = session_use_server(&session, plan->graph, err);
     if (status == STATUS_OK) status = write_plan(&session, plan, err);
     if (status != STATUS_OK) {
         session_end(&session);

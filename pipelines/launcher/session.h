@@ -1,6 +1,6 @@
 /* The session folder, as the launcher keeps it:
  *   graph.yaml  the resolved graph, with versions
- *   ledger/     one SQLite file for each stage
+ *   ledger/     one SQLite file for each stage; or postgresql.json, which says where the ledgers are instead
  *   log/        plan.json (what `status` needs), lock, sockets (their folder, or a file with its path); for each
  *               instance its orders (NAME.instance.json), log (NAME.log), heartbeat (NAME.heartbeat.json) and the item
  *               in process (NAME.current) */
@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "common/edges/ledger.h"
+#include "common/edges/ledger_address.h"
 #include "common/files.h"
 #include "pipelines/launcher/plan.h"
 
@@ -22,6 +23,7 @@ struct session {
     char id[SESSION_ID_SIZE]; /* random text, the same in every run; "": of a version without ids */
     int run;                  /* from 1; counts how often the session was started */
     bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
+    char server[LEDGER_URL_SIZE]; /* of the ledgers in PostgreSQL; "": they are files */
     double patience; /* s to wait for a ledger that a stage holds, and for others who change the session; 0: as long as
                         stages wait (LEDGER_PATIENCE), and for others without end */
 };
@@ -45,6 +47,8 @@ bool session_is_running(const struct session *session);
 enum status session_read_plan(const struct session *session, json_t **ret_plan, struct err *err);
 /* Returns whether a stage of the plan keeps a ledger: ours do. A program of others is known by what it acknowledges. */
 bool session_keeps_ledger(const json_t *planned);
+/* Returns whether a program is one of ours, by its name. */
+bool session_is_ours(const char *program);
 /* Returns whether the items that are done in a stage of the plan go on as they are; a cumulative stage sends what it made
  * from many. */
 bool session_passes_on(const json_t *planned);
@@ -63,6 +67,20 @@ enum status session_need_id(struct session *session, const struct graph *graph, 
 /* Builds a path: "log", "watcher.0", ".log" → SESSION/log/watcher.0.log. */
 enum status session_file(const struct session *session, const char *folder, const char *name, const char *ending,
                          char path[PATH_SIZE], struct err *err);
+/* session_server.c: find where the ledgers are; use the server that the graph names, from the beginning of a run on; drop
+ * all ledgers there. UNAVAILABLE: it cannot be reached. */
+enum status session_find_server(struct session *session, struct err *err);
+enum status session_use_server(struct session *session, const struct graph *graph, struct err *err);
+enum status session_forget_server(struct session *session, struct err *err);
+/* Writes the ledgers that are in PostgreSQL as files, which all who read use until somebody changes a ledger. */
+enum status session_export(const struct session *session, const json_t *plan, struct err *err);
+/* Says that a ledger is open for changes, which the files will not have. */
+enum status session_ledger_changes(const struct session *session, struct err *err);
+/* Says in a copy of the session, whose ledgers are all files, that they stand. */
+enum status session_copy_server(const struct session *session, const char *target, struct err *err);
+/* Builds the path of a stage's ledger, or its address in PostgreSQL. */
+enum status session_ledger_path(const struct session *session, const char *stage, bool read_only, char path[PATH_SIZE],
+                                struct err *err);
 /* Opens the ledger of a stage; *ret_ledger is NULL when the stage keeps none. UNAVAILABLE: other processes held the
  * ledger for longer than the session's patience. BAD_ARGUMENT: it is the ledger of another stage or session. */
 enum status session_ledger(const struct session *session, const char *stage, bool read_only, struct ledger **ret_ledger,

@@ -81,8 +81,9 @@ static bool is_of_ledger(const char *name) {
 }
 
 /* Removes the ledgers: they hold what goes to stages and inputs that the new graph may not have. */
-static enum status forget_all(const struct session *session, struct err *err) {
+static enum status forget_all(struct session *session, struct err *err) {
     char path[PATH_SIZE];
+    TRY(session_forget_server(session, err));
     TRY(session_file(session, "ledger", "", "", path, err));
     DIR *folder = opendir(path);
     FAIL_IF(folder == NULL, err, status_of_reading(errno), "%s: %s", path, status_reason(errno));

@@ -37,7 +37,7 @@ static enum status compare_input(const struct session *session, struct tally_sta
     struct ledger *ledger = NULL;
     struct ledger_edge_counts counts = {0};
     char path[PATH_SIZE];
-    TRY(session_file(session, "ledger", stage->name, ".sqlite", path, err));
+    TRY(session_ledger_path(session, stage->name, true, path, err));
     TRY(session_ledger(session, input->from, true, &ledger, err));
     enum status status =
         ledger != NULL ? ledger_compare(ledger, stage->name, path, depth == TALLY_LIVE, &counts, err) : STATUS_OK;

@@ -64,7 +64,7 @@ enum status warnings_add(const struct session *session, const char *id, const ch
     struct ledger *ledger = NULL;
     double now = clock_realtime();
     const struct ledger_warning warning = {WARNINGS_LAUNCHER, id, message, 1, now, now};
-    TRY(session_file(session, "ledger", WARNINGS_LAUNCHER, ".sqlite", path, err));
+    TRY(session_ledger_path(session, WARNINGS_LAUNCHER, false, path, err));
     /* Meanwhile nobody watches the stages. */
     TRY(ledger_open_patient(path, WARNINGS_LAUNCHER, false, 1, &ledger, err));
     enum status status = ledger_own(ledger, WARNINGS_LAUNCHER, session->id, err);

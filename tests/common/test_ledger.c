@@ -1,4 +1,5 @@
-/* Tests the ledger: claims between replicas, whole and failed transactions, the outbox, crashes and retries. */
+/* Tests the ledger: claims between replicas, whole and failed transactions, the outbox, crashes and retries. The same
+ * tests run in SQLite and, beside private_postgresql.sh, in PostgreSQL. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 
 #include "common/clock.h"
 #include "common/edges/ledger.h"
+#include "common/edges/ledger_address.h"
 #include "common/files.h"
 #include "tests/common/scratch.h"
 
@@ -19,15 +21,33 @@ static struct item *make_item(const char *id) {
     return item;
 }
 
+static bool in_postgresql(void) {
+    return getenv("ICESTREAM_TEST_POSTGRESQL") != NULL;
+}
+
 static struct ledger *open_fresh(char path[PATH_SIZE]) {
     struct ledger *ledger = NULL;
     struct err err = {0};
     static int number;
     char name[32];
-    snprintf(name, sizeof name, "ledger_%d.sqlite", number++);
-    scratch_path(name, path);
+    snprintf(name, sizeof name, in_postgresql() ? "stage-%d" : "ledger_%d.sqlite", number++);
+    if (in_postgresql())
+        assert_ok(ledger_address_print(getenv("ICESTREAM_TEST_POSTGRESQL"), "test", name, path, PATH_SIZE, &err));
+    else
+        scratch_path(name, path);
     assert_ok(ledger_open(path, "stage", false, &ledger, &err));
     return ledger;
+}
+
+/* Lets psql run "BEFORE table AFTER" with a table of the ledger. Returns whether it went well. */
+static bool psql(const char *path, const char *before, const char *table, const char *after) {
+    char shell[2048];
+    struct ledger_address address;
+    struct err err = {0};
+    assert_ok(ledger_address_read(path, &address, &err));
+    snprintf(shell, sizeof shell, "psql -q '%s' -c 'SET search_path TO %s; %s \"%s.%s\" %s' >/dev/null 2>&1",
+             address.url.text, address.schema, before, address.stage, table, after);
+    return system(shell) == 0;
 }
 
 static enum ledger_claim claim(struct ledger *ledger, const char *id, int instance, const char *token) {
@@ -142,13 +162,7 @@ static void two_processes_share_the_work(void **state) {
     ledger_close(&ledger);
 }
 
-/* A process that dies between the two halves of a transaction leaves neither. */
-static void a_death_inside_a_transaction_leaves_nothing(void **state) {
-    (void)state;
-    char path[PATH_SIZE];
-    struct ledger *ledger = open_fresh(path);
-    assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_NEW);
-    ledger_close(&ledger);
+static void die_in_sqlite(const char *path) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -162,11 +176,40 @@ static void a_death_inside_a_transaction_leaves_nothing(void **state) {
     int result;
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_true(WIFSIGNALED(result));
+}
+
+/* A process that dies between the two halves of a transaction leaves neither. */
+static void a_death_inside_a_transaction_leaves_nothing(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    struct ledger *ledger = open_fresh(path);
+    assert_int_equal(claim(ledger, "a", 0, "t0"), CLAIM_NEW);
+    ledger_close(&ledger);
+    if (in_postgresql())
+        assert_false(
+            psql(path, "BEGIN; UPDATE", "items", "SET state = 1; SELECT pg_terminate_backend(pg_backend_pid())"));
+    else
+        die_in_sqlite(path);
     struct err err = {0};
     assert_ok(ledger_open(path, "stage", false, &ledger, &err));
     assert_true(counts_of(ledger).in_flight == 1 && counts_of(ledger).done == 0);
     assert_int_equal(claim(ledger, "a", 0, "t1"), CLAIM_AGAIN);
     ledger_close(&ledger);
+}
+
+static void refuse_sends(const char *path, bool refuse) {
+    if (in_postgresql()) {
+        assert_true(psql(path, "ALTER TABLE", "outbox",
+                         refuse ? "ADD CONSTRAINT refuse CHECK (false) NOT VALID" : "DROP CONSTRAINT refuse"));
+        return;
+    }
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    const char *text = refuse
+                           ? "CREATE TRIGGER refuse BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'refused'); END"
+                           : "DROP TRIGGER refuse";
+    assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
 }
 
 /* A transaction whose second half fails takes back its first. */
@@ -175,14 +218,10 @@ static void what_cannot_be_sent_is_not_done(void **state) {
     char path[PATH_SIZE];
     struct ledger *ledger = open_fresh(path);
     assert_int_equal(claim(ledger, "a", 0, "t"), CLAIM_NEW);
-    sqlite3 *db;
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    const char *refuse = "CREATE TRIGGER refuse BEFORE INSERT ON outbox BEGIN SELECT RAISE(ABORT, 'refused'); END;";
-    assert_int_equal(sqlite3_exec(db, refuse, NULL, NULL, NULL), SQLITE_OK);
+    refuse_sends(path, true);
     assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t", "s>x"), STATUS_IO);
     assert_int_equal(counts_of(ledger).in_flight, 1);
-    assert_int_equal(sqlite3_exec(db, "DROP TRIGGER refuse", NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
+    refuse_sends(path, false);
     assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, "t", "s>x"), STATUS_OK);
     ledger_close(&ledger);
 }
@@ -289,6 +328,43 @@ static void many_in_one_transaction(void **state) {
         item_destroy(&items[i]);
     ledger_close(&ledger);
     ledger_close(&other);
+}
+
+/* More than a server is sent at once, whatever stands last in its queue. */
+static void very_many_in_one_transaction(void **state) {
+    (void)state;
+    enum { MOST = 140 };
+    char path[PATH_SIZE], id[16];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    struct item *items[MOST];
+    struct ledger_send sends[MOST];
+    struct ledger_origin origins[MOST];
+    struct ledger_verdict verdicts[MOST];
+    bool is_new[MOST];
+    int64_t first = 0, all = 0;
+    for (int i = 0; i < MOST; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        items[i] = make_item(id);
+        sends[i] = (struct ledger_send){"w.0>p", items[i]};
+        origins[i] = (struct ledger_origin){items[i], LEDGER_DONE, NULL, &sends[i], 1};
+        verdicts[i] = (struct ledger_verdict){i + 1, "done"};
+    }
+    for (int i = 60, from = 0; from < MOST; from += i, i = i == 60 ? 61 : i == 61 ? 1 : 18) {
+        assert_ok(ledger_originate_items(ledger, origins + from, (size_t)i, is_new, &err));
+        assert_true(is_new[0] && is_new[i - 1]);
+        assert_ok(ledger_acknowledge_all(ledger, "w.0>p", verdicts + from, (size_t)i, &first, &err));
+        assert_int_equal(first, i);
+        all += i;
+    }
+    assert_int_equal(all, MOST);
+    assert_int_equal(counts_of(ledger).done, MOST);
+    assert_int_equal(counts_of(ledger).outbox_unacknowledged, 0);
+    assert_ok(ledger_originate_items(ledger, origins, MOST, is_new, &err));
+    assert_true(!is_new[0] && !is_new[MOST - 1]);
+    for (int i = 0; i < MOST; i++)
+        item_destroy(&items[i]);
+    ledger_close(&ledger);
 }
 
 static enum status collect(const struct ledger_row *row, void *context, struct err *err) {
@@ -514,6 +590,37 @@ static void removed_files_are_forgotten(void **state) {
     ledger_close(&ledger);
 }
 
+/* A wrong address may hold a password, which no message repeats. */
+static void messages_hold_no_password(void **state) {
+    (void)state;
+    struct ledger_url url;
+    struct err err = {0};
+    static const char *const wrong[] = {"postgresql://me:hidden@localhost/db",
+                                        "postgresql://localhost/db?password=hidden",
+                                        "postgres://hidden@localhost/db",
+                                        "postgresql://me@hidden@localhost:5/db",
+                                        "postgresql://localhost/hid den",
+                                        "postgresql://localhost/",
+                                        "postgresql:///db",
+                                        "postgresql://a,hidden/db",
+                                        "postgresql://localhost/db?hidden=1",
+                                        "postgresql://localhost:hidden/db",
+                                        "postgresql://localhost/db#hidden"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(ledger_url_read(wrong[i], &url, &err), STATUS_BAD_ARGUMENT);
+        assert_null(strstr(err.message, "hid"));
+        assert_true(strlen(err.message) > 0);
+    }
+    static const char *const right[] = {"postgresql://localhost/db", "postgresql://me@server.site.org:5433/db",
+                                        "postgresql://[::1]:5432/db", "postgresql://me@/db?host=/run/postgresql",
+                                        "postgresql://server/db?sslrootcert=/etc/ca.pem&connect_timeout=3"};
+    static const bool loopback[] = {true, false, true, true, false};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        assert_ok(ledger_url_read(right[i], &url, &err));
+        assert_int_equal(url.loopback, loopback[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(claims_are_held_by_the_living),
@@ -522,13 +629,28 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
         cmocka_unit_test(many_in_one_transaction),
+        cmocka_unit_test(very_many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
         cmocka_unit_test(ends_belong_to_a_run),
+        cmocka_unit_test(removed_files_are_forgotten),
         cmocka_unit_test(patience_with_other_processes_ends),
         cmocka_unit_test(what_is_no_ledger_is_refused),
         cmocka_unit_test(a_damaged_line_gives_no_other_item),
         cmocka_unit_test(a_backup_replaces_all_of_an_older_one),
+        cmocka_unit_test(messages_hold_no_password),
+    };
+    static const struct CMUnitTest both[] = {
+        cmocka_unit_test(claims_are_held_by_the_living),
+        cmocka_unit_test(two_processes_share_the_work),
+        cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
+        cmocka_unit_test(what_cannot_be_sent_is_not_done),
+        cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+        cmocka_unit_test(many_in_one_transaction),
+        cmocka_unit_test(very_many_in_one_transaction),
+        cmocka_unit_test(crashes_count_and_retries_forgive),
+        cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(removed_files_are_forgotten),
     };
+    if (in_postgresql()) return scratch_run("ledger_postgresql", both, sizeof both / sizeof *both);
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two stages of others between picker and extractor, in Python: one without the module `icestream`, one with it."""
+"""Two stages of others between picker and extractor, in Python: one without the module `icestream`, one with it. Beside
+private_postgresql.sh icestream's own stages keep their ledgers in PostgreSQL, and those of others keep files."""
 
 import json
 import os
@@ -26,6 +27,9 @@ with Work("python") as work:
         work("graph.yaml"),
         GRAPH.replace("INCOMING", work("sim", "micrographs")).replace("FOLDER", folder),
     )
+    if "ICESTREAM_TEST_POSTGRESQL" in os.environ:
+        text = open(graph).read().replace("4.0}", f'4.0, ledger: "{os.environ["ICESTREAM_TEST_POSTGRESQL"]}"}}')
+        write(graph, text)
     run("run", graph, "--session", work("session"), "--until-idle", "1", timeout=120)
     stages = status(work("session"))["stages"]
     for name in ("watcher", "lowpass-picker", "stranger"):

@@ -30,6 +30,7 @@ static const struct {
     {"libopenblas.so", "libopenblas0"},
     {"libpng16.so", "libpng16-16"},
     {"libmicrohttpd.so", "libmicrohttpd12"},
+    {"libpq.so", "libpq5"},
     {"libz.so", "zlib1g"},
     {"libsqlite3.so", "libsqlite3-0"},
     {"libstdc++.so", "libstdc++6"},

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/edges/ledger_address.h"
 #include "common/status.h"
 #include "pipelines/launcher/problems.h"
 
@@ -65,11 +66,12 @@ struct graph {
     struct graph_section session;
     struct graph_stage *stages;
     size_t stage_count;
-    bool separate;   /* items of several sources come together: products lie below STAGE/SOURCE/; from graph_check */
-    bool begun;      /* this is the graph of a session that has begun: all files were there when it was first checked */
-    int threads;     /* session.threads: cores that the session takes; 0: all */
-    bool tcp;        /* session.transport */
-    char listen[16]; /* session.listen, an IPv4 address; "": loopback */
+    bool separate; /* items of several sources come together: products lie below STAGE/SOURCE/; from graph_check */
+    bool begun;    /* this is the graph of a session that has begun: all files were there when it was first checked */
+    int threads;   /* session.threads: cores that the session takes; 0: all */
+    bool tcp;      /* session.transport */
+    char ledger[LEDGER_URL_SIZE]; /* session.ledger; "": files */
+    char listen[16];              /* session.listen, an IPv4 address; "": loopback */
 };
 
 /* Parses a graph. `name` stands for the path in messages. Errors in the text go to problems, and there may still be a

@@ -37,6 +37,9 @@ static const struct param session_table[] = {
      .type = PARAM_BOOL,
      .default_text = "false",
      .help = "Shows the session as a page while it runs, as `icestream run --serve` does."},
+    {.name = "ledger",
+     .type = PARAM_STRING,
+     .help = "Where stages keep their ledgers: postgresql://HOST/DB, or by default files of SQLite in the session."},
     {.name = "notify",
      .type = PARAM_STRING,
      .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
@@ -71,6 +74,22 @@ static void check_listen(struct graph_checks *c, const struct graph_entry *entry
                      graph_set_by(entry));
     else
         snprintf(c->graph->listen, sizeof c->graph->listen, "%s", text);
+}
+
+/* Checks the place of the ledgers. A wrong value may hold a password, so no message repeats it. */
+static void check_ledger(struct graph_checks *c, const struct graph_entry *entry) {
+    struct ledger_url url;
+    struct err err = {0};
+    enum status status = ledger_url_read(entry->value.count == 1 ? entry->value.texts[0] : "", &url, &err);
+    if (status == STATUS_OK) snprintf(c->graph->ledger, sizeof c->graph->ledger, "%s", url.text);
+    for (size_t i = 0; status == STATUS_OK && i < c->graph->stage_count; i++) {
+        char path[LEDGER_URL_SIZE + 128];
+        status = ledger_address_print(url.text, "", c->graph->stages[i].section.name, path, sizeof path, &err);
+    }
+    if (status == STATUS_OK) status = ledger_server_try(url.text, &err);
+    if (status != STATUS_OK)
+        problems_add(c->problems, status == STATUS_UNAVAILABLE ? PROBLEM_WARNING : PROBLEM_ERROR, entry->line,
+                     "%ssession.ledger: %s", graph_set_by(entry), err.message);
 }
 
 static void check_notify(struct graph_checks *c, const struct graph_entry *entry) {
@@ -138,7 +157,7 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
             graph_unknown_key(
                 c, described, false, section, entry,
                 "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                "min_free_memory, mtf, threads, transport, listen, inputs, web, notify, defocus and alarms");
+                "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, notify, defocus and alarms");
         else if (strcmp(entry->key, "mtf") == 0)
             TRY(check_mtf(c, entry));
         else
@@ -146,6 +165,7 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         /* A value out of range has been reported, and ends the check. */
         if (strcmp(entry->key, "threads") == 0) c->graph->threads = atoi(text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
+        if (strcmp(entry->key, "ledger") == 0) check_ledger(c, entry);
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
         if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
         if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);

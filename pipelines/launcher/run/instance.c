@@ -77,7 +77,7 @@ static json_t *instance_json(const struct session *session, const struct plan *p
     char paths[3][PATH_SIZE], ledger[PATH_SIZE];
     for (int i = 0; i < 3; i++)
         if (session_file(session, "log", instance->name, endings[i], paths[i], err) != STATUS_OK) return NULL;
-    if (session_file(session, "ledger", stage->section.name, ".sqlite", ledger, err) != STATUS_OK) return NULL;
+    if (session_ledger_path(session, stage->section.name, false, ledger, err) != STATUS_OK) return NULL;
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:o, s:i, s:i, s:o, s:s, s:s,"
         " s:I, s:s, s:s, s:b, s:i}",

@@ -312,6 +312,14 @@ static enum status begin(struct run *run, struct err *err) {
     }
 }
 
+/* Whoever reads the session from now on needs no server. */
+static void export_ledgers(const struct run *run) {
+    struct err err = {0};
+    if (run->planned == NULL || session_export(&run->session, run->planned, &err) == STATUS_OK) return;
+    fprintf(stderr, "icestream: the ledgers stay in PostgreSQL alone, and are no files that a copy could show: %s\n",
+            err.message);
+}
+
 int run_graph(const struct options *options, struct graph *graph, struct plan *plan, struct replay *replay) {
     struct run run = {.options = options,
                       .graph = graph,
@@ -327,6 +335,7 @@ int run_graph(const struct options *options, struct graph *graph, struct plan *p
     if (begun) status = run_session(&run, &outcome, &err);
     int code = EXIT_ERROR;
     if (status == STATUS_OK) code = conclude(&run, outcome, &err);
+    if (begun) export_ledgers(&run);
     if (err.message[0] != '\0') fprintf(stderr, "icestream: %s\n", err.message);
     if (!begun && status == STATUS_BAD_ARGUMENT) code = EXIT_USAGE;
     if (begun && status == STATUS_UNAVAILABLE) code = EXIT_UNAVAILABLE;

@@ -197,8 +197,8 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
 static bool kill_stuck_writer(struct run *run, size_t stage) {
     char path[PATH_SIZE];
     struct err err = {0};
-    if (run->supervisor == NULL || session_file(&run->session, "ledger", run->graph->stages[stage].section.name,
-                                                ".sqlite", path, &err) != STATUS_OK)
+    if (run->supervisor == NULL ||
+        session_ledger_path(&run->session, run->graph->stages[stage].section.name, false, path, &err) != STATUS_OK)
         return false;
     pid_t writer = ledger_writer(path);
     for (size_t i = 0; writer > 0 && i < run->plan->instance_count; i++) {

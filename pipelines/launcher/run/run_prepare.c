@@ -43,12 +43,10 @@ static enum status prepare_child(struct run *run, size_t index, struct err *err)
     const struct plan_instance *instance = &run->plan->instances[index];
     const struct graph_stage *stage = &run->graph->stages[instance->stage];
     struct child_texts *texts = &run->texts[index];
-    char ledger[PATH_SIZE];
     TRY(session_file(&run->session, "log", instance->name, ".instance.json", texts->orders, err));
     TRY(session_file(&run->session, "log", instance->name, ".log", texts->log, err));
     TRY(session_file(&run->session, "log", instance->name, ".heartbeat.json", texts->heartbeat, err));
     TRY(session_file(&run->session, "log", instance->name, ".current", texts->current, err));
-    TRY(session_file(&run->session, "ledger", stage->section.name, ".sqlite", ledger, err));
     snprintf(texts->program, sizeof texts->program, "%s", stage->program);
     texts->argv[0] = texts->program;
     texts->argv[1] = strdup("--instance");

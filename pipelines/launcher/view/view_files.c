@@ -220,6 +220,14 @@ static enum status look_at_plan(struct view *view, unsigned *changed, struct err
     return STATUS_OK;
 }
 
+/* Ledgers in PostgreSQL become files when the session stands, and are read there again when it goes on. */
+static enum status look_at_server(struct view *view, bool *ret_moved, struct err *err) {
+    int64_t now = stamp(view, "ledger", "postgresql", ".json");
+    *ret_moved = now != view->server_stamp;
+    view->server_stamp = now;
+    return *ret_moved ? session_find_server(&view->session, err) : STATUS_OK;
+}
+
 /* A ledger that was put in the place of another is opened anew. */
 static bool any_replaced(struct view *view) {
     bool replaced = false;
@@ -227,8 +235,7 @@ static bool any_replaced(struct view *view) {
         struct stage_view *s = &view->stages[i];
         char path[PATH_SIZE];
         struct stat info;
-        if (s->watch == NULL || session_file(&view->session, "ledger", s->name, ".sqlite", path, NULL) != STATUS_OK)
-            continue;
+        if (s->watch == NULL || session_ledger_path(&view->session, s->name, true, path, NULL) != STATUS_OK) continue;
         /* One that is away may come back; until then the view shows what it had read. */
         if (stat(path, &info) != 0) continue;
         if (s->inode != 0 && (int64_t)info.st_ino != s->inode) replaced = true;
@@ -242,7 +249,9 @@ enum status view_files_poll(struct view *view, unsigned *changed, struct err *er
     if (clock < view->files_due) return STATUS_OK;
     view->files_due = clock + FILES_PAUSE;
     TRY(look_at_plan(view, changed, err));
-    if (any_replaced(view)) TRY(view_begin(view, err));
+    bool moved = false;
+    TRY(look_at_server(view, &moved, err));
+    if (moved || any_replaced(view)) TRY(view_begin(view, err));
     const bool running = session_is_running(&view->session), draining = view->draining;
     int64_t log = stamp(view, "log", "icestream", ".log"); /* a launcher writes its end before it lets go of the lock */
     if (log != view->log_stamp) read_log(view);

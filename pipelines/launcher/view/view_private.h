@@ -74,7 +74,7 @@ struct beat {
 struct view {
     struct session session;
     json_t *plan, *graph;
-    int64_t plan_stamp, changes_stamp, log_stamp; /* of the files, when they were read last */
+    int64_t plan_stamp, changes_stamp, log_stamp, server_stamp; /* of the files, when they were read last */
     enum view_state state;
     bool running, draining, several;
     bool unended; /* the launcher's log has no end of the newest run */

@@ -31,7 +31,7 @@ static enum status look(struct view *view, size_t stage, bool *ret_changed, bool
     *ret_changed = false;
     if (s->left_out) return STATUS_OK;
     if (s->watch == NULL) {
-        TRY(session_file(&view->session, "ledger", s->name, ".sqlite", path, err));
+        TRY(session_ledger_path(&view->session, s->name, true, path, err));
         TRY(ledger_watch_open(path, s->name, view->session.id, PATIENCE, &s->watch, err));
         if (s->watch == NULL) return STATUS_OK;
         s->loaded = false;

@@ -1,0 +1,51 @@
+/* Where a session keeps its ledgers when they are not SQLite files: a database of PostgreSQL, in a schema for each
+ * session. An address stands wherever a path of a ledger does: "postgresql://HOST/DB#SCHEMA/STAGE". */
+#ifndef ICESTREAM_COMMON_EDGES_LEDGER_ADDRESS_H
+#define ICESTREAM_COMMON_EDGES_LEDGER_ADDRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/status.h"
+
+/* Bytes: of a server's address, of the name of a schema, and of the longest name of a stage that keeps a ledger there
+ * (names in PostgreSQL have 63). */
+enum { LEDGER_URL_SIZE = 512, LEDGER_SCHEMA_SIZE = 64, LEDGER_STAGE_MAX = 48 };
+
+/* A server's address, taken apart. */
+struct ledger_url {
+    char text[LEDGER_URL_SIZE];
+    char host[256]; /* a name, an address, or the folder of a local socket, which begins with '/' */
+    bool loopback;  /* this machine: no encryption is asked for */
+};
+/* Reads postgresql://[USER@]HOST[:PORT]/DB[?host=FOLDER&sslrootcert=FILE&connect_timeout=S]. BAD_ARGUMENT: it is none,
+ * or holds a password. The message holds nothing of the text, which may be a secret. */
+enum status ledger_url_read(const char *text, struct ledger_url *ret_url, struct err *err);
+
+struct ledger_address {
+    struct ledger_url url;
+    char schema[LEDGER_SCHEMA_SIZE], stage[LEDGER_STAGE_MAX + 1];
+};
+/* Returns whether a ledger's path is such an address. */
+bool ledger_is_address(const char *path);
+/* Takes an address apart. */
+enum status ledger_address_read(const char *path, struct ledger_address *ret_address, struct err *err);
+/* Writes the address of the ledger of a stage. session: its id, letters and digits. */
+enum status ledger_address_print(const char *url, const char *session, const char *stage, char *path, size_t size,
+                                 struct err *err);
+
+/* Returns whether this program was built with libpq. */
+bool ledger_server_built(void);
+/* Returns whether a ledger is there: its file, or its tables. */
+enum status ledger_exists(const char *path, bool *ret_exists, struct err *err);
+/* Connects to the server of an address, and asks whether it can hold ledgers: its version, durable commits, and, with
+ * TLS, its name. UNAVAILABLE: it cannot be reached. UNSUPPORTED: it cannot hold them. */
+enum status ledger_server_try(const char *url, struct err *err);
+/* Makes the schema of a session when it is missing. folder NULL: tells to which session's folder it belongs, "" to none
+ * yet; otherwise it belongs to `folder` from now on. */
+enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
+                                 size_t size, struct err *err);
+/* Removes the schema of a session with all its ledgers. */
+enum status ledger_server_forget(const char *url, const char *session, struct err *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* Stands for the ledger in PostgreSQL where libpq was not found. */
+#include "common/edges/ledger_address.h"
+#include "common/edges/ledger_private.h"
+
+static enum status refuse(const char *where, struct err *err) {
+    FAIL(err, STATUS_UNSUPPORTED,
+         "%s: this icestream was built without libpq, and cannot keep ledgers in PostgreSQL: build it with libpq-dev",
+         where);
+}
+
+bool ledger_server_built(void) {
+    return false;
+}
+
+enum status ledger_server_open(struct ledger *ledger, struct err *err) {
+    return refuse(ledger->path, err);
+}
+
+pid_t ledger_server_writer(const char *path) {
+    (void)path;
+    return 0;
+}
+
+enum status ledger_server_exists(const char *path, bool *ret_exists, struct err *err) {
+    (void)ret_exists;
+    return refuse(path, err);
+}
+
+enum status ledger_server_try(const char *url, struct err *err) {
+    return refuse(url, err);
+}
+
+enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
+                                 size_t size, struct err *err) {
+    (void)session;
+    (void)folder;
+    (void)ret_before;
+    (void)size;
+    return refuse(url, err);
+}
+
+enum status ledger_server_forget(const char *url, const char *session, struct err *err) {
+    (void)session;
+    return refuse(url, err);
+}

@@ -1,0 +1,202 @@
+/* A session whose ledgers are in PostgreSQL. ledger/postgresql.json says where, which stages keep SQLite files all the
+ * same (programs of others), and whether the ledgers stand: then each lies as a file in ledger/ as well, which serves all
+ * who read, also in a copy of the folder. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/edges/ledger_address.h"
+#include "common/memory.h"
+#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/warnings.h"
+
+enum { TEXT_MAX = 1 << 20, VERSION = 1 };
+
+static enum status marker_path(const struct session *session, char path[PATH_SIZE], struct err *err) {
+    return session_file(session, "ledger", "postgresql", ".json", path, err);
+}
+
+/* *ret_marker: NULL where the ledgers are files. */
+static enum status read_marker(const struct session *session, json_t **ret_marker, struct err *err) {
+    char path[PATH_SIZE];
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    *ret_marker = NULL;
+    TRY(marker_path(session, path, err));
+    if (!file_exists(path)) return STATUS_OK;
+    TRY(file_read_whole(path, TEXT_MAX, &text, &length, err));
+    json_t *marker = json_loadb(text, length, 0, NULL);
+    const char *url = json_string_value(json_object_get(marker, "url"));
+    bool good = url != NULL && strlen(url) < LEDGER_URL_SIZE && json_is_array(json_object_get(marker, "strangers")) &&
+                json_integer_value(json_object_get(marker, "v")) == VERSION;
+    if (!good) json_decref(marker);
+    FAIL_IF(!good, err, STATUS_BAD_FORMAT, "%s: does not say where the ledgers are; another icestream wrote it?", path);
+    *ret_marker = marker;
+    return STATUS_OK;
+}
+
+static enum status write_marker(const struct session *session, const json_t *marker, struct err *err) {
+    char path[PATH_SIZE];
+    TRY(marker_path(session, path, err));
+    char *text = json_dumps(marker, JSON_INDENT(1));
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
+    enum status status = file_write_whole(path, text, strlen(text), err);
+    free(text);
+    return status;
+}
+
+static enum status set_standing(const struct session *session, bool standing, struct err *err) {
+    json_t *marker = NULL;
+    TRY(read_marker(session, &marker, err));
+    enum status status = STATUS_OK;
+    if (marker != NULL && json_is_true(json_object_get(marker, "standing")) != standing) {
+        json_object_set_new(marker, "standing", json_boolean(standing));
+        status = write_marker(session, marker, err);
+    }
+    json_decref(marker);
+    return status;
+}
+
+enum status session_find_server(struct session *session, struct err *err) {
+    json_t *marker = NULL;
+    session->server[0] = '\0';
+    TRY(read_marker(session, &marker, err));
+    if (marker != NULL)
+        snprintf(session->server, sizeof session->server, "%s", json_string_value(json_object_get(marker, "url")));
+    json_decref(marker);
+    return STATUS_OK;
+}
+
+static bool is_among(const json_t *names, const char *name) {
+    size_t i;
+    json_t *entry;
+    json_array_foreach(names, i, entry) {
+        if (strcmp(json_string_value(entry), name) == 0) return true;
+    }
+    return false;
+}
+
+enum status session_ledger_path(const struct session *session, const char *stage, bool read_only, char path[PATH_SIZE],
+                                struct err *err) {
+    json_t *marker = NULL;
+    if (session->server[0] != '\0') TRY(read_marker(session, &marker, err));
+    bool stands = json_is_true(json_object_get(marker, "standing"));
+    bool in_file = marker == NULL || is_among(json_object_get(marker, "strangers"), stage) || (stands && read_only);
+    json_decref(marker);
+    if (in_file) return session_file(session, "ledger", stage, ".sqlite", path, err);
+    return ledger_address_print(session->server, session->id, stage, path, PATH_SIZE, err);
+}
+
+enum status session_ledger_changes(const struct session *session, struct err *err) {
+    return session->server[0] == '\0' ? STATUS_OK : set_standing(session, false, err);
+}
+
+/* ---- A run ---- */
+
+static json_t *strangers_of(const struct graph *graph) {
+    json_t *strangers = json_array();
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (!session_is_ours(graph->stages[i].program))
+            json_array_append_new(strangers, json_string(graph->stages[i].section.name));
+    return strangers;
+}
+
+/* A ledger that the server does not have, while a file of it stands: the server was set up anew, or the folder is a copy
+ * that was taken to another one. */
+static enum status bring(const struct session *session, const char *stage, struct err *err) {
+    char file[PATH_SIZE], address[PATH_SIZE];
+    TRY(session_file(session, "ledger", stage, ".sqlite", file, err));
+    if (!file_exists(file)) return STATUS_OK;
+    TRY(ledger_address_print(session->server, session->id, stage, address, sizeof address, err));
+    return ledger_bring(file, stage, address, err);
+}
+
+static enum status bring_all(const struct session *session, const struct graph *graph, const json_t *marker,
+                             struct err *err) {
+    if (!json_is_true(json_object_get(marker, "standing"))) return STATUS_OK;
+    for (size_t i = 0; i < graph->stage_count; i++)
+        if (session_is_ours(graph->stages[i].program)) TRY(bring(session, graph->stages[i].section.name, err));
+    return bring(session, WARNINGS_LAUNCHER, err);
+}
+
+/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can. */
+static enum status take_over(const struct session *session, struct err *err) {
+    char before[PATH_SIZE] = "", plan[PATH_SIZE];
+    TRY(ledger_server_folder(session->server, session->id, NULL, before, sizeof before, err));
+    if (strcmp(before, session->path) == 0) return STATUS_OK;
+    bool lives = before[0] != '\0' && path_join(before, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK &&
+                 file_exists(plan);
+    FAIL_IF(
+        lives, err, STATUS_BAD_ARGUMENT,
+        "%s: its ledgers in PostgreSQL are those of %s, of which this is a copy: go on there; or remove that folder "
+        "and its schema, and this one goes on from its own files",
+        session->path, before);
+    return ledger_server_folder(session->server, session->id, session->path, NULL, 0, err);
+}
+
+enum status session_use_server(struct session *session, const struct graph *graph, struct err *err) {
+    json_t *before = NULL;
+    snprintf(session->server, sizeof session->server, "%s", graph->ledger);
+    if (graph->ledger[0] == '\0') return STATUS_OK;
+    TRY(ledger_server_try(graph->ledger, err));
+    TRY(take_over(session, err));
+    TRY(read_marker(session, &before, err));
+    enum status status = bring_all(session, graph, before, err);
+    json_decref(before);
+    TRY(status);
+    json_t *marker = json_pack("{s:i, s:s, s:b, s:o}", "v", VERSION, "url", graph->ledger, "standing", 0, "strangers",
+                               strangers_of(graph));
+    FAIL_IF(marker == NULL, err, STATUS_NO_MEMORY, "no memory for the place of the ledgers");
+    status = write_marker(session, marker, err);
+    json_decref(marker);
+    return status;
+}
+
+enum status session_forget_server(struct session *session, struct err *err) {
+    char path[PATH_SIZE];
+    if (session->server[0] == '\0') return STATUS_OK;
+    TRY(ledger_server_forget(session->server, session->id, err));
+    TRY(marker_path(session, path, err));
+    session->server[0] = '\0';
+    return file_remove(path, err);
+}
+
+/* ---- When the session stands ---- */
+
+enum status session_copy_server(const struct session *session, const char *target, struct err *err) {
+    struct session copy = {.lock = -1};
+    json_t *marker = NULL;
+    TRY(read_marker(session, &marker, err));
+    if (marker == NULL) return STATUS_OK;
+    snprintf(copy.path, sizeof copy.path, "%s", target);
+    json_object_set_new(marker, "standing", json_true());
+    enum status status = write_marker(&copy, marker, err);
+    json_decref(marker);
+    return status;
+}
+
+static enum status export(const struct session *session, const char *stage, struct err *err) {
+    char path[PATH_SIZE]; struct ledger *ledger = NULL;
+    TRY(session_file(session, "ledger", stage, ".sqlite", path, err));
+    TRY(session_ledger(session, stage, true, &ledger, err));
+    if (ledger == NULL) return STATUS_OK;
+    enum status status = ledger_backup(ledger, path, err);
+    ledger_close(&ledger);
+    return status;
+}
+
+enum status session_export(const struct session *session, const json_t *plan, struct err *err) {
+    json_t *marker = NULL;
+    if (session->server[0] == '\0') return STATUS_OK;
+    TRY(read_marker(session, &marker, err));
+    enum status status = STATUS_OK;
+    size_t i;
+    json_t *planned;
+    json_array_foreach(json_object_get(plan, "stages"), i, planned) {
+        const char *name = json_string_value(json_object_get(planned, "name"));
+        if (status == STATUS_OK && name != NULL && !is_among(json_object_get(marker, "strangers"), name))
+            status = export(session, name, err);
+    }
+    json_decref(marker);
+    if (status == STATUS_OK) status = export(session, WARNINGS_LAUNCHER, err);
+    return status == STATUS_OK ? set_standing(session, true, err) : status;
+}
