@@ -1,4 +1,5 @@
-/* What the two files of shards share: shards_open.c opens, loads and removes, shards.c reads and writes. */
+/* Declares the parts of shards that its two files share: shards_open.c opens, loads and removes, shards.c reads and
+ * writes. */
 #ifndef ICESTREAM_COMMON_SHARDS_PRIVATE_H
 #define ICESTREAM_COMMON_SHARDS_PRIVATE_H
 

@@ -1,6 +1,6 @@
-/* What a file says of a selection of particles beside its rows, if it holds only what has changed since another selection
- * (docs/protocol.md, "Changes of a selection"): the block data_changes. A digest of names tells one set of particles from
- * another, whatever the order of its rows. */
+/* Reads and writes what a file says of a selection of particles beside its rows, if it holds only what has changed
+ * since another selection (docs/protocol.md, "Changes of a selection"): the block data_changes. A digest of names tells
+ * one set of particles from another, whatever the order of its rows. */
 #ifndef ICESTREAM_COMMON_FORMATS_SELECTION_CHANGES_H
 #define ICESTREAM_COMMON_FORMATS_SELECTION_CHANGES_H
 

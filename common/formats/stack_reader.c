@@ -10,7 +10,7 @@
 #include "common/formats/mrc_pixels.h"
 #include "common/memory.h"
 
-/* What a stack was when it was opened, or when it was asked for. */
+/* The state of a stack when it was opened, or when it was asked for. */
 struct stack_state {
     int64_t size, mtime_ns;
 };
@@ -135,7 +135,7 @@ enum status stack_reader_image(struct stack_reader *r, const char *path, int box
         r->reads.cached++;
         return STATUS_OK;
     }
-    /* What is kept under this key must come from the file that has this state. */
+    /* The copy under this key must come from the file that has this state. */
     if (is_open(r, path) && memcmp(&r->state, &state, sizeof state) != 0) mrc_close(&r->stack);
     if (!is_open(r, path)) r->state = state;
     TRY(read_image(r, path, box, slice, out, err));

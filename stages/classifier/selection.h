@@ -20,7 +20,7 @@ struct selection {
     size_t told; /* particles that files of changes have told since the last selection without one */
 };
 
-/* What the whole table of a selection holds: its rows are those of the particles which[count] of the dataset. */
+/* Describes the whole table of a selection: its rows are those of the particles which[count] of the dataset. */
 struct selection_rows {
     const struct dataset *dataset;
     const char *root; /* as in struct snapshot */

@@ -28,7 +28,7 @@ struct joining {
     bool *renewed; /* of each stack of the set: it was written anew since a table named it; NULL: not looked at */
 };
 
-/* What becomes of particles of the set that are not in the file: they stay, they leave, or those leave that it names. */
+/* Particles of the set that are not in the file stay, or leave, or those leave that it names. */
 enum how { ADD, REPLACE, CHANGE };
 
 /* Returns whether a file was written anew. One that is longer than before may have grown, if it is the same one. The

@@ -6,7 +6,7 @@
 #include "common/formats/selection_changes.h"
 #include "stages/refiner/particles.h"
 
-/* What a file of changes says beside its rows. */
+/* Holds all that a file of changes says beside its rows. */
 struct particle_changes {
     struct selection_changes head;
     size_t *rows;            /* [read->count]: rows of the whole table in which the particles stand */

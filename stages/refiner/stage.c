@@ -156,7 +156,7 @@ static enum status take_changes(struct stage *stage, struct state *state, struct
     const char *misfit = NULL;
     TRY(refiner_change(state->refiner, &arrival->read, &misfit, err));
     if (misfit == NULL) return STATUS_OK;
-    stage_log(stage, LOG_WARN, "refine-changes", "reads the whole table %s: the changes cannot be applied, because %s",
+    stage_log(stage, LOG_INFO, "refine-changes", "reads the whole table %s: the changes cannot be applied, because %s",
               arrival->selection->path, misfit);
     TRY(arrival_read_whole(stage, state->refiner, arrival, err));
     return refiner_join(state->refiner, &arrival->read, true, NULL, err);

@@ -394,7 +394,8 @@ static enum status do_without(struct stage *stage, struct attempts *attempts, en
                               struct err *err) {
     if (status == STATUS_NO_MEMORY) {
         attempts->unrepeated = true;
-        stage_log(stage, LOG_WARN, "refine-first-map", "the first map is not made again in this run: %s", own->message);
+        stage_log(stage, LOG_WARN, "refine-first-map-kept", "the first map is not made again in this run: %s",
+                  own->message);
         return STATUS_OK;
     }
     if (status != STATUS_OK && err != NULL) *err = *own;

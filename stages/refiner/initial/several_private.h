@@ -17,8 +17,8 @@ struct family {
     double *evidence[SEVERAL_MOST]; /* [held out]: with each class, over an empty image */
     double *together;               /* [held out]: with all of them */
     double mean;                    /* of that */
-    bool compared, same;            /* with the best family: whether it has the same maps, or is
-                                                         * so much worse that its maps do not matter */
+    bool compared;                  /* with the best family */
+    bool same;                      /* it has the same maps, or is so much worse that its maps do not matter */
     int match[SEVERAL_MOST]; /* its class that is most like class k of the family that it was compared with last */
     double gain[SEVERAL_MOST], deviation[SEVERAL_MOST]; /* of each class, over its opposite */
 };
