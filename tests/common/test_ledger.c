@@ -704,6 +704,9 @@ int main(void) {
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(removed_files_are_forgotten),
     };
+    if (in_postgresql() &&
+        ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL"), "test", "/folder", NULL) != STATUS_OK)
+        return 1;
     if (in_postgresql()) return scratch_run("ledger_postgresql", both, sizeof both / sizeof *both);
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
 }
