@@ -1,6 +1,6 @@
-/* The ledger of one stage, which its replicas share: an SQLite database (WAL) at SESSION/ledger/STAGE.sqlite, or tables in
- * PostgreSQL. It holds the truth about every item that the stage has seen, and the outbox of what the stage sends. The transaction
- * that finishes an item also holds what follows from it, so a crash leaves both or neither.
+/* The ledger of one stage, which its replicas share: an SQLite database (WAL) at SESSION/ledger/STAGE.sqlite, or tables
+ * in PostgreSQL. It holds the truth about every item that the stage has seen, and the outbox of what the stage sends.
+ * The transaction that finishes an item also holds what follows from it, so a crash leaves both or neither.
  *
  *   items:  source, id, revision, state, reason, attempts, crashes, instance (-1: none, -2: the item began here, -3: it
  *           failed together with others, see ledger_revise), token, item (JSON: as received; of a finished item, as it

@@ -19,7 +19,7 @@ static bool is_plain(const char *text, const char *further) {
 
 static bool is_loopback(const char *host) {
     return host[0] == '/' || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           (strncmp(host, "127.", 4) == 0 && is_plain(host, "."));
+           (strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.") == strlen(host));
 }
 
 static enum status take_option(const char *key, const char *value, struct ledger_url *url, struct err *err) {
@@ -57,6 +57,8 @@ static enum status take_host(char *text, struct ledger_url *url, struct err *err
         FAIL_IF(strchr(text, ':') != NULL || strchr(text, '@') != NULL, err, STATUS_BAD_ARGUMENT,
                 "it holds a password, which a graph must not: write it to ~/.pgpass, or to the file that PGPASSFILE "
                 "names");
+        FAIL_IF(!is_plain(text, "._+%-"), err, STATUS_BAD_ARGUMENT,
+                "its user has other than letters, digits, ., _, +, - and %%XX: " EXPECTED);
         text = at + 1;
     }
     char *port = NULL;

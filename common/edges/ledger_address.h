@@ -41,10 +41,11 @@ enum status ledger_exists(const char *path, bool *ret_exists, struct err *err);
 /* Connects to the server of an address, and asks whether it can hold ledgers: its version, durable commits, and, with
  * TLS, its name. UNAVAILABLE: it cannot be reached. UNSUPPORTED: it cannot hold them. */
 enum status ledger_server_try(const char *url, struct err *err);
-/* Makes the schema of a session when it is missing. folder NULL: tells to which session's folder it belongs, "" to none
- * yet; otherwise it belongs to `folder` from now on. */
-enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
-                                 size_t size, struct err *err);
+/* Tells whether the schema of a session is there, and then to whose folder it belongs; "": to none yet. */
+enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
+                                 struct err *err);
+/* Makes the schema of a session when it is missing, as none of its ledgers does; it belongs to `folder` from now on. */
+enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err);
 /* Removes the schema of a session with all its ledgers. */
 enum status ledger_server_forget(const char *url, const char *session, struct err *err);
 

@@ -122,7 +122,8 @@ static enum status take_ahead(struct ledger *ledger, const char *sources, const 
     }
 }
 
-/* Finds all items of a batch at once. *ret_founds: NULL where each is better asked for by itself; the caller frees it. */
+/* Finds all items of a batch at once. *ret_founds: NULL where each is better asked for by itself; the caller frees
+ * it. */
 static enum status look_ahead(struct ledger *ledger, const struct item *const *items, size_t count, const char *token,
                               struct found **ret_founds, struct err *err) {
     char *texts[2] = {NULL, NULL};
@@ -279,7 +280,7 @@ static enum status mark_finished(struct ledger *ledger, const struct ledger_fini
     return ledger->driver->run_counted(ledger, statement, ret_changes, err);
 }
 
-/* The items are marked first, all of them, so that a server answers once for all. */
+/* The items are marked first, all of them, so that a server answers once for all. count: at most BATCH. */
 static enum status finish_some(struct ledger *ledger, const struct ledger_finish *what, size_t count, char **texts,
                                bool *ret_late, struct err *err) {
     int64_t changes[BATCH];
@@ -297,12 +298,15 @@ static enum status finish_some(struct ledger *ledger, const struct ledger_finish
     return STATUS_OK;
 }
 
+/* In a file each item is finished before the next one: its second copy then has what an item sends right behind the
+ * item, without the item's text again, and where it was cut off, one item at most lacks what it sends. */
 static enum status finish_all(struct ledger *ledger, const struct ledger_finish *what, size_t count, bool *ret_late,
                               struct err *err) {
     enum status status = STATUS_OK;
-    for (size_t at = 0; at < count && status == STATUS_OK; at += BATCH) {
+    const size_t most = ledger->server != NULL ? BATCH : 1;
+    for (size_t at = 0; at < count && status == STATUS_OK; at += most) {
         char *texts[BATCH] = {NULL};
-        size_t some = count - at < BATCH ? count - at : BATCH;
+        size_t some = count - at < most ? count - at : most;
         status = finish_some(ledger, what + at, some, texts, ret_late + at, err);
         for (size_t i = 0; i < some; i++)
             free(texts[i]);

@@ -88,7 +88,8 @@ enum status server_translate(const struct ledger_server *server, const char *tex
 
 /* ---- ledger_server_tables.c ---- */
 
-/* Makes the tables of the session and of the stage that are missing; for reading, returns NOT_FOUND where they are. */
+/* Makes the tables of the stage that are missing; for reading, returns NOT_FOUND where they are. BAD_STATE: there is no
+ * schema, which ledger_server_take makes. */
 enum status server_tables(struct ledger *ledger, struct err *err);
 
 #endif

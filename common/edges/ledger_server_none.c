@@ -30,12 +30,18 @@ enum status ledger_server_try(const char *url, struct err *err) {
     return refuse(url, err);
 }
 
-enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
-                                 size_t size, struct err *err) {
+enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
+                                 struct err *err) {
+    (void)session;
+    (void)ret_there;
+    (void)ret_folder;
+    (void)size;
+    return refuse(url, err);
+}
+
+enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err) {
     (void)session;
     (void)folder;
-    (void)ret_before;
-    (void)size;
     return refuse(url, err);
 }
 

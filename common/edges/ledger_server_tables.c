@@ -101,7 +101,10 @@ static void name_stage(const char *command, const char *stage, char *text, size_
 
 static enum status make_tables(struct ledger *ledger, const char *last, struct err *err) {
     bool there = false;
-    TRY(make_schema(ledger, err));
+    TRY(is_there(ledger, "version", &there, err));
+    FAIL_IF(!there, err, STATUS_BAD_STATE,
+            "%s: the server has lost the ledgers of this session: end the run, and the next one says what to do",
+            ledger->path);
     TRY(is_there(ledger, last, &there, err));
     for (size_t i = 0; !there && i < sizeof tables / sizeof *tables; i++) {
         char text[1024];
@@ -185,23 +188,32 @@ enum status ledger_server_try(const char *url, struct err *err) {
     return status;
 }
 
-static enum status ask_folder(struct ledger *ledger, const char *folder, char *ret_before, size_t size,
-                              struct err *err) {
+static enum status ask_folder(struct ledger *ledger, bool *ret_there, char *folder, size_t size, struct err *err) {
     PGresult *result = NULL;
-    TRY(make(ledger, NULL, err));
+    TRY(is_there(ledger, "version", ret_there, err));
+    if (!*ret_there) return STATUS_OK;
     TRY(check_version(ledger, err));
-    if (folder != NULL) return server_ask(ledger, "UPDATE version SET folder = $1", folder, NULL, err);
     TRY(server_ask(ledger, "SELECT folder FROM version", NULL, &result, err));
-    snprintf(ret_before, size, "%s", PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "");
+    snprintf(folder, size, "%s", PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "");
     PQclear(result);
     return STATUS_OK;
 }
 
-enum status ledger_server_folder(const char *url, const char *session, const char *folder, char *ret_before,
-                                 size_t size, struct err *err) {
+enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
+                                 struct err *err) {
+    struct ledger ledger;
+    enum status status = dial_server(url, session, true, &ledger, err);
+    if (status == STATUS_OK) status = ask_folder(&ledger, ret_there, ret_folder, size, err);
+    hang_up(&ledger);
+    return status;
+}
+
+enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err) {
     struct ledger ledger;
     enum status status = dial_server(url, session, false, &ledger, err);
-    if (status == STATUS_OK) status = ask_folder(&ledger, folder, ret_before, size, err);
+    if (status == STATUS_OK) status = make(&ledger, NULL, err);
+    if (status == STATUS_OK) status = check_version(&ledger, err);
+    if (status == STATUS_OK) status = server_ask(&ledger, "UPDATE version SET folder = $1", folder, NULL, err);
     hang_up(&ledger);
     return status;
 }

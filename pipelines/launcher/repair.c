@@ -153,6 +153,7 @@ static enum status prepare(struct repair *repair, struct err *err) {
     const json_t *stages = json_object_get(repair->plan, "stages");
     repair->stages = calloc(json_array_size(stages) + 1, sizeof *repair->stages);
     FAIL_IF(repair->stages == NULL, err, STATUS_NO_MEMORY, "no memory for the stages");
+    TRY(session_check_server(repair->session, false, err));
     for (size_t i = 0; i < json_array_size(stages); i++) {
         const json_t *planned = json_array_get(stages, i);
         const char *name = json_string_value(json_object_get(planned, "name"));

@@ -120,6 +120,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     bool there = true;
     *ret_ledger = NULL;
     TRY(session_ledger_path(session, stage, read_only, path, err));
+    if (!read_only && ledger_is_address(path)) TRY(session_check_server(session, false, err));
     /* To read in PostgreSQL says itself that nothing is there. */
     if (!read_only || !ledger_is_address(path)) TRY(ledger_exists(path, &there, err));
     if (!there) return STATUS_OK;

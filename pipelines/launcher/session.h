@@ -24,6 +24,7 @@ struct session {
     int run;                  /* from 1; counts how often the session was started */
     bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
     char server[LEDGER_URL_SIZE]; /* of the ledgers in PostgreSQL; "": they are files */
+    bool holds;                   /* a run has begun, to which the ledgers there belong */
     double patience; /* s to wait for a ledger that a stage holds, and for others who change the session; 0: as long as
                         stages wait (LEDGER_PATIENCE), and for others without end */
 };
@@ -72,6 +73,9 @@ enum status session_file(const struct session *session, const char *folder, cons
 enum status session_find_server(struct session *session, struct err *err);
 enum status session_use_server(struct session *session, const struct graph *graph, struct err *err);
 enum status session_forget_server(struct session *session, struct err *err);
+/* For all who change ledgers: BAD_ARGUMENT, with what to do, where those on the server are not this folder's, since it
+ * is a copy; BAD_STATE where the server has lost them. begins: a run begins, which brings those that stand as files. */
+enum status session_check_server(const struct session *session, bool begins, struct err *err);
 /* Writes the ledgers that are in PostgreSQL as files, which all who read use until somebody changes a ledger. */
 enum status session_export(const struct session *session, const json_t *plan, struct err *err);
 /* Says that a ledger is open for changes, which the files will not have. */

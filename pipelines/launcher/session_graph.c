@@ -145,6 +145,7 @@ static enum status add_changes(struct session *session, const struct graph *grap
         session->path, comparison->never);
     bool whole = !finished;
     if (!whole && json_array_size(comparison->entries) == 0) return STATUS_OK;
+    if (whole) TRY(session_check_server(session, true, err));
     TRY(changes_hold(session, &lock, err));
     enum status status = changes_add(session, "run", whole, comparison->entries, &number, err);
     close(lock);

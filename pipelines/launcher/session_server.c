@@ -1,15 +1,19 @@
 /* A session whose ledgers are in PostgreSQL. ledger/postgresql.json says where, which stages keep SQLite files all the
- * same (programs of others), and whether the ledgers stand: then each lies as a file in ledger/ as well, which serves all
- * who read, also in a copy of the folder. */
+ * same (programs of others), and whether the ledgers stand: then each lies as a file in ledger/ as well, which serves
+ * all who read, also in a copy of the folder.
+ *
+ * The server knows to which folder a session belongs: "HOST:/FOLDER" from the beginning of a run on, "/FOLDER" after a
+ * run that has ended. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/edges/ledger_address.h"
 #include "common/memory.h"
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/warnings.h"
 
-enum { TEXT_MAX = 1 << 20, VERSION = 1 };
+enum { TEXT_MAX = 1 << 20, VERSION = 1, HOST_SIZE = 256, HOLDER_SIZE = HOST_SIZE + PATH_SIZE };
 
 static enum status marker_path(const struct session *session, char path[PATH_SIZE], struct err *err) {
     return session_file(session, "ledger", "postgresql", ".json", path, err);
@@ -90,6 +94,72 @@ enum status session_ledger_changes(const struct session *session, struct err *er
     return session->server[0] == '\0' ? STATUS_OK : set_standing(session, false, err);
 }
 
+/* ---- Whose the ledgers are ---- */
+
+static enum status own_host(char host[HOST_SIZE], struct err *err) {
+    FAIL_IF(gethostname(host, HOST_SIZE) != 0, err, STATUS_IO, "the name of this host is not known");
+    host[HOST_SIZE - 1] = '\0';
+    return STATUS_OK;
+}
+
+/* A server without the ledgers that the session had: were they made anew, everything would go through again. */
+static enum status check_lost(const struct session *session, bool begins, struct err *err) {
+    json_t *marker = NULL;
+    TRY(read_marker(session, &marker, err));
+    bool known = marker != NULL, stands = json_is_true(json_object_get(marker, "standing"));
+    json_decref(marker);
+    FAIL_IF(known && !stands, err, STATUS_BAD_STATE,
+            "%s: its ledgers are not in %s any more, and their files are older: restore the server from its backup; or "
+            "drop what it has made since (DROP SCHEMA IF EXISTS \"icestream_%s\" CASCADE), and copy ledger/ of an "
+            "`icestream backup` to here, or write \"standing\": true into ledger/postgresql.json: the next run goes on "
+            "from the files that there are, and does all again that they do not know",
+            session->path, session->server, session->id);
+    FAIL_IF(known && !begins, err, STATUS_BAD_STATE,
+            "%s: its ledgers are not in %s any more: `icestream run` brings them from their files; do that first",
+            session->path, session->server);
+    return STATUS_OK;
+}
+
+/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can. Two
+ * hosts may reach one folder, but not run it at once. */
+static enum status check_holder(const struct session *session, char *holder, bool begins, struct err *err) {
+    char host[HOST_SIZE], plan[PATH_SIZE], *folder = strchr(holder, '/');
+    TRY(own_host(host, err));
+    if (folder == NULL) return STATUS_OK; /* somebody has freed it */
+    size_t length = (size_t)(folder - holder);
+    bool here = length == 0 || (length == strlen(host) + 1 && strncmp(holder, host, length - 1) == 0);
+    bool same = strcmp(folder, session->path) == 0;
+    FAIL_IF(!here && (begins || !same), err, STATUS_BAD_ARGUMENT,
+            "%s: its ledgers in PostgreSQL are those of %s, where a run has not ended: go on there; or, if nobody runs "
+            "it there any more: psql '%s' -c 'UPDATE \"icestream_%s\".version SET folder = current_user'",
+            session->path, holder, session->server, session->id);
+    bool lives = !same && path_join(folder, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK && file_exists(plan);
+    FAIL_IF(lives, err, STATUS_BAD_ARGUMENT,
+            "%s: its ledgers in PostgreSQL are those of %s, of which this is a copy: go on there; or remove that "
+            "folder and its schema (DROP SCHEMA \"icestream_%s\" CASCADE), and this one goes on from its own files",
+            session->path, folder, session->id);
+    return STATUS_OK;
+}
+
+enum status session_check_server(const struct session *session, bool begins, struct err *err) {
+    char holder[HOLDER_SIZE] = "";
+    bool there = false;
+    if (session->server[0] == '\0' || session->holds) return STATUS_OK;
+    TRY(ledger_server_folder(session->server, session->id, &there, holder, sizeof holder, err));
+    /* A run is the first to write to which folder the ledgers belong. */
+    return there && holder[0] != '\0' ? check_holder(session, holder, begins, err) : check_lost(session, begins, err);
+}
+
+static enum status take_over(struct session *session, struct err *err) {
+    char host[HOST_SIZE], holder[HOLDER_SIZE];
+    TRY(session_check_server(session, true, err));
+    TRY(own_host(host, err));
+    snprintf(holder, sizeof holder, "%s:%s", host, session->path);
+    TRY(ledger_server_take(session->server, session->id, holder, err));
+    session->holds = true;
+    return STATUS_OK;
+}
+
 /* ---- A run ---- */
 
 static json_t *strangers_of(const struct graph *graph) {
@@ -100,8 +170,8 @@ static json_t *strangers_of(const struct graph *graph) {
     return strangers;
 }
 
-/* A ledger that the server does not have, while a file of it stands: the server was set up anew, or the folder is a copy
- * that was taken to another one. */
+/* A ledger that the server does not have, while a file of it stands: the server was set up anew, or the folder is a
+ * copy that was taken to another one. */
 static enum status bring(const struct session *session, const char *stage, struct err *err) {
     char file[PATH_SIZE], address[PATH_SIZE];
     TRY(session_file(session, "ledger", stage, ".sqlite", file, err));
@@ -116,21 +186,6 @@ static enum status bring_all(const struct session *session, const struct graph *
     for (size_t i = 0; i < graph->stage_count; i++)
         if (session_is_ours(graph->stages[i].program)) TRY(bring(session, graph->stages[i].section.name, err));
     return bring(session, WARNINGS_LAUNCHER, err);
-}
-
-/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can. */
-static enum status take_over(const struct session *session, struct err *err) {
-    char before[PATH_SIZE] = "", plan[PATH_SIZE];
-    TRY(ledger_server_folder(session->server, session->id, NULL, before, sizeof before, err));
-    if (strcmp(before, session->path) == 0) return STATUS_OK;
-    bool lives = before[0] != '\0' && path_join(before, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK &&
-                 file_exists(plan);
-    FAIL_IF(
-        lives, err, STATUS_BAD_ARGUMENT,
-        "%s: its ledgers in PostgreSQL are those of %s, of which this is a copy: go on there; or remove that folder "
-        "and its schema, and this one goes on from its own files",
-        session->path, before);
-    return ledger_server_folder(session->server, session->id, session->path, NULL, 0, err);
 }
 
 enum status session_use_server(struct session *session, const struct graph *graph, struct err *err) {
@@ -154,9 +209,13 @@ enum status session_use_server(struct session *session, const struct graph *grap
 enum status session_forget_server(struct session *session, struct err *err) {
     char path[PATH_SIZE];
     if (session->server[0] == '\0') return STATUS_OK;
+    TRY(session_check_server(session, true, err));
+    /* If this is cut short, the next run does it again: nothing was finished, and the server has lost nothing. */
+    TRY(set_standing(session, true, err));
     TRY(ledger_server_forget(session->server, session->id, err));
     TRY(marker_path(session, path, err));
     session->server[0] = '\0';
+    session->holds = false;
     return file_remove(path, err);
 }
 
@@ -174,8 +233,9 @@ enum status session_copy_server(const struct session *session, const char *targe
     return status;
 }
 
-static enum status export(const struct session *session, const char *stage, struct err *err) {
-    char path[PATH_SIZE]; struct ledger *ledger = NULL;
+static enum status write_file(const struct session *session, const char *stage, struct err *err) {
+    char path[PATH_SIZE];
+    struct ledger *ledger = NULL;
     TRY(session_file(session, "ledger", stage, ".sqlite", path, err));
     TRY(session_ledger(session, stage, true, &ledger, err));
     if (ledger == NULL) return STATUS_OK;
@@ -186,7 +246,12 @@ static enum status export(const struct session *session, const char *stage, stru
 
 enum status session_export(const struct session *session, const json_t *plan, struct err *err) {
     json_t *marker = NULL;
+    char holder[HOLDER_SIZE] = "";
+    bool there = false;
     if (session->server[0] == '\0') return STATUS_OK;
+    TRY(ledger_server_folder(session->server, session->id, &there, holder, sizeof holder, err));
+    FAIL_IF(!there || holder[0] == '\0', err, STATUS_BAD_STATE, "%s: the server has lost them; the next run says more",
+            session->server);
     TRY(read_marker(session, &marker, err));
     enum status status = STATUS_OK;
     size_t i;
@@ -194,9 +259,10 @@ enum status session_export(const struct session *session, const json_t *plan, st
     json_array_foreach(json_object_get(plan, "stages"), i, planned) {
         const char *name = json_string_value(json_object_get(planned, "name"));
         if (status == STATUS_OK && name != NULL && !is_among(json_object_get(marker, "strangers"), name))
-            status = export(session, name, err);
+            status = write_file(session, name, err);
     }
     json_decref(marker);
-    if (status == STATUS_OK) status = export(session, WARNINGS_LAUNCHER, err);
-    return status == STATUS_OK ? set_standing(session, true, err) : status;
+    if (status == STATUS_OK) status = write_file(session, WARNINGS_LAUNCHER, err);
+    if (status == STATUS_OK) status = set_standing(session, true, err);
+    return status == STATUS_OK ? ledger_server_take(session->server, session->id, session->path, err) : status;
 }

@@ -526,6 +526,52 @@ static void a_damaged_line_gives_no_other_item(void **state) {
     ledger_close(&ledger);
 }
 
+/* In a batch, too, each item has its line, its files and what it sends in this order, and what is sent leaves out the
+ * text of the item. */
+static void the_second_copy_goes_item_by_item(void **state) {
+    (void)state;
+    char path[PATH_SIZE], copy[PATH_SIZE], *text = NULL;
+    static const char *const ids[] = {"a", "b"};
+    static const char *const lines[] = {"{\"k\":\"item\",", "{\"k\":\"file\",", "{\"k\":\"send\","};
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    const struct ledger_file file = {.path = "stage/a.mrc", .product = true};
+    struct item *items[2];
+    struct ledger_send sends[2];
+    struct ledger_finish what[2];
+    bool late[2];
+    size_t length = 0, before = 0;
+    snprintf(copy, sizeof copy, "%.*s.jsonl", (int)(strlen(path) - strlen(".sqlite")), path);
+    for (int i = 0; i < 2; i++) {
+        items[i] = make_item(ids[i]);
+        assert_int_equal(claim(ledger, ids[i], 0, "token"), CLAIM_NEW);
+        sends[i] = (struct ledger_send){"stage.0>next", items[i]};
+        what[i] = (struct ledger_finish){.key = {"", ids[i]},
+                                         .state = LEDGER_DONE,
+                                         .item = items[i],
+                                         .run_token = "token",
+                                         .files = &file,
+                                         .file_count = 1,
+                                         .sends = &sends[i],
+                                         .send_count = 1};
+    }
+    assert_ok(file_read_whole(copy, 1 << 20, &text, &before, &err));
+    free(text);
+    assert_ok(ledger_finish_items(ledger, what, 2, late, &err));
+    ledger_close(&ledger);
+    assert_ok(file_read_whole(copy, 1 << 20, &text, &length, &err));
+    char *save = NULL, *line = strtok_r(text + before, "\n", &save);
+    for (int i = 0; i < 6; i++, line = strtok_r(NULL, "\n", &save)) {
+        assert_non_null(line);
+        assert_int_equal(strncmp(line, lines[i % 3], strlen(lines[i % 3])), 0);
+        assert_true(i % 3 == 1 || strstr(line, i < 3 ? "\"id\":\"a\"" : "\"id\":\"b\"") != NULL);
+        assert_int_equal(strstr(line, ",\"item\":") != NULL, i % 3 == 0);
+    }
+    free(text);
+    for (int i = 0; i < 2; i++)
+        item_destroy(&items[i]);
+}
+
 static void copy_file(const char *from, const char *to) {
     struct err err = {0};
     size_t length = 0;
@@ -605,16 +651,22 @@ static void messages_hold_no_password(void **state) {
                                         "postgresql://a,hidden/db",
                                         "postgresql://localhost/db?hidden=1",
                                         "postgresql://localhost:hidden/db",
+                                        "postgresql://me/hidden@localhost/db",
+                                        "postgresql://me&hidden@localhost/db",
                                         "postgresql://localhost/db#hidden"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(ledger_url_read(wrong[i], &url, &err), STATUS_BAD_ARGUMENT);
         assert_null(strstr(err.message, "hid"));
         assert_true(strlen(err.message) > 0);
     }
-    static const char *const right[] = {"postgresql://localhost/db", "postgresql://me@server.site.org:5433/db",
-                                        "postgresql://[::1]:5432/db", "postgresql://me@/db?host=/run/postgresql",
-                                        "postgresql://server/db?sslrootcert=/etc/ca.pem&connect_timeout=3"};
-    static const bool loopback[] = {true, false, true, true, false};
+    static const char *const right[] = {"postgresql://localhost/db",
+                                        "postgresql://me@server.site.org:5433/db",
+                                        "postgresql://[::1]:5432/db",
+                                        "postgresql://me@/db?host=/run/postgresql",
+                                        "postgresql://server/db?sslrootcert=/etc/ca.pem&connect_timeout=3",
+                                        "postgresql://me.2%40site@127.0.0.1/db",
+                                        "postgresql://127.evil.org/db"};
+    static const bool loopback[] = {true, false, true, true, false, true, false};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         assert_ok(ledger_url_read(right[i], &url, &err));
         assert_int_equal(url.loopback, loopback[i]);
@@ -636,6 +688,7 @@ int main(void) {
         cmocka_unit_test(patience_with_other_processes_ends),
         cmocka_unit_test(what_is_no_ledger_is_refused),
         cmocka_unit_test(a_damaged_line_gives_no_other_item),
+        cmocka_unit_test(the_second_copy_goes_item_by_item),
         cmocka_unit_test(a_backup_replaces_all_of_an_older_one),
         cmocka_unit_test(messages_hold_no_password),
     };
@@ -651,6 +704,9 @@ int main(void) {
         cmocka_unit_test(ends_belong_to_a_run),
         cmocka_unit_test(removed_files_are_forgotten),
     };
+    if (in_postgresql() &&
+        ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL"), "test", "/folder", NULL) != STATUS_OK)
+        return 1;
     if (in_postgresql()) return scratch_run("ledger_postgresql", both, sizeof both / sizeof *both);
     return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
 }

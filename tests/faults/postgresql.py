@@ -23,6 +23,7 @@ from faults import (
     same_numbers,
     wait_until,
     whole,
+    write,
 )
 
 URL, HOME = os.environ["ICESTREAM_TEST_POSTGRESQL"], os.environ["ICESTREAM_TEST_POSTGRESQL_HOME"]
@@ -116,23 +117,64 @@ def rest(work, session, path):
     check(answer.returncode == 0, f"retry takes back what lost a file: {answer.stdout}{answer.stderr}")
     answer = ask("repair", "--session", session)
     check(answer.returncode == 0, f"repair: {answer.stdout}{answer.stderr}")
+    shutil.copytree(session, work("twin"), ignore=shutil.ignore_patterns("sockets"))
+    for words in (("retry",), ("repair",)):
+        answer = ask(*words, "--session", work("twin"))
+        refused = answer.returncode != 0 and "of which this is a copy" in answer.stderr
+        check(refused, f"{words[0]} leaves the ledgers of the original alone: {answer.stderr}")
     check(run("backup", "--session", session, "--to", work("backup")).returncode == 0, "a backup is made")
     check(counts(work("backup"))["lowpass-picker"]["done"] == 199, "the backup holds the ledgers as they are now")
     answer = ask("run", path, "--session", work("backup"), "--until-idle", "1")
     check("of which this is a copy" in answer.stderr, f"a copy cannot go on beside its session: {answer.stderr}")
-    # A server that was lost with all it had: the session goes on from the files of its ledgers.
+    schema = schemas()[0]
+    psql(f"UPDATE \"{schema}\".version SET folder = 'elsewhere:' || folder")
+    answer = ask("run", path, "--session", session, "--until-idle", "1")
+    check("of elsewhere:/" in answer.stderr, f"a session that another host runs is left alone: {answer.stderr}")
+    psql(f"UPDATE \"{schema}\".version SET folder = current_user")
+    check(ask("retry", "--session", session).returncode == 0, "until it is freed")
+    # A server that was lost with all it had: nothing begins anew, and the session goes on from the files of its ledgers.
+    psql(f'DROP SCHEMA "{schema}" CASCADE')
+    answer = ask("run", path, "--session", session, "--until-idle", "1")
+    told = answer.returncode != 0 and "restore the server from its backup" in answer.stderr
+    check(told, f"lost ledgers are told: {answer.stderr}")
     shutil.copy(f"{work('backup')}/ledger/postgresql.json", f"{session}/ledger/postgresql.json")
     for name in STAGES:
         shutil.copy(f"{work('backup')}/ledger/{name}.sqlite", f"{session}/ledger/{name}.sqlite")
-    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
-    psql(f'DROP SCHEMA "{schema}" CASCADE')
     with Run(path, session, "--until-idle", "2") as live:
         live.finish(0)
     same(calm(), outcome(session))
     check(os.path.exists(lost), "the lost file was made again")
 
 
+def schemas():
+    return psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").split()
+
+
+def begun_anew(work):
+    """A session that has finished nothing takes another graph and drops its ledgers; its copy must not drop them."""
+    session, twin, empty = work("session"), work("twin"), work("empty")
+    os.makedirs(empty)
+    path = graph(work.path, micrographs=empty, session=f'ledger: "{TCP}"')
+    with Run(path, session, "--until-idle", "1") as live:
+        live.finish(0)
+    shutil.copytree(session, twin, ignore=shutil.ignore_patterns("sockets"))
+    before = schemas()
+    path = graph(work.path, micrographs=empty, session=f'ledger: "{TCP}"', picker="replicas: 2")
+    path = write(path, open(path).read().replace("6.0,", "6.5,"))
+    answer = ask("run", path, "--session", twin, "--until-idle", "1")
+    check("of which this is a copy" in answer.stderr, f"a copy with another graph is refused: {answer.stderr}")
+    check(schemas() == before, "the ledgers of the original are there")
+    with Run(path, session, "--until-idle", "1") as live:
+        live.finish(0)
+    check("has finished nothing so far" in open(f"{session}.out").read(), "the original takes the other graph")
+    check(psql(f'SELECT folder FROM "{before[0]}".version').strip() == session, "and has its ledgers")
+
+
 def main():
+    with Work("postgresql_anew") as work:
+        begun_anew(work)
+    for schema in schemas():
+        psql(f'DROP SCHEMA "{schema}" CASCADE')
     with Work("postgresql") as work:
         away(work)
     finish()

@@ -318,6 +318,9 @@ static void export_ledgers(const struct run *run) {
     if (run->planned == NULL || session_export(&run->session, run->planned, &err) == STATUS_OK) return;
     fprintf(stderr, "icestream: the ledgers stay in PostgreSQL alone, and are no files that a copy could show: %s\n",
             err.message);
+    if (err.status == STATUS_UNAVAILABLE)
+        fputs("icestream: when the server is back, `icestream backup` has them, and the next run writes the files\n",
+              stderr);
 }
 
 int run_graph(const struct options *options, struct graph *graph, struct plan *plan, struct replay *replay) {
