@@ -49,8 +49,7 @@ static enum status refuse(struct ledger *ledger, const char *message, struct err
     one_line(message, line, sizeof line);
     FAIL(err, STATUS_UNAVAILABLE,
          "%s: the server of the ledgers cannot be reached: %s (does it run there, and does it let this user in? a "
-         "password "
-         "comes from ~/.pgpass or a service file)",
+         "password comes from ~/.pgpass or a service file)",
          ledger->server->address.url.text, line);
 }
 
@@ -135,6 +134,7 @@ static enum status set_up(struct ledger *ledger, struct err *err) {
     snprintf(text, sizeof text,
              "SET search_path TO \"%s\"; SET lock_timeout TO %d; SET idle_in_transaction_session_timeout TO 20000;"
              " SET statement_timeout TO 0; SET synchronous_commit TO %s; SET enable_seqscan TO off; SET jit TO off;"
+             " SET max_parallel_workers_per_gather TO 0;"
              " SET plan_cache_mode TO force_generic_plan; SET default_transaction_isolation TO 'read committed';"
              " SET default_transaction_read_only TO %s; SET standard_conforming_strings TO on;"
              " SET extra_float_digits TO 1",

@@ -41,9 +41,10 @@ static bool begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What may pass: the server goes down, is full, or somebody holds a lock for long. */
+/* What may pass: the server goes down, is full, ends a transaction that stood still, or somebody holds a lock for
+ * long. */
 static enum status status_of_state(const char *state) {
-    static const char *const passing[] = {"08", "40", "53", "55", "57", "58", "25006"};
+    static const char *const passing[] = {"08", "40", "53", "55", "57", "58", "25006", "25P03"};
     if (state == NULL) return STATUS_UNAVAILABLE; /* libpq's own: the connection */
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (begins(state, passing[i])) return STATUS_UNAVAILABLE;
@@ -53,7 +54,9 @@ static enum status status_of_state(const char *state) {
 static void note(struct ledger_server *server, const PGresult *result) {
     if (server->failed != STATUS_OK) return;
     const char *message = result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(server->connection);
-    server->failed = status_of_state(result != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL);
+    bool lost = PQstatus(server->connection) != CONNECTION_OK;
+    server->failed =
+        lost || result == NULL ? STATUS_UNAVAILABLE : status_of_state(PQresultErrorField(result, PG_DIAG_SQLSTATE));
     snprintf(server->reason, sizeof server->reason, "%s", message[0] != '\0' ? message : "the connection was lost");
     size_t length = strlen(server->reason);
     while (length > 0 && server->reason[length - 1] == '\n')
