@@ -94,6 +94,13 @@ enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arr
 void ledger_hold(struct ledger *ledger);
 /* Ends what ledger_hold began. */
 void ledger_let_go(struct ledger *ledger);
+/* For a stage, whose server may be away for long. Calls then wait at most LEDGER_AWAY seconds for a connection and
+ * return STATUS_UNAVAILABLE. Only a thread whose COMMIT was not answered waits on, since nobody may repeat what may be
+ * done: meanwhile it calls `waits` at least once a second, without holding the ledger, and gives up when that returns
+ * false. Other threads get STATUS_UNAVAILABLE until it knows. waits: may take locks, must not use the ledger. */
+enum { LEDGER_AWAY = 2 };
+typedef bool ledger_waits(void *context);
+void ledger_on_wait(struct ledger *ledger, ledger_waits *waits, void *context);
 /* Returns the process that is writing to the ledger `path` right now, for which others wait; 0: none is visible. Call
  * it only while this process has no ledger open: a process loses its POSIX locks on a file when it closes that file. */
 pid_t ledger_writer(const char *path);

@@ -255,6 +255,7 @@ enum status server_step(struct ledger *ledger, struct sql_statement *base, bool 
     struct server_statement *statement = own(base);
     if (!statement->running) {
         struct err first = {0};
+        TRY(server_known(ledger, err));
         server_reset(base);
         enum status status = begin_rows(ledger, statement, &first);
         if (status != STATUS_OK && may_repeat(ledger, status)) {
