@@ -70,6 +70,9 @@ enum ledger_statement {
     SQL_COUNT
 };
 
+/* How many waiting parcels PostgreSQL gives at a time. */
+#define LEDGER_WAITING_ROWS 64
+
 enum ledger_transaction { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_TRANSACTIONS };
 
 /* Lines for the second copy (ledger_copy.c). */
