@@ -122,7 +122,8 @@ static enum status take_ahead(struct ledger *ledger, const char *sources, const 
     }
 }
 
-/* Finds all items of a batch at once. *ret_founds: NULL where each is better asked for by itself; the caller frees it. */
+/* Finds all items of a batch at once. *ret_founds: NULL where each is better asked for by itself; the caller frees
+ * it. */
 static enum status look_ahead(struct ledger *ledger, const struct item *const *items, size_t count, const char *token,
                               struct found **ret_founds, struct err *err) {
     char *texts[2] = {NULL, NULL};

@@ -153,7 +153,8 @@ enum status server_queue(struct ledger *ledger, const char *command, struct err 
     return queued(ledger, PQsendQueryParams(ledger->server->connection, command, 0, NULL, NULL, NULL, NULL, 0), err);
 }
 
-/* PostgreSQL refuses a text that is not UTF-8, such as a message with the name of a file: it loses what is not ASCII. */
+/* PostgreSQL refuses a text that is not UTF-8, such as a message with the name of a file. The text loses what is not
+ * ASCII. */
 static enum status mend(struct value *value, struct err *err) {
     if (value->type != TYPE_TEXT || value->text == NULL || item_text_fits(value->text)) return STATUS_OK;
     free(value->mended);
@@ -243,7 +244,8 @@ static enum status begin_rows(struct ledger *ledger, struct server_statement *st
     return status;
 }
 
-/* Outside of transactions nothing is lost with the connection: the statement is sent again on a new one. */
+/* Forgets the failure of a statement outside of transactions. Returns whether to send it again, on a new connection:
+ * there statements only read. */
 static bool may_repeat(struct ledger *ledger, enum status status) {
     if (ledger->server->inside) return false;
     bool lost = status == STATUS_UNAVAILABLE && server_is_lost(ledger);
