@@ -182,7 +182,8 @@ static void expect_counts(struct ledger *ledger, int64_t done, int64_t in_flight
     assert_int_equal(counts.outbox, outbox);
 }
 
-/* Whoever claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is double. */
+/* Whoever claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is
+ * double. */
 static void a_lost_answer_is_found_again(void **state) {
     (void)state;
     struct relay relay;
