@@ -15,10 +15,31 @@ const char *ledger_state_name(enum ledger_state state) {
 
 void ledger_hold(struct ledger *ledger) {
     pthread_mutex_lock(&ledger->lock);
+    ledger->depth++;
 }
 
 void ledger_let_go(struct ledger *ledger) {
+    ledger->depth--;
     pthread_mutex_unlock(&ledger->lock);
+}
+
+int ledger_leave(struct ledger *ledger) {
+    int depth = ledger->depth;
+    for (int i = 0; i < depth; i++)
+        ledger_let_go(ledger);
+    return depth;
+}
+
+void ledger_come_back(struct ledger *ledger, int depth) {
+    for (int i = 0; i < depth; i++)
+        ledger_hold(ledger);
+}
+
+void ledger_on_wait(struct ledger *ledger, ledger_waits *waits, void *context) {
+    ledger_hold(ledger);
+    ledger->waits = waits;
+    ledger->waits_context = context;
+    ledger_let_go(ledger);
 }
 
 enum status ledger_exists(const char *path, bool *ret_exists, struct err *err) {

@@ -35,8 +35,8 @@ const char *ledger_state_name(enum ledger_state state);
 struct ledger;
 
 /* Opens a ledger. path: of a file of SQLite, or an address in PostgreSQL (ledger_address.h); ":memory:": for a stage on
- * files. stage: the name of the stage that it belongs to, or NULL. A
- * ledger of version 1 is brought up to date; items that began in the stage then have its name as their source.
+ * files. stage: the name of the stage that it belongs to, or NULL. A ledger of version 1 is brought up to date; items
+ * that began in the stage then have its name as their source.
  * read_only: for `status`; never creates or changes a file, reads version 1 as if all sources were unknown, and returns
  * STATUS_NOT_FOUND for a file in which the stage has not made its tables yet. STATUS_UNSUPPORTED: a later version. */
 enum status ledger_open(const char *path, const char *stage, bool read_only, struct ledger **ret_ledger,
@@ -94,6 +94,13 @@ enum status ledger_claim_items(struct ledger *ledger, struct ledger_arrival *arr
 void ledger_hold(struct ledger *ledger);
 /* Ends what ledger_hold began. */
 void ledger_let_go(struct ledger *ledger);
+/* For a stage, whose server may be away for long. Calls then wait at most LEDGER_AWAY seconds for a connection and
+ * return STATUS_UNAVAILABLE. Only a thread whose COMMIT was not answered waits on, since nobody may repeat what may be
+ * done: meanwhile it calls `waits` at least once a second, without holding the ledger, and gives up when that returns
+ * false. Other threads get STATUS_UNAVAILABLE until it knows. waits: may take locks, must not use the ledger. */
+enum { LEDGER_AWAY = 2 };
+typedef bool ledger_waits(void *context);
+void ledger_on_wait(struct ledger *ledger, ledger_waits *waits, void *context);
 /* Returns the process that is writing to the ledger `path` right now, for which others wait; 0: none is visible. Call
  * it only while this process has no ledger open: a process loses its POSIX locks on a file when it closes that file. */
 pid_t ledger_writer(const char *path);
@@ -154,7 +161,8 @@ enum status ledger_send_only(struct ledger *ledger, struct ledger_key key, const
 /* Looks up an item; ret_state stays untouched when the item is not known. */
 enum status ledger_lookup(struct ledger *ledger, struct ledger_key key, bool *ret_known, enum ledger_state *ret_state,
                           struct err *err);
-/* Reads an item as the ledger keeps it. *ret_text: its JSON, which the caller frees; NULL when the item is not known. */
+/* Reads an item as the ledger keeps it. *ret_text: its JSON, which the caller frees; NULL when the item is not
+ * known. */
 enum status ledger_item_text(struct ledger *ledger, struct ledger_key key, char **ret_text, struct err *err);
 
 /* Looks up the revision of an item; ret_revision stays untouched when the item is not known. */
@@ -258,18 +266,18 @@ enum status ledger_revise(struct ledger *ledger, const struct ledger_key *keys, 
  * numbers: an answer to a former one may still be on its way, and must not count for them. */
 enum status ledger_withdraw(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
 
-/* Posts an item anew in a later revision on the edge that ends in edge_suffix, and forgets its former parcels. again: the
- * number for which the item's stage wants it again (common/harness/again.h), which the item then holds; 0: none.
- * ret_sent: false when it was never sent there, or its last parcel is not acknowledged. */
+/* Posts an item anew in a later revision on the edge that ends in edge_suffix, and forgets its former parcels.
+ * again: the number for which the item's stage wants it again (common/harness/again.h), which the item then holds;
+ * 0: none. ret_sent: false when it was never sent there, or its last parcel is not acknowledged. */
 enum status ledger_send_revised(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, int64_t revision,
                                 int again, bool *ret_sent, struct err *err);
-/* Settles a parcel that was posted for such a number, and that nobody has acknowledged: the edge has ended. The receiver
- * keeps the item as it has it. */
+/* Settles a parcel that was posted for such a number, and that nobody has acknowledged: the edge has ended. The
+ * receiver keeps the item as it has it. */
 enum status ledger_take_back(struct ledger *ledger, const char *edge_suffix, struct ledger_key key, struct err *err);
-/* Visits the items that are done, and that their stage wants again: their column is less than number or absent, and they
- * were not posted for this number before. The last ones first, at most `most`. row: that of the item; a call with
- * `before` visits rows before that one only (0: all), so that calls one after the other read each row once. The callback
- * must not use the ledger. */
+/* Visits the items that are done, and that their stage wants again: their column is less than number or absent, and
+ * they were not posted for this number before. The last ones first, at most `most`. row: that of the item; a call
+ * with `before` visits rows before that one only (0: all), so that calls one after the other read each row once. The
+ * callback must not use the ledger. */
 typedef enum status ledger_again_visit(struct ledger_key key, int64_t row, void *context, struct err *err);
 enum status ledger_each_again(struct ledger *ledger, const char *column, int number, int64_t before, int most,
                               ledger_again_visit *visit, void *context, struct err *err);
@@ -315,8 +323,8 @@ struct ledger_edge {
 enum ledger_reconcile { LEDGER_BACK, LEDGER_AGAIN };
 enum status ledger_reconcile(struct ledger *ledger, const struct ledger_edge *edge, enum ledger_reconcile what,
                              struct ledger_mended *mended, struct err *err);
-/* The warnings of one kind: who warned ("icestream": the launcher), the id of the log line, the last message, how often,
- * and when first and last (s since 1970). */
+/* The warnings of one kind: who warned ("icestream": the launcher), the id of the log line, the last message, how
+ * often, and when first and last (s since 1970). */
 struct ledger_warning {
     const char *stage, *id, *message;
     int64_t count;

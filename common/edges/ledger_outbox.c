@@ -70,30 +70,50 @@ enum status ledger_next_parcel(struct ledger *ledger, const char *edge, int64_t 
     return STATUS_OK;
 }
 
-static enum status walk_waiting(struct ledger *ledger, struct sql_statement *statement, ledger_waiting_visit *visit,
-                                void *context, struct err *err) {
+struct waiting_walk {
+    const char *edge;
+    int64_t after;
+    ledger_waiting_visit *visit;
+    void *context;
+};
+
+/* Visits what the statement gives. ret_more: the visitor has not had enough, and there may be more. */
+static enum status visit_waiting(struct ledger *ledger, struct sql_statement *statement, struct waiting_walk *walk,
+                                 bool *ret_more, struct err *err) {
     bool row, stop = false;
+    int rows = 0;
+    sql_bind_text(statement, 1, walk->edge);
+    sql_bind_int(statement, 2, walk->after);
+    *ret_more = false;
     while (!stop) {
         TRY(ledger_step(ledger, statement, &row, err));
         if (!row) break;
         const struct ledger_waiting parcel = {sql_int(statement, 0), sql_text(statement, 2)};
         FAIL_IF(parcel.item_text == NULL, err, STATUS_NO_MEMORY, "no memory for a parcel");
-        TRY(visit(&parcel, context, &stop, err));
+        walk->after = parcel.seq;
+        rows++;
+        TRY(walk->visit(&parcel, walk->context, &stop, err));
+    }
+    *ret_more = !stop && ledger->server != NULL && rows == LEDGER_WAITING_ROWS;
+    return STATUS_OK;
+}
+
+static enum status walk_waiting(struct ledger *ledger, struct waiting_walk *walk, struct err *err) {
+    for (bool more = true; more;) {
+        struct sql_statement *statement = NULL;
+        TRY(ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err));
+        enum status status = visit_waiting(ledger, statement, walk, &more, err);
+        sql_reset(statement);
+        TRY(status);
     }
     return STATUS_OK;
 }
 
 enum status ledger_each_waiting(struct ledger *ledger, const char *edge, int64_t after, ledger_waiting_visit *visit,
                                 void *context, struct err *err) {
+    struct waiting_walk walk = {edge, after, visit, context};
     ledger_hold(ledger);
-    struct sql_statement *statement = NULL;
-    enum status status = ledger_prepare(ledger, SQL_EACH_WAITING, &statement, err);
-    if (status == STATUS_OK) {
-        sql_bind_text(statement, 1, edge);
-        sql_bind_int(statement, 2, after);
-        status = walk_waiting(ledger, statement, visit, context, err);
-        sql_reset(statement);
-    }
+    enum status status = walk_waiting(ledger, &walk, err);
     ledger_let_go(ledger);
     return status;
 }

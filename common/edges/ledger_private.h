@@ -70,6 +70,9 @@ enum ledger_statement {
     SQL_COUNT
 };
 
+/* How many waiting parcels PostgreSQL gives at a time. */
+#define LEDGER_WAITING_ROWS 64
+
 enum ledger_transaction { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_TRANSACTIONS };
 
 /* Lines for the second copy (ledger_copy.c). */
@@ -83,7 +86,10 @@ struct ledger_copy {
 };
 
 struct ledger {
-    pthread_mutex_t lock; /* recursive: a visitor may use the ledger */
+    pthread_mutex_t lock; /* recursive: who holds the ledger calls its functions */
+    int depth;            /* how often the thread that has the lock has taken it */
+    ledger_waits *waits;  /* NULL: not in a stage */
+    void *waits_context;
     const struct sql_driver *driver;
     sqlite3 *db;                  /* NULL: the ledger is in PostgreSQL */
     struct ledger_server *server; /* NULL: it is in SQLite */
@@ -97,6 +103,9 @@ struct ledger {
     struct ledger_copy copy;
 };
 
+/* Lets other threads have the ledger for a while, however often this one holds it, and takes it back as it was. */
+int ledger_leave(struct ledger *ledger);
+void ledger_come_back(struct ledger *ledger, int depth);
 /* ledger_sqlite.c: opens the file. */
 enum status ledger_sqlite_open(struct ledger *ledger, const char *stage, struct err *err);
 /* Makes a file with the tables, and begins a transaction in it; for one use by one thread, without a second copy. */

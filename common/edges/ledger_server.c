@@ -12,7 +12,7 @@
 
 #include "common/clock.h"
 
-enum { LEAST_VERSION = 150000, LEAST_PAUSE_MS = 20, MOST_PAUSE_MS = 500 };
+enum { LEAST_VERSION = 150000, LEAST_PAUSE_MS = 20, MOST_PAUSE_MS = 500, AWAY_PAUSE = 1 };
 
 bool server_is_lost(const struct ledger *ledger) {
     return PQstatus(ledger->server->connection) != CONNECTION_OK;
@@ -49,8 +49,7 @@ static enum status refuse(struct ledger *ledger, const char *message, struct err
     one_line(message, line, sizeof line);
     FAIL(err, STATUS_UNAVAILABLE,
          "%s: the server of the ledgers cannot be reached: %s (does it run there, and does it let this user in? a "
-         "password "
-         "comes from ~/.pgpass or a service file)",
+         "password comes from ~/.pgpass or a service file)",
          ledger->server->address.url.text, line);
 }
 
@@ -69,8 +68,17 @@ static enum status dial(struct ledger *ledger, struct err *err) {
                                 far ? "gssencmode" : NULL,
                                 far ? "sslmode" : NULL,
                                 NULL};
-    const char *const values[] = {
-        "5", server->address.url.text, server->name, "UTF8", "30", "10", "3", "30000", "disable", "verify-full", NULL};
+    const char *const values[] = {ledger->waits != NULL ? "2" : "5",
+                                  server->address.url.text,
+                                  server->name,
+                                  "UTF8",
+                                  "30",
+                                  "10",
+                                  "3",
+                                  "30000",
+                                  "disable",
+                                  "verify-full",
+                                  NULL};
     snprintf(server->name, sizeof server->name, "icestream %d %.8s.%u", (int)getpid(), server->token,
              server->generation + 1);
     PQfinish(server->connection);
@@ -135,6 +143,7 @@ static enum status set_up(struct ledger *ledger, struct err *err) {
     snprintf(text, sizeof text,
              "SET search_path TO \"%s\"; SET lock_timeout TO %d; SET idle_in_transaction_session_timeout TO 20000;"
              " SET statement_timeout TO 0; SET synchronous_commit TO %s; SET enable_seqscan TO off; SET jit TO off;"
+             " SET max_parallel_workers_per_gather TO 0;"
              " SET plan_cache_mode TO force_generic_plan; SET default_transaction_isolation TO 'read committed';"
              " SET default_transaction_read_only TO %s; SET standard_conforming_strings TO on;"
              " SET extra_float_digits TO 1",
@@ -163,15 +172,27 @@ static void pause_ms(int *milliseconds) {
     *milliseconds = 2 * *milliseconds < MOST_PAUSE_MS ? 2 * *milliseconds : MOST_PAUSE_MS;
 }
 
+enum status server_known(const struct ledger *ledger, struct err *err) {
+    FAIL_IF(ledger->server->unknown, err, STATUS_UNAVAILABLE,
+            "%s: the connection to the server was lost while it committed; the stage waits to learn whether it has",
+            ledger->path);
+    return STATUS_OK;
+}
+
+/* Threads of a stage that wait for the server take turns: after one has tried, the others do not try at once. */
 enum status server_reconnect(struct ledger *ledger, struct err *err) {
-    double begin = clock_monotonic();
+    double begin = clock_monotonic(), patience = ledger->waits != NULL ? LEDGER_AWAY : ledger->patience;
     int pause = LEAST_PAUSE_MS;
+    FAIL_IF(ledger->waits != NULL && begin < ledger->server->away_until, err, STATUS_UNAVAILABLE, "%s",
+            ledger->server->away);
     for (;;) {
         struct err own = {0};
         enum status status = server_connect(ledger, &own);
         ledger->server->failed = STATUS_OK;
         if (status == STATUS_OK) return STATUS_OK;
-        if (status != STATUS_UNAVAILABLE || clock_monotonic() - begin > ledger->patience) {
+        if (status != STATUS_UNAVAILABLE || clock_monotonic() - begin > patience) {
+            ledger->server->away_until = clock_monotonic() + AWAY_PAUSE;
+            snprintf(ledger->server->away, sizeof ledger->server->away, "%s", own.message);
             if (err != NULL) *err = own;
             return status;
         }
@@ -233,6 +254,8 @@ static bool has_ended(const struct ledger *ledger) {
 enum status server_begin(struct ledger *ledger, struct err *err) {
     struct ledger_server *server = ledger->server;
     if (server->inside) FAIL(err, STATUS_BAD_STATE, "%s: a transaction within another", ledger->path);
+    FAIL_IF(server->walking != NULL, err, STATUS_BAD_STATE, "%s: it is used while its rows are visited", ledger->path);
+    TRY(server_known(ledger, err));
     server->failed = STATUS_OK;
     if (has_ended(ledger)) TRY(server_reconnect(ledger, err));
     enum status status = begin_once(ledger, err);
@@ -252,13 +275,33 @@ static enum status ask_committed(struct ledger *ledger, const char *before, bool
     PGresult *result = NULL;
     TRY(server_ask(ledger, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", before,
                    NULL, err));
-    snprintf(text, sizeof text, "SELECT pg_advisory_lock(%lld)", (long long)server_lock(ledger, server->address.stage));
+    snprintf(text, sizeof text, "SELECT pg_advisory_xact_lock(%lld)",
+             (long long)server_lock(ledger, server->address.stage));
+    TRY(server_ask(ledger, "BEGIN", NULL, NULL, err));
     TRY(server_ask(ledger, text, NULL, NULL, err));
     snprintf(text, sizeof text, "SELECT number FROM \"%s.commits\" WHERE token = $1", server->address.stage);
     TRY(server_ask(ledger, text, server->token, &result, err));
     *ret_committed = PQntuples(result) == 1 && strtoll(PQgetvalue(result, 0, 0), NULL, 10) == server->number;
     PQclear(result);
-    return server_ask(ledger, "SELECT pg_advisory_unlock_all()", NULL, NULL, err);
+    return server_ask(ledger, "COMMIT", NULL, NULL, err);
+}
+
+/* Waits a little, without the ledger, and says so to the stage. Returns whether to wait on. */
+static bool wait_without(struct ledger *ledger, int *pause) {
+    struct ledger_server *server = ledger->server;
+    ledger_waits *waits = ledger->waits;
+    void *context = ledger->waits_context;
+    if (waits == NULL) {
+        pause_ms(pause);
+        return true;
+    }
+    server->unknown = true;
+    int depth = ledger_leave(ledger);
+    pause_ms(pause);
+    bool on = waits(context);
+    ledger_come_back(ledger, depth);
+    server->unknown = false;
+    return on;
 }
 
 /* The answer to a COMMIT was lost. Nothing may be repeated before it is known what became of it; a stage waits for that
@@ -286,12 +329,11 @@ static enum status resolve(struct ledger *ledger, struct err *err) {
             if (err != NULL) *err = own;
             return status;
         }
-        bool over = ledger->patience < LEDGER_PATIENCE && clock_monotonic() - begin > ledger->patience;
-        FAIL_IF(over, err, STATUS_UNAVAILABLE,
+        bool late = ledger->waits == NULL && clock_monotonic() - begin > ledger->patience;
+        FAIL_IF(late || !wait_without(ledger, &pause), err, STATUS_UNAVAILABLE,
                 "%s: the connection to the server was lost while it committed, and it is not known whether it has: "
                 "look when it is back",
                 ledger->path);
-        pause_ms(&pause);
     }
 }
 
@@ -366,6 +408,7 @@ static enum status set_durable(struct ledger *ledger, bool durable, struct err *
 static enum status look(struct ledger *ledger, bool begins, struct err *err) {
     struct ledger_server *server = ledger->server;
     if (begins) {
+        TRY(server_known(ledger, err));
         if (server_is_lost(ledger)) TRY(server_reconnect(ledger, err));
         TRY(server_ask(ledger, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL, NULL, err));
         server->inside = true;

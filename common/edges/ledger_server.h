@@ -26,6 +26,9 @@ struct ledger_server {
     unsigned statements;              /* counts names of statements */
     int64_t number, changes, total;   /* of transactions; rows of the last run, and of all */
     bool inside;                      /* a transaction has begun */
+    bool unknown;                     /* a thread waits to learn what became of its COMMIT */
+    double away_until;                /* nobody tries to connect before */
+    char away[512];                   /* why */
     size_t queued;                    /* commands without their results */
     int64_t *counted[SERVER_QUEUE];   /* where the rows that they change are wanted, or NULL */
     enum status failed;               /* of a command in the queue; until the transaction ends */
@@ -40,8 +43,10 @@ extern const struct sql_driver ledger_server_driver;
 enum status server_make(struct ledger *ledger, struct err *err);
 /* Connects once. */
 enum status server_connect(struct ledger *ledger, struct err *err);
-/* Connects anew, for as long as the ledger's patience. */
+/* Connects anew, for as long as the ledger's patience, or in a stage for LEDGER_AWAY s. */
 enum status server_reconnect(struct ledger *ledger, struct err *err);
+/* Returns STATUS_UNAVAILABLE while another thread waits to learn what became of its COMMIT. */
+enum status server_known(const struct ledger *ledger, struct err *err);
 bool server_is_lost(const struct ledger *ledger);
 /* Returns the number of the lock of the stage, or of the whole session (stage ""). */
 int64_t server_lock(const struct ledger *ledger, const char *stage);

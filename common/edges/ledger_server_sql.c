@@ -41,9 +41,10 @@ static bool begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What may pass: the server goes down, is full, or somebody holds a lock for long. */
+/* What may pass: the server goes down, is full, ends a transaction that stood still, or somebody holds a lock for
+ * long. */
 static enum status status_of_state(const char *state) {
-    static const char *const passing[] = {"08", "40", "53", "55", "57", "58", "25006"};
+    static const char *const passing[] = {"08", "40", "53", "55", "57", "58", "25006", "25P03"};
     if (state == NULL) return STATUS_UNAVAILABLE; /* libpq's own: the connection */
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
         if (begins(state, passing[i])) return STATUS_UNAVAILABLE;
@@ -53,7 +54,9 @@ static enum status status_of_state(const char *state) {
 static void note(struct ledger_server *server, const PGresult *result) {
     if (server->failed != STATUS_OK) return;
     const char *message = result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(server->connection);
-    server->failed = status_of_state(result != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL);
+    bool lost = PQstatus(server->connection) != CONNECTION_OK;
+    server->failed =
+        lost || result == NULL ? STATUS_UNAVAILABLE : status_of_state(PQresultErrorField(result, PG_DIAG_SQLSTATE));
     snprintf(server->reason, sizeof server->reason, "%s", message[0] != '\0' ? message : "the connection was lost");
     size_t length = strlen(server->reason);
     while (length > 0 && server->reason[length - 1] == '\n')
@@ -150,7 +153,8 @@ enum status server_queue(struct ledger *ledger, const char *command, struct err 
     return queued(ledger, PQsendQueryParams(ledger->server->connection, command, 0, NULL, NULL, NULL, NULL, 0), err);
 }
 
-/* PostgreSQL refuses a text that is not UTF-8, such as a message with the name of a file: it loses what is not ASCII. */
+/* PostgreSQL refuses a text that is not UTF-8, such as a message with the name of a file. The text loses what is not
+ * ASCII. */
 static enum status mend(struct value *value, struct err *err) {
     if (value->type != TYPE_TEXT || value->text == NULL || item_text_fits(value->text)) return STATUS_OK;
     free(value->mended);
@@ -240,7 +244,8 @@ static enum status begin_rows(struct ledger *ledger, struct server_statement *st
     return status;
 }
 
-/* Outside of transactions nothing is lost with the connection: the statement is sent again on a new one. */
+/* Forgets the failure of a statement outside of transactions. Returns whether to send it again, on a new connection:
+ * there statements only read. */
 static bool may_repeat(struct ledger *ledger, enum status status) {
     if (ledger->server->inside) return false;
     bool lost = status == STATUS_UNAVAILABLE && server_is_lost(ledger);
@@ -252,6 +257,7 @@ enum status server_step(struct ledger *ledger, struct sql_statement *base, bool 
     struct server_statement *statement = own(base);
     if (!statement->running) {
         struct err first = {0};
+        TRY(server_known(ledger, err));
         server_reset(base);
         enum status status = begin_rows(ledger, statement, &first);
         if (status != STATUS_OK && may_repeat(ledger, status)) {

@@ -8,15 +8,16 @@
 
 enum { TABLES_VERSION = 1 };
 
-/* Functions of SQLite that the ledger's SQL uses. An item that is no JSON has no numbers. */
+/* Functions of SQLite that the ledger's SQL uses. An item that is no JSON has no numbers. A function that catches an
+ * exception may not run in a parallel worker. */
 static const char *const functions[] = {
     "CREATE TABLE version (number bigint NOT NULL, folder text NOT NULL DEFAULT '')",
     "INSERT INTO version VALUES (1)",
     "CREATE FUNCTION instr(text, text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT strpos($1, $2)'",
-    "CREATE FUNCTION json_valid(item text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$"
+    "CREATE FUNCTION json_valid(item text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$"
     " BEGIN PERFORM item::json; RETURN true; EXCEPTION WHEN others THEN RETURN false; END $$",
     /* path: $.name.name */
-    "CREATE FUNCTION json_extract(item text, path text) RETURNS float8 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$"
+    "CREATE FUNCTION json_extract(item text, path text) RETURNS float8 LANGUAGE plpgsql IMMUTABLE AS $$"
     " BEGIN RETURN (item::json #>> string_to_array(substr(path, 3), '.'))::float8;"
     " EXCEPTION WHEN others THEN RETURN NULL; END $$",
     /* path: $.name; the other members stay as they are, in their order. */

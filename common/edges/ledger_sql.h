@@ -1,5 +1,5 @@
 /* What the ledger needs of a database: statements, transactions. Both SQLite (ledger_sqlite.c) and PostgreSQL
- * (ledger_postgres.c) give it, and one text of SQL (ledger_text.c) serves both. Parameters are ?1, ?2 …, columns count
+ * (ledger_server.c) give it, and one text of SQL (ledger_text.c) serves both. Parameters are ?1, ?2 …, columns count
  * from 0. A column's text is valid until the statement makes another step or is reset. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_SQL_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_SQL_H

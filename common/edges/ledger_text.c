@@ -7,6 +7,8 @@
 #define COMPARED                                                                                                       \
     "SELECT 1 FROM compared AS i WHERE i.id = o.id AND (i.source = o.source OR i.source = '' OR o.source = '')"
 #define THE_ITEM "id = ?2 AND (source = ?1 OR source = '' OR ?1 = '')" /* +state beside it: never the index of states */
+#define SQL_NUMBER_TEXT(number) #number
+#define SQL_NUMBER(number) SQL_NUMBER_TEXT(number)
 /* An edge that ends in a text. */
 #define SENT_TO(suffix) "substr(edge, length(edge) - length(" suffix ") + 1) = " suffix
 static const char *const texts[SQL_COUNT] = {
@@ -130,6 +132,9 @@ static const char *const server_texts[SQL_COUNT] = {
                      " number = excluded.number, revision = excluded.revision, size = excluded.size,"
                      " mtime_ns = excluded.mtime_ns, digest = excluded.digest",
     [SQL_EACH_FILE] = "SELECT source, id, product, path, size, mtime_ns, digest FROM files ORDER BY number",
+    /* All rows of an answer come at once. */
+    [SQL_EACH_WAITING] = "SELECT seq, id, item FROM outbox WHERE edge = ?1 AND acknowledged IS NULL AND seq > ?2"
+                         " ORDER BY seq LIMIT " SQL_NUMBER(LEDGER_WAITING_ROWS),
 };
 
 static const char *text_of(const struct ledger *ledger, enum ledger_statement which) {

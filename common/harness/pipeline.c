@@ -237,6 +237,20 @@ static enum status configure(struct pipeline *pipeline, struct err *err) {
     return STATUS_OK;
 }
 
+/* A thread waits for the server of the ledgers. The heart goes on, whichever thread it is. */
+static bool await_server(void *context) {
+    struct pipeline *pipeline = context;
+    double now = clock_monotonic();
+    if (pthread_equal(pthread_self(), pipeline->thread) && now >= pipeline->beat_at) {
+        pipeline->beat_at = now + 1;
+        beat(pipeline);
+    }
+    stage_lock(pipeline->stage);
+    bool on = !stage_ending(pipeline->stage);
+    stage_unlock(pipeline->stage);
+    return on;
+}
+
 static enum status run(struct pipeline *pipeline, bool *ret_configured, struct err *err) {
     struct stage *stage = pipeline->stage;
     stage->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -262,6 +276,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
             "to find the one that ends it",
             stage->one_by_one);
     pipeline->phase = stage->descriptor->produce != NULL ? PHASE_FLUSH : PHASE_RUN;
+    ledger_on_wait(stage->ledger, await_server, pipeline);
     while (pipeline->phase != PHASE_OVER && atomic_load(&stage->stopping) != STOP_NOW)
         TRY(run_once(pipeline, err));
     stage_lock(stage);
@@ -303,6 +318,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     struct signals *signals = NULL;
     bool configured = false;
     pipeline->stage = stage;
+    pipeline->thread = pthread_self();
     pipeline->bad = (struct dropped){.id = "bad-frame", .level = LOG_WARN};
     pipeline->stray = (struct dropped){.id = "stray", .level = LOG_INFO};
     stage->mode = STAGE_IN_PIPELINE;

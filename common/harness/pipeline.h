@@ -17,6 +17,7 @@ struct inbox {
 
 struct pipeline {
     struct stage *stage;
+    pthread_t thread; /* the main one */
     struct instance instance;
     struct transport *transport;
     struct inbox inboxes[EDGES_MAX];

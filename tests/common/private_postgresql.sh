@@ -8,18 +8,35 @@
 #   ICESTREAM_TEST_POSTGRESQL_TCP    postgresql://secret@127.0.0.1:PORT/postgres, whose password stands in PGPASSFILE
 #   ICESTREAM_TEST_POSTGRESQL_HOME   a folder: while it holds the file `away`, a server that has ended is not started
 #                                    again; data/postmaster.pid names the one that runs
-# Ends with the command's exit code, or with 77 and a reason where PostgreSQL is not installed.
+# Ends with the command's exit code, or with 77 and a reason where no server can be had.
 set -u
 skip() {
   echo "skipped: $1"
   exit 77
 }
 
-bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -1)
-[ -x "$bin/initdb" ] || bin=$(dirname "$(command -v initdb || echo /nowhere/initdb)")
-[ -x "$bin/initdb" ] || skip "PostgreSQL is not installed (package postgresql)"
-version=$("$bin/postgres" --version | grep -oE '[0-9]+' | head -1)
-[ "$version" -ge 15 ] || skip "PostgreSQL $version is installed, and 15 or later is expected"
+# Skips with the last line of a log that says what is wrong, or else with its last line.
+skip_for() {
+  local line
+  line=$(grep -E 'error|ERROR|FATAL|could not' "$2" 2>/dev/null | tail -1)
+  skip "$1: ${line:-$(tail -1 "$2" 2>/dev/null)}"
+}
+
+# Prints the folder of the newest PostgreSQL that is whole.
+newest() {
+  local folder program
+  { printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV; dirname "$(command -v initdb || echo /nowhere/initdb)"; } |
+    while read -r folder; do
+      for program in initdb postgres psql pg_isready; do
+        [ -x "$folder/$program" ] || continue 2
+      done
+      [ "$("$folder/postgres" --version | grep -oE '[0-9]+' | head -1)" -ge 15 ] || continue
+      echo "$folder"
+      break
+    done
+}
+bin=$(newest)
+[ -n "$bin" ] || skip "no PostgreSQL of version 15 or later is installed (package postgresql)"
 
 # The server refuses to run as root.
 as=()
@@ -29,63 +46,98 @@ if [ "$(id -u)" = 0 ]; then
   ! getent passwd postgres >/dev/null || owner=postgres
   as=(setpriv "--reuid=$owner" "--regid=$(id -g "$owner")" --clear-groups)
 fi
-home=$(mktemp -d "${TMPDIR:-/tmp}/icestream-postgresql.XXXXXX") || exit 1
+home=$(mktemp -d "${TMPDIR:-/tmp}/icestream-postgresql.XXXXXX") || skip "there can be no folder in ${TMPDIR:-/tmp}"
+before=$PWD
 main=$$
 server=
 over() {
   touch "$home/over"
   [ -z "$server" ] || wait "$server"
-  rm -rf "$home"
+  cd / && rm -rf "$home"
 }
 trap over EXIT
 trap 'exit 143' TERM INT HUP
-chown "$owner" "$home"
-cd "$home" || exit 1
+{ cd "$home" && home=$PWD && chown "$owner" .; } || skip "$owner cannot have the folder $home"
+"${as[@]}" test -w "$home" || skip "$owner cannot reach the folder $home"
+[ "$(printf '%s' "$home/.s.PGSQL.10000" | wc -c)" -le 107 ] || skip "$home is too long for the name of a socket"
 
 password=a-word-that-no-log-may-hold
 "${as[@]}" "$bin/initdb" --no-sync --no-locale -E UTF8 -A trust -U icestream -D data >initdb.log 2>&1 ||
-  { cat initdb.log; exit 1; }
-port=$((20000 + RANDOM))
-"${as[@]}" tee -a data/postgresql.conf >/dev/null <<END
+  skip_for "initdb cannot make a database in $home" initdb.log
+{
+  "${as[@]}" tee -a data/postgresql.conf >/dev/null <<END &&
 listen_addresses = '127.0.0.1'
-port = $port
 unix_socket_directories = '$home'
 shared_buffers = 32MB
 max_connections = 60
 logging_collector = off
 END
-"${as[@]}" tee data/pg_hba.conf >/dev/null <<END
+    "${as[@]}" tee data/pg_hba.conf >/dev/null <<END
 local all icestream trust
 local all secret scram-sha-256
 host all secret 127.0.0.1/32 scram-sha-256
 END
+} 2>initdb.log || skip_for "the database in $home cannot be set up" initdb.log
 
-# Starts the server again when it has ended, and ends it with this script.
+is_over() {
+  [ -e over ] || ! kill -0 "$main" 2>/dev/null
+}
+
+# Starts the server again when it has ended, if it was ready before; ends it with this script, and cleans up after one
+# that was killed.
 serve() {
-  trap '' INT TERM
-  while [ ! -e over ] && kill -0 "$main" 2>/dev/null; do
-    while [ -e away ] && [ ! -e over ] && kill -0 "$main" 2>/dev/null; do sleep 0.02; done
-    "${as[@]}" "$bin/postgres" -D data >>server.log 2>&1 &
-    local child=$!
+  trap '' INT TERM HUP
+  local child
+  while ! is_over; do
+    while [ -e away ] && ! is_over; do sleep 0.02; done
+    "${as[@]}" "$bin/postgres" -D data -p "$port" &
+    child=$!
     while kill -0 $child 2>/dev/null; do
-      if [ -e over ] || ! kill -0 "$main" 2>/dev/null; then kill -QUIT $child 2>/dev/null; fi
+      ! is_over || kill -QUIT $child 2>/dev/null
       sleep 0.02
     done
     wait $child
+    [ -e ready ] || break
   done
+  kill -0 "$main" 2>/dev/null || { cd / && rm -rf "$home"; }
 }
-serve &
-server=$!
-for ((i = 0; i < 500; i++)); do
-  "$bin/pg_isready" -q -h "$home" -p "$port" && break
-  sleep 0.02
+
+# Sets a port on which nobody listens, below those that the system gives away.
+choose_port() {
+  port=$((10000 + RANDOM % 9000))
+  while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((10000 + RANDOM % 9000)); done
+}
+
+# Starts a server; returns whether it is ready. One that is not has ended.
+start() {
+  choose_port
+  serve >>server.log 2>&1 &
+  server=$!
+  for ((i = 0; i < 500; i++)); do
+    if "$bin/pg_isready" -q -h "$home" -p "$port"; then
+      touch ready
+      return 0
+    fi
+    kill -0 "$server" 2>/dev/null || return 1
+    sleep 0.02
+  done
+  skip_for "the server is not ready after 10 s" server.log
+}
+for ((tries = 0; tries < 5; tries++)); do
+  ! start || break
 done
+[ -e ready ] || skip_for "the server does not start" server.log
+
 "$bin/psql" -q -h "$home" -p "$port" -U icestream -d postgres -c \
-  "CREATE ROLE secret LOGIN PASSWORD '$password'; GRANT CREATE ON DATABASE postgres TO secret" || { cat server.log; exit 1; }
+  "CREATE ROLE secret LOGIN PASSWORD '$password'; GRANT CREATE ON DATABASE postgres TO secret" || {
+  "$bin/pg_isready" -q -h "$home" -p "$port" || skip_for "the server is gone" server.log
+  cat server.log
+  exit 1
+}
 echo "*:*:*:secret:$password" >pass
 chmod 600 pass
 export PGPASSFILE=$home/pass ICESTREAM_TEST_POSTGRESQL_HOME=$home
 export ICESTREAM_TEST_POSTGRESQL="postgresql://icestream@:$port/postgres?host=$home"
 export ICESTREAM_TEST_POSTGRESQL_TCP="postgresql://secret@127.0.0.1:$port/postgres"
-cd "$OLDPWD" || exit 1
+cd "$before" || exit 1
 "$@"

@@ -276,6 +276,44 @@ static enum status gather(const struct ledger_waiting *parcel, void *context, bo
     return STATUS_OK;
 }
 
+struct numbers {
+    int64_t last;
+    int count, most;
+    bool in_order;
+};
+
+static enum status count_in_order(const struct ledger_waiting *parcel, void *context, bool *ret_stop, struct err *err) {
+    struct numbers *numbers = context;
+    (void)err;
+    numbers->in_order = numbers->in_order && parcel->seq > numbers->last;
+    numbers->last = parcel->seq;
+    *ret_stop = ++numbers->count == numbers->most;
+    return STATUS_OK;
+}
+
+/* More wait than a server gives at a time. */
+static void all_that_waits_is_visited(void **state) {
+    (void)state;
+    enum { PARCELS = 150 };
+    char path[PATH_SIZE];
+    struct err err = {0};
+    struct ledger *ledger = open_fresh(path);
+    struct item *item = make_item("a");
+    struct ledger_send sends[PARCELS];
+    bool is_new;
+    for (int i = 0; i < PARCELS; i++)
+        sends[i] = (struct ledger_send){i % 3 == 2 ? "w.0>q" : "w.0>p", item};
+    assert_ok(ledger_send_only(ledger, item_key(item), sends, PARCELS, &is_new, &err));
+    for (int most = 63; most <= 101; most++) {
+        struct numbers numbers = {.most = most, .in_order = true};
+        assert_ok(ledger_each_waiting(ledger, "w.0>p", 0, count_in_order, &numbers, &err));
+        assert_int_equal(numbers.count, most < 100 ? most : 100);
+        assert_true(numbers.in_order);
+    }
+    item_destroy(&item);
+    ledger_close(&ledger);
+}
+
 /* Functions for many items must have the same effect on each item as functions for one. */
 static void many_in_one_transaction(void **state) {
     (void)state;
@@ -643,6 +681,7 @@ int main(void) {
         cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+        cmocka_unit_test(all_that_waits_is_visited),
         cmocka_unit_test(many_in_one_transaction),
         cmocka_unit_test(very_many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),
@@ -660,6 +699,7 @@ int main(void) {
         cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
         cmocka_unit_test(what_cannot_be_sent_is_not_done),
         cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+        cmocka_unit_test(all_that_waits_is_visited),
         cmocka_unit_test(many_in_one_transaction),
         cmocka_unit_test(very_many_in_one_transaction),
         cmocka_unit_test(crashes_count_and_retries_forgive),

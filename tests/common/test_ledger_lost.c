@@ -25,6 +25,8 @@ struct relay {
     int wake[2], told[2]; /* a byte in the one cuts the connection, and comes back from the other */
     _Atomic(int) cut;     /* enum cut; NEVER once it has happened */
     _Atomic(int) count;   /* connections so far */
+    _Atomic(bool) leaves; /* after a cut, nobody is let in until `away` is false again */
+    _Atomic(bool) away;
 };
 
 static int port_of_server(void) {
@@ -69,6 +71,7 @@ static bool carry(struct relay *relay, int from, int to, bool to_server) {
     if (!commit || cut != CUT_AFTER_COMMIT) return true;
     /* The answer has come, so it is done, and nobody hears of it. */
     (void)!recv(to, bytes, sizeof bytes, 0);
+    atomic_store(&relay->away, atomic_load(&relay->leaves));
     atomic_store(&relay->cut, CUT_NEVER);
     return false;
 }
@@ -98,7 +101,10 @@ static void *work(void *context) {
     for (;;) {
         int client = accept4(relay->listener, NULL, NULL, SOCK_CLOEXEC);
         if (client < 0) return NULL;
-        serve(relay, client);
+        if (atomic_load(&relay->away))
+            close(client);
+        else
+            serve(relay, client);
     }
 }
 
@@ -177,7 +183,8 @@ static void expect_counts(struct ledger *ledger, int64_t done, int64_t in_flight
     assert_int_equal(counts.outbox, outbox);
 }
 
-/* Whoever claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is double. */
+/* Whoever claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is
+ * double. */
 static void a_lost_answer_is_found_again(void **state) {
     (void)state;
     struct relay relay;
@@ -245,11 +252,90 @@ static void a_lost_connection_is_made_anew(void **state) {
     relay_end(&relay);
 }
 
+/* A stage that waits for the server; what another thread is told meanwhile. */
+struct waiting {
+    struct relay *relay;
+    struct ledger *ledger;
+    enum status told;
+    int calls;
+};
+
+static void *another(void *context) {
+    struct waiting *waiting = context;
+    enum ledger_claim is;
+    struct err err = {0};
+    waiting->told = claim(waiting->ledger, "b", &is, &err);
+    return NULL;
+}
+
+static bool let_come_back(void *context) {
+    struct waiting *waiting = context;
+    pthread_t thread;
+    waiting->calls++;
+    assert_int_equal(pthread_create(&thread, NULL, another, waiting), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    atomic_store(&waiting->relay->away, false);
+    return true;
+}
+
+static bool give_up(void *context) {
+    struct waiting *waiting = context;
+    waiting->calls++;
+    return false;
+}
+
+/* Who waits for the answer to a COMMIT does not keep the other threads of the stage, which learn that they must wait,
+ * and does not repeat what was done. */
+static void a_stage_waits_without_the_ledger(void **state) {
+    (void)state;
+    struct relay relay;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    enum ledger_claim is = CLAIM_ELSEWHERE;
+    relay_begin(&relay);
+    struct ledger *ledger = open_through(&relay, "waits", path);
+    struct waiting waiting = {.relay = &relay, .ledger = ledger, .told = STATUS_OK};
+    ledger_on_wait(ledger, let_come_back, &waiting);
+    atomic_store(&relay.leaves, true);
+    atomic_store(&relay.cut, CUT_AFTER_COMMIT);
+    ledger_hold(ledger);
+    assert_ok(claim(ledger, "a", &is, &err));
+    ledger_let_go(ledger);
+    assert_int_equal(is, CLAIM_NEW);
+    assert_int_equal(waiting.told, STATUS_UNAVAILABLE);
+    assert_int_equal(waiting.calls, 1);
+    expect_counts(ledger, 0, 1, 0);
+    assert_ok(claim(ledger, "b", &is, &err));
+    assert_int_equal(is, CLAIM_NEW);
+    ledger_close(&ledger);
+    relay_end(&relay);
+}
+
+/* A stage that is to end does not wait for a server that is away. */
+static void a_stage_that_ends_gives_up(void **state) {
+    (void)state;
+    struct relay relay;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    enum ledger_claim is = CLAIM_ELSEWHERE;
+    relay_begin(&relay);
+    struct ledger *ledger = open_through(&relay, "ends", path);
+    struct waiting waiting = {.relay = &relay, .ledger = ledger};
+    ledger_on_wait(ledger, give_up, &waiting);
+    atomic_store(&relay.leaves, true);
+    atomic_store(&relay.cut, CUT_AFTER_COMMIT);
+    assert_int_equal(claim(ledger, "a", &is, &err), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "not known"));
+    assert_int_equal(waiting.calls, 1);
+    ledger_close(&ledger);
+    relay_end(&relay);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lost_answer_is_found_again),
-        cmocka_unit_test(a_lost_commit_has_left_nothing),
-        cmocka_unit_test(a_lost_connection_is_made_anew),
+        cmocka_unit_test(a_lost_answer_is_found_again),   cmocka_unit_test(a_lost_commit_has_left_nothing),
+        cmocka_unit_test(a_lost_connection_is_made_anew), cmocka_unit_test(a_stage_waits_without_the_ledger),
+        cmocka_unit_test(a_stage_that_ends_gives_up),
     };
     return scratch_run("ledger_lost", tests, sizeof tests / sizeof *tests);
 }

@@ -1,10 +1,13 @@
 """Ledgers in PostgreSQL: a session gives the same as with files, through a kill of stages and of the server. Runs
 beside private_postgresql.sh."""
 
+import glob
+import json
 import os
 import shutil
 import signal
 import subprocess
+import time
 
 from faults import (
     STAGES,
@@ -55,6 +58,15 @@ def psql(command):
     return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
 
 
+def beats(session):
+    """Returns the times of all heartbeats."""
+    found = []
+    for name in glob.glob(f"{session}/log/*.heartbeat.json"):
+        with open(name) as beat:
+            found.append(json.load(beat)["time"])
+    return found
+
+
 def ask(*words):
     return subprocess.run([program("icestream"), *words], capture_output=True, text=True)
 
@@ -78,6 +90,8 @@ def disturbed(session, path):
         wait_until(extracted(session, 50), 60, "50 extracted", live)
         check(ask("report", "--session", session).returncode == 0, "a report is made of a session that runs")
         end_server()
+        late = time.time() + 12
+        wait_until(lambda: min(beats(session)) > late, 40, "hearts beat while the server is away", live)
         check(live.poll() is None, "the run waits for the server")
         come_back()
         wait_until(extracted(session, 80), 60, "80 extracted", live)
