@@ -675,40 +675,26 @@ static void removed_files_are_forgotten(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(claims_are_held_by_the_living),
-        cmocka_unit_test(two_processes_share_the_work),
-        cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
-        cmocka_unit_test(what_cannot_be_sent_is_not_done),
-        cmocka_unit_test(the_outbox_keeps_until_acknowledged),
-        cmocka_unit_test(all_that_waits_is_visited),
-        cmocka_unit_test(many_in_one_transaction),
-        cmocka_unit_test(very_many_in_one_transaction),
-        cmocka_unit_test(crashes_count_and_retries_forgive),
-        cmocka_unit_test(ends_belong_to_a_run),
-        cmocka_unit_test(removed_files_are_forgotten),
-        cmocka_unit_test(patience_with_other_processes_ends),
-        cmocka_unit_test(what_is_no_ledger_is_refused),
-        cmocka_unit_test(a_damaged_line_gives_no_other_item),
-        cmocka_unit_test(the_second_copy_goes_item_by_item),
-        cmocka_unit_test(a_backup_replaces_all_of_an_older_one),
-    };
-    static const struct CMUnitTest both[] = {
-        cmocka_unit_test(claims_are_held_by_the_living),
-        cmocka_unit_test(two_processes_share_the_work),
-        cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
-        cmocka_unit_test(what_cannot_be_sent_is_not_done),
-        cmocka_unit_test(the_outbox_keeps_until_acknowledged),
-        cmocka_unit_test(all_that_waits_is_visited),
-        cmocka_unit_test(many_in_one_transaction),
-        cmocka_unit_test(very_many_in_one_transaction),
-        cmocka_unit_test(crashes_count_and_retries_forgive),
-        cmocka_unit_test(ends_belong_to_a_run),
-        cmocka_unit_test(removed_files_are_forgotten),
-    };
-    if (in_postgresql() &&
-        ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL"), "test", "/folder", NULL) != STATUS_OK)
-        return 1;
-    if (in_postgresql()) return scratch_run("ledger_postgresql", both, sizeof both / sizeof *both);
-    return scratch_run("ledger", tests, sizeof tests / sizeof *tests);
+    enum { OF_FILES = 5 }; /* the last tests, which are of SQLite alone */
+    const struct CMUnitTest tests[] = {cmocka_unit_test(claims_are_held_by_the_living),
+                                       cmocka_unit_test(two_processes_share_the_work),
+                                       cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
+                                       cmocka_unit_test(what_cannot_be_sent_is_not_done),
+                                       cmocka_unit_test(the_outbox_keeps_until_acknowledged),
+                                       cmocka_unit_test(all_that_waits_is_visited),
+                                       cmocka_unit_test(many_in_one_transaction),
+                                       cmocka_unit_test(very_many_in_one_transaction),
+                                       cmocka_unit_test(crashes_count_and_retries_forgive),
+                                       cmocka_unit_test(ends_belong_to_a_run),
+                                       cmocka_unit_test(removed_files_are_forgotten),
+                                       cmocka_unit_test(patience_with_other_processes_ends),
+                                       cmocka_unit_test(what_is_no_ledger_is_refused),
+                                       cmocka_unit_test(a_damaged_line_gives_no_other_item),
+                                       cmocka_unit_test(the_second_copy_goes_item_by_item),
+                                       cmocka_unit_test(a_backup_replaces_all_of_an_older_one)};
+    const size_t count = sizeof tests / sizeof *tests;
+    const char *server = getenv("ICESTREAM_TEST_POSTGRESQL");
+    if (server == NULL) return scratch_run("ledger", tests, count);
+    if (ledger_server_take(server, "test", "/folder", NULL) != STATUS_OK) return 1;
+    return scratch_run("ledger_postgresql", tests, count - OF_FILES);
 }
