@@ -1,5 +1,5 @@
-/* Where a session keeps its ledgers when they are not SQLite files: a database of PostgreSQL, in a schema for each
- * session. An address stands wherever a path of a ledger does: "postgresql://HOST/DB#SCHEMA/STAGE". */
+/* Reads and prints the address of a ledger in PostgreSQL, "postgresql://HOST/DB#SCHEMA/STAGE". Each session has a schema
+ * of its own there. An address may stand wherever the path of a ledger's file does. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_ADDRESS_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_ADDRESS_H
 

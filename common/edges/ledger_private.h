@@ -70,7 +70,7 @@ enum ledger_statement {
     SQL_COUNT
 };
 
-/* How many waiting parcels PostgreSQL gives at a time. */
+/* The most waiting parcels that one statement fetches from PostgreSQL. */
 #define LEDGER_WAITING_ROWS 64
 
 enum ledger_transaction { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_TRANSACTIONS };

@@ -41,8 +41,8 @@ static bool begins(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What may pass: the server goes down, is full, ends a transaction that stood still, or somebody holds a lock for
- * long. */
+/* Returns STATUS_UNAVAILABLE for errors that pass by themselves: the server goes down, is full, or has ended an idle
+ * transaction, or another session holds a lock for long. state: the SQLSTATE; NULL: the connection failed. */
 static enum status status_of_state(const char *state) {
     static const char *const passing[] = {"08", "40", "53", "55", "57", "58", "25006", "25P03"};
     if (state == NULL) return STATUS_UNAVAILABLE; /* libpq's own: the connection */

@@ -1,6 +1,6 @@
-/* What the ledger needs of a database: statements, transactions. Both SQLite (ledger_sqlite.c) and PostgreSQL
- * (ledger_server.c) give it, and one text of SQL (ledger_text.c) serves both. Parameters are ?1, ?2 …, columns count
- * from 0. A column's text is valid until the statement makes another step or is reset. */
+/* Declares the statements and transactions of a database that the ledger uses. SQLite (ledger_sqlite.c) and PostgreSQL
+ * (ledger_server.c) implement them, and one text of SQL (ledger_text.c) serves both. Parameters are ?1, ?2 …; columns
+ * count from 0. A column's text is valid until the statement makes another step or is reset. */
 #ifndef ICESTREAM_COMMON_EDGES_LEDGER_SQL_H
 #define ICESTREAM_COMMON_EDGES_LEDGER_SQL_H
 

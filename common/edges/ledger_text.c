@@ -118,7 +118,7 @@ static const char *const texts[SQL_COUNT] = {
     [SQL_WAS_SENT] = "SELECT COUNT(*) FROM outbox WHERE " THE_ITEM " AND " SENT_TO("?3") "",
 };
 
-/* What PostgreSQL says in another way. */
+/* Statements that PostgreSQL needs in another text. */
 static const char *const server_texts[SQL_COUNT] = {
     [SQL_LATEST_REVISION] = "SELECT GREATEST((SELECT MAX(revision) FROM items WHERE " THE_ITEM "),"
                             " (SELECT MAX(json_extract(item, '$.revision')) FROM outbox WHERE " THE_ITEM "), 0)",

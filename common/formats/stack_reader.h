@@ -1,6 +1,6 @@
 /* Reads single images of stacks. Keeps the stack that it read last open, because images of one stack follow each other.
- * Where there is a cache on a local disk, an image is read from its stack once, kept there, and then read from there as
- * long as the stack is the same file by its path, size and time. One thread at a time. */
+ * A reader with a cache on a local disk reads each image from its stack once and writes a copy. It then reads the copy as
+ * long as the stack's path, size and time stay the same. One thread at a time. */
 #ifndef ICESTREAM_COMMON_FORMATS_STACK_READER_H
 #define ICESTREAM_COMMON_FORMATS_STACK_READER_H
 
@@ -9,7 +9,7 @@
 #include "common/shards.h"
 #include "common/status.h"
 
-/* What a reader has done so far. */
+/* Counts what a reader has read so far. */
 struct stack_reads {
     size_t opened; /* stacks */
     size_t images; /* read from stacks */

@@ -210,7 +210,7 @@ enum status session_forget_server(struct session *session, struct err *err) {
     char path[PATH_SIZE];
     if (session->server[0] == '\0') return STATUS_OK;
     TRY(session_check_server(session, true, err));
-    /* If this is cut short, the next run does it again: nothing was finished, and the server has lost nothing. */
+    /* The next run repeats this if it is cut short: nothing was finished, and the server has lost nothing. */
     TRY(set_standing(session, true, err));
     TRY(ledger_server_forget(session->server, session->id, err));
     TRY(marker_path(session, path, err));

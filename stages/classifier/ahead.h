@@ -9,7 +9,7 @@
 #include "common/formats/stack_reader.h"
 #include "common/status.h"
 
-/* Where the image of a particle is. */
+/* Names the image of a particle in its stack. */
 struct ahead_image {
     const char *stack; /* path; must stay valid as long as the particle */
     int box, slice;    /* px; from 0 */

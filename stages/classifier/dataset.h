@@ -76,8 +76,8 @@ struct dataset;
 enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, struct err *err);
 void dataset_destroy(struct dataset **dataset);
 
-/* From now on as many threads read images ahead, into `bytes` of memory at most, and keep copies in the cache (NULL:
- * none), which must outlive the dataset. Results are the same. Call it before the first image is read. */
+/* Starts `threads` that read images ahead, into `bytes` of memory at most, and keep copies in the cache (NULL: none),
+ * which must outlive the dataset. Results stay the same. Call it before the first image is read. */
 enum status dataset_read_ahead(struct dataset *dataset, int threads, size_t bytes, struct shards *cache,
                                struct err *err);
 /* Says which images are needed next, in their order: which[count], then probably next[next_count]. Does nothing without

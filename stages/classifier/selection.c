@@ -61,7 +61,7 @@ static bool rows_stay(const struct selection *s, const struct selection *since) 
            memcmp(s->optics, since->optics, since->optics_count * sizeof *s->optics) == 0;
 }
 
-/* What has changed: rows of the whole table, and the names of particles that have left. */
+/* Lists the changes: rows of the whole table, and the names of particles that have left. */
 struct difference {
     size_t *rows, row_count;
     char **names;

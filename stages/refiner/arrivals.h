@@ -11,7 +11,7 @@
 #include "common/harness/stage.h"
 #include "stages/refiner/refiner.h"
 
-/* Which selection an arrival is. */
+/* Identifies the selection that arrived. */
 struct arrival_selection {
     char path[PATH_SIZE];       /* of its whole table */
     char key[ITEM_MARK_SIZE];   /* item_mark */

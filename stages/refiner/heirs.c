@@ -55,7 +55,7 @@ static enum status join(struct particle_set *set, size_t first, struct list *ear
     _cleanup_(mem_free) int *heir_of = NULL;
     for (size_t i = first; i < set->count; i++)
         add(later, set->particles[i].place, i);
-    /* Of several in one place the first counts: the last one that lay there. */
+    /* The newest particle in a place comes first in the list, and particle_heirs_find takes the first. */
     for (size_t i = first; i > 0; i--) {
         const struct particle *p = &set->particles[i - 1];
         if (p->source < 0 && p->aligned) add(earlier, p->place, i - 1);

@@ -68,7 +68,7 @@ static void receive(struct script *s, const char *id, int64_t revision, double n
 static enum status print_row(const struct ledger_row *row, void *context, struct err *err) {
     (void)err;
     struct script *s = context;
-    /* What is not UTF-8 is kept in SQLite alone. */
+    /* SQLite alone keeps a text that is not UTF-8. */
     const char *reason = row->reason == NULL ? "-" : strncmp(row->reason, "a name", 6) == 0 ? "a name" : row->reason;
     json_t *item = json_loads(row->item_text, 0, NULL);
     char *text = json_dumps(item, JSON_COMPACT);
@@ -348,7 +348,7 @@ static void a_file_and_a_server_are_compared(void **state) {
     }
 }
 
-/* What was exported is brought back, and numbers go on behind it. */
+/* An exported ledger is brought back to the server, and numbers go on after its last ones. */
 static void a_file_is_brought_back(void **state) {
     (void)state;
     struct err err = {0};

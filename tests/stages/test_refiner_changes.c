@@ -1,4 +1,4 @@
-/* What has changed since a selection leads to the same set of particles as the whole table: at random, with twins, heirs,
+/* The changes since a selection lead to the same set of particles as the whole table: at random, with twins, heirs,
  * optics groups and particles that return. Changes that do not fit leave the set as it was. */
 #include <math.h>
 #include <setjmp.h>

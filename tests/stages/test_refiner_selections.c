@@ -173,7 +173,7 @@ static void expect(int expected_changed, int expected_told, const char *expected
 #define SECOND_PRESENT "1:10001 4:10004 7:10007 3:10003 8:10008 "
 #define SECOND_ALONE "1:10001 3:10003 4:10004 7:10007 8:10008 "
 
-/* Whether the first selection was there before the second came, only the order of particles tells. */
+/* The order of particles alone tells whether the first selection had joined before the second one came. */
 static void expect_second(int expected_changed, int expected_told) {
     const bool alone = strcmp(present, SECOND_ALONE) == 0;
     expect(expected_changed, expected_told, alone && expected_changed == 0 ? SECOND_ALONE : SECOND_PRESENT);
