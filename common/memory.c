@@ -47,3 +47,13 @@ enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret
     size_t bytes = 0;
     return report(allocate(count, size, &bytes), count, size, what, ret_pointer, err);
 }
+
+enum status mem_renew(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,
+                      struct err *err) {
+    if (count <= *room) return STATUS_OK;
+    mem_free(address_of_pointer);
+    *room = 0;
+    TRY(mem_new_unset(count, size, what, address_of_pointer, err));
+    *room = count;
+    return STATUS_OK;
+}

@@ -62,12 +62,16 @@ static bool open_shard(struct shards *s, struct shard *shard) {
     return !shard->gone;
 }
 
+static bool same(struct digest_value a, struct digest_value b) {
+    return a.high == b.high && a.low == b.low;
+}
+
 static struct shard_record *find(struct shards *s, struct digest_value key) {
     size_t step = 0;
     int i;
     while ((i = names_next(&s->table, hash_of(key), &step)) >= 0) {
         struct shard_record *r = &s->records[i];
-        if (r->key.low == key.low && r->key.high == key.high && r->shard >= 0) return r;
+        if (same(r->key, key) && r->shard >= 0) return r;
     }
     return NULL;
 }
@@ -100,16 +104,6 @@ enum status shards_add_shard(struct shards *s, const struct shard *shard, struct
 static bool write_all(int descriptor, const void *bytes, size_t size, int64_t offset) {
     for (size_t done = 0; done < size;) {
         ssize_t n = pwrite(descriptor, (const char *)bytes + done, size - done, offset + (int64_t)done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
-bool shards_pread(int descriptor, void *bytes, size_t size, int64_t offset) {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = pread(descriptor, (char *)bytes + done, size - done, offset + (int64_t)done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         done += (size_t)n;
@@ -217,10 +211,6 @@ void shards_write(struct shards *s, struct digest_value key, const void *bytes, 
     pthread_mutex_unlock(&s->lock);
 }
 
-static bool same(struct digest_value a, struct digest_value b) {
-    return a.high == b.high && a.low == b.low;
-}
-
 size_t shards_read(struct shards *s, struct digest_value key, void *bytes, size_t room) {
     struct shard_record record = {.shard = -1};
     struct shard shard = {0};
@@ -238,7 +228,8 @@ size_t shards_read(struct shards *s, struct digest_value key, void *bytes, size_
     }
     pthread_mutex_unlock(&s->lock);
     if (record.shard < 0) return 0;
-    bool whole = shards_pread(shard.descriptor, bytes, shard.size, (int64_t)record.slot * (int64_t)shard.size) &&
+    const int64_t place = (int64_t)record.slot * (int64_t)shard.size;
+    bool whole = file_read_at(shard.descriptor, s->folder, place, bytes, shard.size, NULL) == STATUS_OK &&
                  same(digest_memory(bytes, shard.size), record.digest);
     pthread_mutex_lock(&s->lock);
     s->list[record.shard].users--;

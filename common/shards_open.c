@@ -18,7 +18,8 @@ static enum status load_rows(struct shards *s, int shard, int descriptor, int64_
     int64_t count = (bytes - shards_row_place(0)) / (int64_t)sizeof *rows;
     if (count > SHARD_RECORDS) count = SHARD_RECORDS;
     TRY(mem_new((size_t)count + 1, sizeof *rows, "the index of scratch", &rows, err));
-    if (!shards_pread(descriptor, rows, (size_t)count * sizeof *rows, shards_row_place(0))) return STATUS_OK;
+    if (file_read_at(descriptor, s->folder, shards_row_place(0), rows, (size_t)count * sizeof *rows, NULL) != STATUS_OK)
+        return STATUS_OK;
     for (int slot = 0; slot < count; slot++) {
         const struct shard_record record = {
             .key = rows[slot].key, .digest = rows[slot].digest, .shard = shard, .slot = slot};
@@ -39,7 +40,8 @@ static enum status load_shard(struct shards *s, int number, struct err *err) {
     shards_file(s, number, "index", index);
     descriptor = open(index, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     bool whole = descriptor >= 0 && fstat(descriptor, &of_index) == 0 && lstat(data, &of_data) == 0 &&
-                 S_ISREG(of_data.st_mode) && shards_pread(descriptor, &head, sizeof head, 0) &&
+                 S_ISREG(of_data.st_mode) &&
+                 file_read_at(descriptor, index, 0, &head, sizeof head, NULL) == STATUS_OK &&
                  memcmp(head.magic, SHARDS_MAGIC, sizeof head.magic) == 0 && head.number == (uint64_t)number &&
                  head.check == shards_check(&head, offsetof(struct shard_head, check)) && head.size > 0;
     if (!whole) {

@@ -54,9 +54,8 @@ struct shards {
 uint64_t shards_check(const void *bytes, size_t size);
 /* Writes the path of a shard's file. ending: "shard" or "index". */
 void shards_file(const struct shards *shards, int number, const char *ending, char path[PATH_SIZE]);
-/* Return where the row of a slot begins in its index, and whether all bytes were read. */
+/* Returns the byte at which the row of a slot begins in its index. */
 int64_t shards_row_place(int slot);
-bool shards_pread(int descriptor, void *bytes, size_t size, int64_t offset);
 enum status shards_add_record(struct shards *shards, const struct shard_record *record, struct err *err);
 enum status shards_add_shard(struct shards *shards, const struct shard *shard, struct err *err);
 

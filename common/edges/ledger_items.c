@@ -101,11 +101,12 @@ static void put_element(FILE *array, const char *text) {
     fputc('"', array);
 }
 
-/* An item that stands twice in a batch is asked for when its turn comes. */
-static bool stands_before(const struct item *const *items, size_t index) {
-    for (size_t i = 0; i < index; i++)
-        if (strcmp(item_id(items[i]), item_id(items[index])) == 0) return true;
-    return false;
+/* Returns what a look ahead has found of an item; NULL: it must be asked for. That is so for an item that stands twice in
+ * a batch, when its turn comes again. */
+static const struct found *found_ahead(const struct found *ahead, const struct item *const *items, size_t index) {
+    for (size_t i = 0; ahead != NULL && i < index; i++)
+        if (strcmp(item_id(items[i]), item_id(items[index])) == 0) return NULL;
+    return ahead != NULL ? &ahead[index] : NULL;
 }
 
 static enum status take_ahead(struct ledger *ledger, const char *sources, const char *ids, const char *token,
@@ -223,8 +224,7 @@ static enum status claim_all(struct ledger *ledger, struct ledger_arrival *arriv
             items[i] = arrivals[at + i].item;
         TRY(look_ahead(ledger, items, some, token, &ahead, err));
         for (size_t i = 0; i < some; i++)
-            TRY(claim(ledger, &arrivals[at + i], ahead != NULL && !stands_before(items, i) ? &ahead[i] : NULL, instance,
-                      token, err));
+            TRY(claim(ledger, &arrivals[at + i], found_ahead(ahead, items, i), instance, token, err));
         mem_free(&ahead);
     }
     return STATUS_OK;
@@ -372,8 +372,7 @@ static enum status originate_all(struct ledger *ledger, const struct ledger_orig
             items[i] = what[at + i].item;
         TRY(look_ahead(ledger, items, some, NULL, &ahead, err));
         for (size_t i = 0; i < some; i++)
-            TRY(originate(ledger, &what[at + i], ahead != NULL && !stands_before(items, i) ? &ahead[i] : NULL,
-                          &ret_new[at + i], err));
+            TRY(originate(ledger, &what[at + i], found_ahead(ahead, items, i), &ret_new[at + i], err));
         mem_free(&ahead);
     }
     return STATUS_OK;

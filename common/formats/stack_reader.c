@@ -91,12 +91,7 @@ static struct digest_value key_of(const char *path, const struct stack_state *st
 
 /* Makes room for an image of so many halves. */
 static bool reserve(struct stack_reader *r, size_t pixels) {
-    if (pixels <= r->room) return true;
-    mem_free(&r->halves);
-    r->room = 0;
-    if (mem_new_unset(pixels, sizeof *r->halves, "a particle", &r->halves, NULL) != STATUS_OK) return false;
-    r->room = pixels;
-    return true;
+    return mem_renew(pixels, sizeof *r->halves, "a particle", &r->halves, &r->room, NULL) == STATUS_OK;
 }
 
 /* The cache has images of mode 12 as float16, which loses nothing, and all others as float32. */

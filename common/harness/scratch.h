@@ -3,9 +3,27 @@
 #ifndef ICESTREAM_COMMON_HARNESS_SCRATCH_H
 #define ICESTREAM_COMMON_HARNESS_SCRATCH_H
 
+#include <stddef.h>
+
 #include "common/files.h"
 #include "common/harness/stage.h"
 #include "common/shards.h"
+
+/* The two rows of a stage's table of parameters. options: its struct, with members char *scratch; double scratch_size. */
+#define SCRATCH_PARAMETERS(options)                                                                                    \
+    {.name = "scratch",                                                                                                \
+     .type = PARAM_STRING,                                                                                             \
+     .changes = PARAM_RESTART,                                                                                         \
+     .offset = offsetof(options, scratch),                                                                             \
+     .help = "Folder on a local disk for copies of the images, which are made as images are first read; by default "   \
+             "there is none."},                                                                                        \
+    {                                                                                                                  \
+        .name = "scratch_size", .type = PARAM_FLOAT, .changes = PARAM_RESTART,                                         \
+        .offset = offsetof(options, scratch_size), .unit = "GiB", .default_text = "auto", .minimum = 0.001,            \
+        .maximum = 1e6,                                                                                                \
+        .help = "Most that the copies take; auto: what the disk has free. A twentieth of the disk, at most 10 GiB, "   \
+                "stays free in any case."                                                                              \
+    }
 
 /* All zeros: there is none. */
 struct scratch {

@@ -8,16 +8,9 @@
 static enum status copy_list(void *address_of_array, size_t *capacity, const void *from, size_t count, size_t size,
                              struct err *err) {
     void *array;
+    if (count > *capacity)
+        TRY(mem_renew(count + count / 2, size, "a copy of the particles", address_of_array, capacity, err));
     memcpy(&array, address_of_array, sizeof array);
-    if (count > *capacity) {
-        const size_t room = count + count / 2;
-        free(array);
-        *capacity = 0;
-        array = malloc(room * size);
-        memcpy(address_of_array, &array, sizeof array);
-        FAIL_IF(array == NULL, err, STATUS_NO_MEMORY, "no memory for a copy of %zu particles", count);
-        *capacity = room;
-    }
     if (count > 0) memcpy(array, from, count * size);
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stddef.h>
 
+#include "common/harness/scratch.h"
 #include "stages/classifier/classifier.h"
 
 #define AT(member) offsetof(struct classifier_options, member)
@@ -137,23 +138,7 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .maximum = 1 << 24,
      .help = "Memory for particle images; images beyond it are read again each time, ahead of their use into 128 MiB "
              "more."},
-    {.name = "scratch",
-     .type = PARAM_STRING,
-     .changes = PARAM_RESTART,
-     .offset = AT(scratch),
-     .help =
-         "Folder on a local disk for copies of the images, which are made as images are first read; by default there "
-         "is none."},
-    {.name = "scratch_size",
-     .type = PARAM_FLOAT,
-     .changes = PARAM_RESTART,
-     .offset = AT(scratch_size),
-     .unit = "GiB",
-     .default_text = "auto",
-     .minimum = 0.001,
-     .maximum = 1e6,
-     .help = "Most that the copies take; auto: what the disk has free. A twentieth of the disk, at most 10 GiB, stays "
-             "free in any case."},
+    SCRATCH_PARAMETERS(struct classifier_options),
     {.name = "memory",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,

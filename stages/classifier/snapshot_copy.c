@@ -4,16 +4,6 @@
 
 #include "common/memory.h"
 
-/* Makes room for count elements. What was there is lost. */
-static enum status make_room(void *address_of_array, size_t *room, size_t count, size_t size, struct err *err) {
-    if (count <= *room) return STATUS_OK;
-    mem_free(address_of_array);
-    *room = 0;
-    TRY(mem_new_unset(count, size, "a copy of the classes", address_of_array, err));
-    *room = count;
-    return STATUS_OK;
-}
-
 /* Copies values behind those that are there, and lets the pointer lead to the copy. */
 static void move_to(float **values, float **next, size_t count) {
     if (*values == NULL) return;
@@ -25,8 +15,10 @@ static void move_to(float **values, float **next, size_t count) {
 static enum status copy_model(struct snapshot_copy *copy, const struct model *m, struct err *err) {
     const size_t pixels = (size_t)m->options.box * (size_t)m->options.box, shells = (size_t)m->options.box / 2 + 1;
     const size_t count = (size_t)m->class_count;
-    TRY(make_room(&copy->classes, &copy->class_room, count + 1, sizeof *copy->classes, err));
-    TRY(make_room(&copy->values, &copy->value_room, count * (pixels + 4 * shells) + shells, sizeof *copy->values, err));
+    static const char what[] = "a copy of the classes";
+    TRY(mem_renew(count + 1, sizeof *copy->classes, what, &copy->classes, &copy->class_room, err));
+    TRY(mem_renew(count * (pixels + 4 * shells) + shells, sizeof *copy->values, what, &copy->values, &copy->value_room,
+                  err));
     float *next = copy->values;
     copy->model = *m;
     copy->model.classes = copy->classes;

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "common/harness/scratch.h"
 #include "stages/refiner/refiner.h"
 
 #define AT(member) offsetof(struct refiner_options, member)
@@ -280,23 +281,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .help =
          "Approximate memory of the host for particle images and batches; half of it keeps images. auto: `memory`, if "
          "that is a number above 0, else 4 GiB."},
-    {.name = "scratch",
-     .type = PARAM_STRING,
-     .changes = PARAM_RESTART,
-     .offset = AT(scratch),
-     .help =
-         "Folder on a local disk for copies of the images, which are made as images are first read; by default there "
-         "is none."},
-    {.name = "scratch_size",
-     .type = PARAM_FLOAT,
-     .changes = PARAM_RESTART,
-     .offset = AT(scratch_size),
-     .unit = "GiB",
-     .default_text = "auto",
-     .minimum = 0.001,
-     .maximum = 1e6,
-     .help = "Most that the copies take; auto: what the disk has free. A twentieth of the disk, at most 10 GiB, stays "
-             "free in any case."},
+    SCRATCH_PARAMETERS(struct refiner_options),
     {.name = "devices",
      .type = PARAM_INT,
      .changes = PARAM_RESTART,

@@ -122,8 +122,8 @@ static void relay_begin(struct relay *relay) {
     assert_int_equal(pthread_create(&relay->thread, NULL, work, relay), 0);
 }
 
-/* No connection may be open. */
-static void relay_end(struct relay *relay) {
+static void end(struct relay *relay, struct ledger *ledger) {
+    ledger_close(&ledger); /* first: relay->thread ends once no connection is open */
     shutdown(relay->listener, SHUT_RDWR);
     pthread_join(relay->thread, NULL);
     close(relay->listener);
@@ -139,10 +139,12 @@ static void cut_now(struct relay *relay) {
     assert_int_equal(read(relay->told[0], &byte, 1), 1);
 }
 
-static struct ledger *open_through(const struct relay *relay, const char *stage, char path[PATH_SIZE]) {
+/* Opens a ledger through a relay. stage: another one in each test. */
+static struct ledger *begin(struct relay *relay, const char *stage) {
     struct ledger *ledger = NULL;
     struct err err = {0};
-    char url[96];
+    char url[96], path[PATH_SIZE];
+    relay_begin(relay);
     snprintf(url, sizeof url, "postgresql://secret@127.0.0.1:%d/postgres", relay->port);
     assert_ok(ledger_address_print(url, "lost", stage, path, PATH_SIZE, &err));
     assert_ok(ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL_TCP"), "lost", "/folder", &err));
@@ -183,17 +185,15 @@ static void expect_counts(struct ledger *ledger, int64_t done, int64_t in_flight
     assert_int_equal(counts.outbox, outbox);
 }
 
-/* Whoever claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is
+/* A stage that claims or finishes an item does not learn that the answer was lost: nothing is late, and nothing is
  * double. */
 static void a_lost_answer_is_found_again(void **state) {
     (void)state;
     struct relay relay;
     struct err err = {0};
-    char path[PATH_SIZE];
     enum ledger_claim is = CLAIM_ELSEWHERE;
     bool late = true;
-    relay_begin(&relay);
-    struct ledger *ledger = open_through(&relay, "after", path);
+    struct ledger *ledger = begin(&relay, "after");
     atomic_store(&relay.cut, CUT_AFTER_COMMIT);
     assert_ok(claim(ledger, "a", &is, &err));
     assert_int_equal(atomic_load(&relay.cut), CUT_NEVER);
@@ -206,20 +206,17 @@ static void a_lost_answer_is_found_again(void **state) {
     assert_string_equal(err.message, "");
     expect_counts(ledger, 1, 0, 1);
     assert_int_equal(atomic_load(&relay.count), 3);
-    ledger_close(&ledger);
-    relay_end(&relay);
+    end(&relay, ledger);
 }
 
-/* What did not reach the server has left nothing, and is done when it is repeated. */
+/* A COMMIT that did not reach the server leaves nothing, and takes place when it is repeated. */
 static void a_lost_commit_has_left_nothing(void **state) {
     (void)state;
     struct relay relay;
     struct err err = {0};
-    char path[PATH_SIZE];
     enum ledger_claim is = CLAIM_ELSEWHERE;
     bool late = true;
-    relay_begin(&relay);
-    struct ledger *ledger = open_through(&relay, "before", path);
+    struct ledger *ledger = begin(&relay, "before");
     assert_ok(claim(ledger, "a", &is, &err));
     atomic_store(&relay.cut, CUT_BEFORE_COMMIT);
     assert_int_equal(finish(ledger, "a", &late, &err), STATUS_UNAVAILABLE);
@@ -229,8 +226,7 @@ static void a_lost_commit_has_left_nothing(void **state) {
     assert_ok(finish(ledger, "a", &late, &err));
     assert_false(late);
     expect_counts(ledger, 1, 0, 1);
-    ledger_close(&ledger);
-    relay_end(&relay);
+    end(&relay, ledger);
 }
 
 /* Between two calls the connection may come and go. */
@@ -238,18 +234,15 @@ static void a_lost_connection_is_made_anew(void **state) {
     (void)state;
     struct relay relay;
     struct err err = {0};
-    char path[PATH_SIZE];
     enum ledger_claim is = CLAIM_ELSEWHERE;
-    relay_begin(&relay);
-    struct ledger *ledger = open_through(&relay, "between", path);
+    struct ledger *ledger = begin(&relay, "between");
     cut_now(&relay);
     assert_ok(claim(ledger, "a", &is, &err));
     assert_int_equal(is, CLAIM_NEW);
     cut_now(&relay);
     expect_counts(ledger, 0, 1, 0);
     assert_int_equal(atomic_load(&relay.count), 3);
-    ledger_close(&ledger);
-    relay_end(&relay);
+    end(&relay, ledger);
 }
 
 /* A stage that waits for the server; what another thread is told meanwhile. */
@@ -284,16 +277,14 @@ static bool give_up(void *context) {
     return false;
 }
 
-/* Who waits for the answer to a COMMIT does not keep the other threads of the stage, which learn that they must wait,
- * and does not repeat what was done. */
+/* A thread that waits for the answer to a COMMIT does not block the other threads of the stage, which learn that they
+ * must wait, and does not repeat the transaction. */
 static void a_stage_waits_without_the_ledger(void **state) {
     (void)state;
     struct relay relay;
     struct err err = {0};
-    char path[PATH_SIZE];
     enum ledger_claim is = CLAIM_ELSEWHERE;
-    relay_begin(&relay);
-    struct ledger *ledger = open_through(&relay, "waits", path);
+    struct ledger *ledger = begin(&relay, "waits");
     struct waiting waiting = {.relay = &relay, .ledger = ledger, .told = STATUS_OK};
     ledger_on_wait(ledger, let_come_back, &waiting);
     atomic_store(&relay.leaves, true);
@@ -307,8 +298,7 @@ static void a_stage_waits_without_the_ledger(void **state) {
     expect_counts(ledger, 0, 1, 0);
     assert_ok(claim(ledger, "b", &is, &err));
     assert_int_equal(is, CLAIM_NEW);
-    ledger_close(&ledger);
-    relay_end(&relay);
+    end(&relay, ledger);
 }
 
 /* A stage that is to end does not wait for a server that is away. */
@@ -316,10 +306,8 @@ static void a_stage_that_ends_gives_up(void **state) {
     (void)state;
     struct relay relay;
     struct err err = {0};
-    char path[PATH_SIZE];
     enum ledger_claim is = CLAIM_ELSEWHERE;
-    relay_begin(&relay);
-    struct ledger *ledger = open_through(&relay, "ends", path);
+    struct ledger *ledger = begin(&relay, "ends");
     struct waiting waiting = {.relay = &relay, .ledger = ledger};
     ledger_on_wait(ledger, give_up, &waiting);
     atomic_store(&relay.leaves, true);
@@ -327,8 +315,7 @@ static void a_stage_that_ends_gives_up(void **state) {
     assert_int_equal(claim(ledger, "a", &is, &err), STATUS_UNAVAILABLE);
     assert_non_null(strstr(err.message, "not known"));
     assert_int_equal(waiting.calls, 1);
-    ledger_close(&ledger);
-    relay_end(&relay);
+    end(&relay, ledger);
 }
 
 int main(void) {

@@ -44,6 +44,16 @@ static void merge(struct particle_set *set, const char *name, bool replace) {
     assert_ok(particle_set_merge(set, &file, path, replace, NULL, &err));
 }
 
+/* Writes a selection with the second picks of micrograph 1, whose images are in a stack of that name. */
+static void write_second(const char *table, const char *stack) {
+    FILE *f = placed_begin_table(table, PIXEL, MICROGRAPH_PIXEL, "");
+    for (int i = 0; i < AGAIN; i++)
+        fprintf(f, "%06d@%s.mrcs m1.mrc %g %g 1\n", i + 1, stack, again[i].x, again[i].y);
+    for (int i = 4; i < FIRST; i++)
+        fprintf(f, "%06d@m2.mrcs m2.mrc %g %g 1\n", i - 3, first[i].x, first[i].y);
+    assert_int_equal(fclose(f), 0);
+}
+
 /* Writes a selection of all former picks, and one in which micrograph 1 was picked again. */
 static void write_tables(void) {
     placed_put_stack("m1.mrcs", BOX, PIXEL, 4);
@@ -54,12 +64,7 @@ static void write_tables(void) {
         fprintf(f, "%06d@m%d.mrcs m%d.mrc %g %g 1\n", i < 4 ? i + 1 : i - 3, first[i].micrograph, first[i].micrograph,
                 first[i].x, first[i].y);
     assert_int_equal(fclose(f), 0);
-    f = placed_begin_table("again.star", PIXEL, MICROGRAPH_PIXEL, "");
-    for (int i = 0; i < AGAIN; i++)
-        fprintf(f, "%06d@m1_epoch001.mrcs m1.mrc %g %g 1\n", i + 1, again[i].x, again[i].y);
-    for (int i = 4; i < FIRST; i++)
-        fprintf(f, "%06d@m2.mrcs m2.mrc %g %g 1\n", i - 3, first[i].x, first[i].y);
-    assert_int_equal(fclose(f), 0);
+    write_second("again.star", "m1_epoch001");
 }
 
 static void begin(struct particle_set *set) {
@@ -108,6 +113,15 @@ static struct particle *at(const struct particle_set *set, const char *stack, in
     return p;
 }
 
+/* Begins with the former picks, of which iterations have found something. */
+static void begin_with_first(struct particle_set *set) {
+    write_tables();
+    begin(set);
+    merge(set, "first.star", true);
+    for (int i = 0; i < FIRST; i++)
+        find(at(set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+}
+
 static void assert_followed(const struct particle_set *set, const char *stack) {
     for (int k = 0; k < AGAIN; k++) {
         const struct particle *p = at(set, stack, k + 1);
@@ -132,11 +146,7 @@ static void assert_followed(const struct particle_set *set, const char *stack) {
 static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
     (void)state;
     struct particle_set set;
-    write_tables();
-    begin(&set);
-    merge(&set, "first.star", true);
-    for (int i = 0; i < FIRST; i++)
-        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    begin_with_first(&set);
     merge(&set, "again.star", true);
     assert_int_equal(set.present, AGAIN + 2);
     assert_followed(&set, "m1_epoch001");
@@ -161,22 +171,13 @@ static void a_selection_of_second_picks_keeps_halves_and_poses(void **state) {
 /* `icestream redo` writes the stack anew under its name. */
 static void write_anew(void) {
     placed_put_stack("m1.mrcs", BOX, PIXEL, AGAIN);
-    FILE *f = placed_begin_table("anew.star", PIXEL, MICROGRAPH_PIXEL, "");
-    for (int i = 0; i < AGAIN; i++)
-        fprintf(f, "%06d@m1.mrcs m1.mrc %g %g 1\n", i + 1, again[i].x, again[i].y);
-    for (int i = 4; i < FIRST; i++)
-        fprintf(f, "%06d@m2.mrcs m2.mrc %g %g 1\n", i - 3, first[i].x, first[i].y);
-    assert_int_equal(fclose(f), 0);
+    write_second("anew.star", "m1");
 }
 
 static void a_stack_that_is_made_again_has_other_images(void **state) {
     (void)state;
     struct particle_set set;
-    write_tables();
-    begin(&set);
-    merge(&set, "first.star", true);
-    for (int i = 0; i < FIRST; i++)
-        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    begin_with_first(&set);
     struct particle *other = at(&set, "m2", 1);
     for (int i = 0; i < 2; i++) {
         struct particle *p = i == 0 ? at(&set, "m1", 1) : other;
@@ -214,11 +215,7 @@ static void a_restart_with_second_picks_keeps_halves_and_poses(void **state) {
     char path[PATH_SIZE];
     struct particle_set set;
     struct star_file *file = NULL;
-    write_tables();
-    begin(&set);
-    merge(&set, "first.star", true);
-    for (int i = 0; i < FIRST; i++)
-        find(at(&set, i < 4 ? "m1" : "m2", i < 4 ? i + 1 : i - 3), i);
+    begin_with_first(&set);
     at(&set, "m1", 3)->compared = at(&set, "m1", 3)->junk = true;
     at(&set, "m2", 2)->compared = at(&set, "m2", 2)->junk = true;
     set.marked = true;

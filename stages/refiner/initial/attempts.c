@@ -392,7 +392,7 @@ bool attempts_go_on(const struct attempts *attempts) {
 /* A refinement does without a map that is made again, where there is no memory for it, and goes on with the one it has. */
 static enum status do_without(struct stage *stage, struct attempts *attempts, enum status status, const struct err *own,
                               struct err *err) {
-    if (status == STATUS_NO_MEMORY) {
+    if (status == STATUS_NO_MEMORY && !attempts->wanted) {
         attempts->unrepeated = true;
         stage_log(stage, LOG_WARN, "refine-first-map-kept", "the first map is not made again in this run: %s",
                   own->message);
@@ -451,13 +451,7 @@ enum status attempts_finish(struct stage *stage, struct refiner *refiner, struct
     *ret_replaced = false;
     while (attempts->running != NULL) {
         FAIL_IF(stage_stopping(stage), err, STATUS_CANCELLED, "stopped while the first map was being made");
-        const bool again = !attempts->wanted;
-        const enum status status = work(stage, refiner, attempts, ret_replaced, &own);
-        if (again)
-            TRY(do_without(stage, attempts, status, &own, err));
-        else if (status != STATUS_OK && err != NULL)
-            *err = own;
-        if (!again) TRY(status);
+        TRY(do_without(stage, attempts, work(stage, refiner, attempts, ret_replaced, &own), &own, err));
     }
     return STATUS_OK;
 }
