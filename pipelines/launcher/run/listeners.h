@@ -14,7 +14,7 @@
 
 #include "common/status.h"
 
-enum { LISTENERS_ENDPOINT_SIZE = 128 }; /* room for "tcp://[IPv6]:65535" */
+enum { LISTENERS_ENDPOINT_SIZE = 32 }; /* room for "tcp://255.255.255.255:65535" */
 
 struct listeners;
 
@@ -26,7 +26,7 @@ struct listener {
     bool handed; /* the descriptors listen, and the instance takes them; false: they keep the ports for its program */
 };
 
-/* Makes an empty set. address: of this host, IPv4 or IPv6, as numbers; others connect to it. */
+/* Makes an empty set. address: the one of this host to which others connect, IPv4, in numbers. */
 enum status listeners_create(const char *address, struct listeners **ret_listeners, struct err *err);
 /* Closes all sockets; accepts NULL. */
 void listeners_destroy(struct listeners **listeners);
