@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "common/status.h"
+#include "pipelines/launcher/run/listeners.h"
 
 /* A process, as the supervisor is told of it. */
 struct supervisor_child {
@@ -22,6 +23,8 @@ struct supervisor_child {
     bool heartbeat_expected; /* the child writes heartbeats from its start on; false: it is watched only after its first
                                 heartbeat */
     bool source;             /* gets SIGINT when the stream shall drain */
+    const struct listeners
+        *listeners; /* sockets that the child inherits, of edges that begin with its name; NULL: none */
 };
 
 enum place_news {

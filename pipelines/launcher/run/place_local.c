@@ -22,6 +22,7 @@ static void become(const struct supervisor_child *spec, const sigset_t *mask, pi
     signal(SIGPIPE, SIG_DFL);
     for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
         putenv(*pair);
+    if (spec->listeners != NULL) listeners_hand_over(spec->listeners, spec->name);
     sigprocmask(SIG_SETMASK, mask, NULL);
     execv(spec->argv[0], spec->argv);
     dprintf(2, "%s cannot be started: %s\n", spec->argv[0], strerror(errno));
