@@ -141,14 +141,13 @@ enum status server_tables(struct ledger *ledger, struct err *err) {
 
 /* ---- For those who have an address and no ledger ---- */
 
-/* Opens a connection without tables. */
-static enum status dial(const char *path, bool read_only, struct ledger *ledger, struct err *err) {
+enum status server_dial(const char *path, bool read_only, struct ledger *ledger, struct err *err) {
     *ledger = (struct ledger){.path = strdup(path), .read_only = read_only, .patience = 5};
     FAIL_IF(ledger->path == NULL, err, STATUS_NO_MEMORY, "no memory for an address");
     return server_make(ledger, err);
 }
 
-static void hang_up(struct ledger *ledger) {
+void server_hang_up(struct ledger *ledger) {
     if (ledger->server != NULL) ledger->driver->close(ledger);
     free(ledger->path);
 }
@@ -156,12 +155,12 @@ static void hang_up(struct ledger *ledger) {
 enum status ledger_server_exists(const char *path, bool *ret_exists, struct err *err) {
     struct ledger ledger;
     char last[LEDGER_STAGE_MAX + 16];
-    enum status status = dial(path, true, &ledger, err);
+    enum status status = server_dial(path, true, &ledger, err);
     if (status == STATUS_OK) {
         snprintf(last, sizeof last, "%s.commits", ledger.server->address.stage);
         status = is_there(&ledger, last, ret_exists, err);
     }
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -170,7 +169,7 @@ static enum status dial_server(const char *url, const char *session, bool read_o
     char path[LEDGER_URL_SIZE + LEDGER_SCHEMA_SIZE + 16];
     *ledger = (struct ledger){0};
     TRY(ledger_address_print(url, session, "all", path, sizeof path, err));
-    return dial(path, read_only, ledger, err);
+    return server_dial(path, read_only, ledger, err);
 }
 
 enum status ledger_server_try(const char *url, struct err *err) {
@@ -185,7 +184,7 @@ enum status ledger_server_try(const char *url, struct err *err) {
                     "%s: the user %.64s may not make schemas in it: GRANT CREATE ON DATABASE \"%.64s\" TO \"%.64s\"",
                     url, PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 1));
     PQclear(result);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -205,7 +204,7 @@ enum status ledger_server_folder(const char *url, const char *session, bool *ret
     struct ledger ledger;
     enum status status = dial_server(url, session, true, &ledger, err);
     if (status == STATUS_OK) status = ask_folder(&ledger, ret_there, ret_folder, size, err);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -215,7 +214,7 @@ enum status ledger_server_take(const char *url, const char *session, const char 
     if (status == STATUS_OK) status = make(&ledger, NULL, err);
     if (status == STATUS_OK) status = check_version(&ledger, err);
     if (status == STATUS_OK) status = server_ask(&ledger, "UPDATE version SET folder = $1", folder, NULL, err);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -227,7 +226,7 @@ enum status ledger_server_forget(const char *url, const char *session, struct er
         snprintf(text, sizeof text, "DROP SCHEMA IF EXISTS \"%s\" CASCADE", ledger.server->address.schema);
         status = server_ask(&ledger, text, NULL, NULL, err);
     }
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -237,7 +236,7 @@ pid_t ledger_server_writer(const char *path) {
     PGresult *result = NULL;
     char key[32];
     int pid = 0;
-    enum status status = dial(path, true, &ledger, NULL);
+    enum status status = server_dial(path, true, &ledger, NULL);
     if (status == STATUS_OK) {
         snprintf(key, sizeof key, "%lld", (long long)server_lock(&ledger, ledger.server->address.stage));
         status = server_ask(&ledger,
@@ -248,6 +247,6 @@ pid_t ledger_server_writer(const char *path) {
     }
     if (status == STATUS_OK && PQntuples(result) == 1) (void)sscanf(PQgetvalue(result, 0, 0), "icestream %d", &pid);
     PQclear(result);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return pid;
 }
