@@ -31,18 +31,23 @@ enum status ledger_server_try(const char *url, struct err *err) {
     return refuse(url, err);
 }
 
-enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
-                                 struct err *err) {
+enum status ledger_server_owner(const char *url, const char *session, struct ledger_server_owner *ret_owner,
+                                struct err *err) {
     (void)session;
-    (void)ret_there;
-    (void)ret_folder;
-    (void)size;
+    (void)ret_owner;
     return refuse(url, err);
 }
 
-enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err) {
+enum status ledger_server_make(const char *url, const char *session, struct err *err) {
+    (void)session;
+    return refuse(url, err);
+}
+
+enum status ledger_server_take(const char *url, const char *session, const char *folder, const char *mark,
+                               struct err *err) {
     (void)session;
     (void)folder;
+    (void)mark;
     return refuse(url, err);
 }
 

@@ -188,32 +188,51 @@ enum status ledger_server_try(const char *url, struct err *err) {
     return status;
 }
 
-static enum status ask_folder(struct ledger *ledger, bool *ret_there, char *folder, size_t size, struct err *err) {
+static enum status ask_owner(struct ledger *ledger, struct ledger_server_owner *owner, struct err *err) {
     PGresult *result = NULL;
-    TRY(is_there(ledger, "version", ret_there, err));
-    if (!*ret_there) return STATUS_OK;
+    TRY(is_there(ledger, "version", &owner->there, err));
+    if (!owner->there) return STATUS_OK;
     TRY(check_version(ledger, err));
-    TRY(server_ask(ledger, "SELECT folder FROM version", NULL, &result, err));
-    snprintf(folder, size, "%s", PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "");
+    /* An earlier icestream has made no column `mark`. */
+    TRY(server_ask(ledger, "SELECT folder, COALESCE(to_jsonb(v) ->> 'mark', '') FROM version AS v", NULL, &result,
+                   err));
+    bool known = PQntuples(result) == 1;
+    snprintf(owner->folder, sizeof owner->folder, "%s", known ? PQgetvalue(result, 0, 0) : "");
+    snprintf(owner->mark, sizeof owner->mark, "%s", known ? PQgetvalue(result, 0, 1) : "");
     PQclear(result);
     return STATUS_OK;
 }
 
-enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
-                                 struct err *err) {
+enum status ledger_server_owner(const char *url, const char *session, struct ledger_server_owner *ret_owner,
+                                struct err *err) {
     struct ledger ledger;
+    *ret_owner = (struct ledger_server_owner){0};
     enum status status = dial_server(url, session, true, &ledger, err);
-    if (status == STATUS_OK) status = ask_folder(&ledger, ret_there, ret_folder, size, err);
+    if (status == STATUS_OK) status = ask_owner(&ledger, ret_owner, err);
     server_hang_up(&ledger);
     return status;
 }
 
-enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err) {
+enum status ledger_server_make(const char *url, const char *session, struct err *err) {
     struct ledger ledger;
     enum status status = dial_server(url, session, false, &ledger, err);
     if (status == STATUS_OK) status = make(&ledger, NULL, err);
     if (status == STATUS_OK) status = check_version(&ledger, err);
-    if (status == STATUS_OK) status = server_ask(&ledger, "UPDATE version SET folder = $1", folder, NULL, err);
+    server_hang_up(&ledger);
+    return status;
+}
+
+enum status ledger_server_take(const char *url, const char *session, const char *folder, const char *mark,
+                               struct err *err) {
+    struct ledger ledger;
+    char text[128];
+    const char *column = "ALTER TABLE version ADD COLUMN IF NOT EXISTS mark text NOT NULL DEFAULT ''";
+    enum status status = dial_server(url, session, false, &ledger, err);
+    if (status == STATUS_OK) status = make(&ledger, NULL, err);
+    if (status == STATUS_OK) status = check_version(&ledger, err);
+    if (status == STATUS_OK) status = server_ask(&ledger, column, NULL, NULL, err);
+    snprintf(text, sizeof text, "UPDATE version SET folder = $1, mark = '%s'", mark);
+    if (status == STATUS_OK) status = server_ask(&ledger, text, folder, NULL, err);
     server_hang_up(&ledger);
     return status;
 }

@@ -35,7 +35,7 @@ static void begin(struct fixture *f, const char *session) {
     const char *url = getenv("ICESTREAM_TEST_POSTGRESQL");
     atomic_store(&moved, 0);
     assert_ok(ledger_address_print(url, session, "stage", f->path, sizeof f->path, &err));
-    assert_ok(ledger_server_take(url, session, "/folder", &err));
+    assert_ok(ledger_server_take(url, session, "/folder", "", &err));
     snprintf(f->schema, sizeof f->schema, "icestream_%s", session);
     f->server = PQconnectdb(url);
     assert_int_equal(PQstatus(f->server), CONNECTION_OK);
