@@ -40,8 +40,9 @@ static enum status take(struct stage *stage, const struct instance *instance, st
     return STATUS_OK;
 }
 
+/* The server is asked first: this process may not know yet that its lease was made void. */
 static enum status promise(struct stage *stage, struct err *err) {
-    TRY(ledger_lease_check(stage->lease, err));
+    TRY(ledger_lease_count(stage->lease, err));
     return lease_folders_promise(stage->root, stage->name, ledger_lease_number(stage->lease), err);
 }
 
@@ -52,7 +53,6 @@ enum status lease_begin(struct stage *stage, const struct instance *instance, st
     TRY(lease_folders_root(stage->root, stage->name, number, stage->lease_root, err));
     TRY(path_join(stage->lease_root, stage->name, stage->folder, sizeof stage->folder, err));
     TRY(lease_folders_make(stage->root, stage->name, number, before, err));
-    TRY(ledger_lease_count(stage->lease, err));
     TRY(promise(stage, err));
     lease_folders_clear(stage->root, stage->name, number, before);
     return STATUS_OK;
@@ -64,7 +64,9 @@ enum status lease_tend(struct stage *stage, struct err *err) {
     FAIL_IF(ledger_lease_lost(stage->lease), err, STATUS_CANCELLED,
             "another process has taken the lease of %s: this one ends", stage->name);
     bool leads = lease_folders_promised(stage->root, stage->name, ledger_lease_number(stage->lease));
-    return leads || !ledger_lease_holds(stage->lease) ? STATUS_OK : promise(stage, err);
+    if (leads || !ledger_lease_holds(stage->lease)) return STATUS_OK;
+    enum status status = promise(stage, err);
+    return status == STATUS_BAD_STATE ? STATUS_OK : status; /* the thread of the lease finds out */
 }
 
 void lease_end(struct stage *stage) {
