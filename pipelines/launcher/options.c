@@ -30,6 +30,8 @@ static const struct option_row rows[] = {
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
+    {"engine", "local|ssh|slurm", "What starts hosts on other machines; instead of session.engine.",
+     RUNS | COMMAND_CHECK, OPTION_TEXT, AT(engine), 0},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
      AT(until_idle), 0},
     {"speed", "X|max", "How many times faster than the recording (1), or as fast as possible.", COMMAND_REPLAY,
@@ -192,8 +194,9 @@ static void print_beginning(FILE *out) {
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
           "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
           "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
-          "ledgers), `notify` (a program that is told of\n"
-          "alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
+          "ledgers), `engine` (`local`, `ssh` or `slurm`: what starts hosts on other machines), `slurm` (options of\n"
+          "`sbatch` for them), `notify` (a program that is told of alarms), `defocus` (the target of the microscope,\n"
+          "µm) and `alarms` (thresholds of alarms).\n",
           out);
 }
 

@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/alarms/rules.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
+#include "pipelines/launcher/run/engine.h"
 
 /* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table:
  * it only validates and describes, so it has no offsets. */
@@ -40,6 +41,15 @@ static const struct param session_table[] = {
     {.name = "ledger",
      .type = PARAM_STRING,
      .help = "Where stages keep their ledgers: postgresql://HOST/DB, or by default files of SQLite in the session."},
+    {.name = "engine",
+     .type = PARAM_CHOICE,
+     .default_text = "local",
+     .choices = ENGINE_CHOICES,
+     .help = "What starts hosts on other machines: ssh, or jobs of Slurm; local: nothing does."},
+    {.name = "slurm",
+     .type = PARAM_STRING,
+     .help = "Options of sbatch for the jobs that are hosts, such as \"--partition gpu --gres gpu:1\"; a list: one job "
+             "each."},
     {.name = "notify",
      .type = PARAM_STRING,
      .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
@@ -100,6 +110,37 @@ static void check_notify(struct graph_checks *c, const struct graph_entry *entry
                      graph_set_by(entry), text);
 }
 
+static void check_slurm(struct graph_checks *c, const struct graph_entry *entry) {
+    for (size_t i = 0; i < entry->value.count; i++) {
+        struct err err = {0};
+        if (engine_check_slurm(entry->value.texts[i], &err) != STATUS_OK)
+            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%ssession.slurm: %s", graph_set_by(entry),
+                         err.message);
+    }
+}
+
+/* Checks what an engine needs: hosts that can be named, and ledgers that they can reach. */
+static void check_engine(struct graph_checks *c, const struct graph_entry *entry) {
+    const struct graph_entry *hosts = graph_entry(&c->graph->session, "hosts");
+    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
+    const bool ssh = strcmp(text, "ssh") == 0;
+    if (ssh && (hosts == NULL || hosts->value.count == 0))
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.engine: ssh needs the names of hosts, as in hosts: [node1, node2]",
+                     graph_set_by(entry));
+    for (size_t i = 0; ssh && hosts != NULL && i < hosts->value.count; i++) {
+        struct err err = {0};
+        if (engine_check_host(hosts->value.texts[i], &err) != STATUS_OK)
+            problems_add(c->problems, PROBLEM_ERROR, hosts->line, "%ssession.hosts: %s", graph_set_by(hosts),
+                         err.message);
+    }
+    if ((ssh || strcmp(text, "slurm") == 0) && graph_entry(&c->graph->session, "ledger") == NULL)
+        problems_add(c->problems, PROBLEM_ERROR, entry->line,
+                     "%ssession.engine: hosts on other machines need ledgers that they can reach, as in ledger: "
+                     "postgresql://SERVER/DATABASE",
+                     graph_set_by(entry));
+}
+
 static void check_defocus(struct graph_checks *c, const struct graph_entry *entry) {
     double range[2] = {0, 0};
     bool good = entry->value.count == 2;
@@ -154,10 +195,10 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
         if (!graph_check_has_value(c, described, false, section, entry)) continue;
         if (graph_find_param(described, entry->key) == NULL)
-            graph_unknown_key(
-                c, described, false, section, entry,
-                "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, notify, defocus and alarms");
+            graph_unknown_key(c, described, false, section, entry,
+                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
+                              "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, engine, slurm, "
+                              "notify, defocus and alarms");
         else if (strcmp(entry->key, "mtf") == 0)
             TRY(check_mtf(c, entry));
         else
@@ -167,6 +208,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "ledger") == 0) check_ledger(c, entry);
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
+        if (strcmp(entry->key, "engine") == 0) check_engine(c, entry);
+        if (strcmp(entry->key, "slurm") == 0) check_slurm(c, entry);
         if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
         if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);
         if (strcmp(entry->key, "alarms") == 0) check_alarms(c, entry);

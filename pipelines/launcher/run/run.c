@@ -111,6 +111,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     memory_kills_look(&run->memory);
     run_changes_tend(run, supervisor);
     run_serve_tend(run);
+    run_engine_tend(run);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -196,6 +197,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 }
 
 static void run_clear(struct run *run) {
+    run_engine_end(run);
     run_serve_end(run);
     run_again_destroy(run);
     run_sockets_remove(run);
@@ -283,6 +285,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
                                            .tick = tick,
                                            .warn = run_warn,
                                            .say = say};
+    TRY(run_engine_begin(run, err));
     run->session.patience = PATIENCE;
     enum status status =
         supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);

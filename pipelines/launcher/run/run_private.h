@@ -10,6 +10,7 @@
 #include "pipelines/launcher/progress.h"
 #include "pipelines/launcher/replay.h"
 #include "pipelines/launcher/run/deaths.h"
+#include "pipelines/launcher/run/engine.h"
 #include "pipelines/launcher/run/hung.h"
 #include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/memory_kills.h"
@@ -71,6 +72,8 @@ struct run {
     int change;                /* number of the last change of the session that the stages were told of */
     bool unchanged;            /* the next one cannot be read or passed on, which was reported */
     struct run_page page;
+    char engine_host[256];
+    struct engine *engine;   /* NULL: hosts of other machines, if any, come by themselves */
     struct run_again *again; /* the items that stages want again; NULL: the stages do not run yet */
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
@@ -111,6 +114,12 @@ void run_serve_tend(struct run *run);
 void run_serve_end(struct run *run);
 /* Writes SESSION/web/report.html where the session has a page; call it when the session has ended. */
 void run_serve_report(struct run *run);
+
+/* run_engine.c: makes the engine that the graph wants; call it when hosts can join. Starts hosts that are not there;
+ * call it about once a second. Ends what still runs; call it when the hosts were told that the run is over. */
+enum status run_engine_begin(struct run *run, struct err *err);
+void run_engine_tend(struct run *run);
+void run_engine_end(struct run *run);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */
