@@ -1,0 +1,190 @@
+"""A session on three hosts: the launcher on the first, agents on the others, micrographs that arrive one by one.
+
+    with World("fault") as world, Session(world) as session:
+        session.begin()
+        session.until_done("extractor", 10)
+        world.hosts[1].kill()
+        session.finish()
+    session.compare()
+
+Fault tests' data and the undisturbed session are those of tests/faults."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import rig
+from database import Database
+from relay import Relay
+
+rig.enter()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
+from faults import MICROGRAPHS, Work, calm, check, finish, names, outcome, program, same, seeded, whole, write  # noqa: E402,F401
+
+STAGES = ("watcher", "lowpass-picker", "extractor")
+LOST = 12  # s in which the items of a lost host are in work elsewhere
+
+GRAPH = """\
+session: {{pixel_size: 6.0, ledger: "{ledger}", listen: {listen}, {spread}}}
+stages:
+  watcher:        {{directory: "{raw}", poll: 0.2, settle: 0}}
+  lowpass-picker: {{from: watcher, diameter: 130, lowpass: 40, write_png: false, replicas: 3}}
+  extractor:      {{from: lowpass-picker, box: 32, replicas: 2}}
+"""
+
+
+class World(rig.Rig):
+    """Three hosts with a server beside them. relay: stands before the server and can lose answers."""
+
+    def __init__(self, name):
+        # Where others may enter, since the server runs as another user.
+        self.work = Work(name)
+        os.chmod(self.work.path, 0o711)
+        super().__init__(self.work.path)
+        self.database = Database(self)
+        self.relay = Relay(self, self.database)
+        self.failed = True
+
+    def __exit__(self, kind, value, trace):
+        self.database.__exit__(kind, value, trace)
+        super().__exit__(kind, value, trace)
+        self.work.__exit__(kind, value, trace)
+
+
+class Session:
+    """count: micrographs that arrive, one each `pace` seconds. spread: keys of the graph that make it one of several hosts."""
+
+    def __init__(self, world, count=48, pace=0.15, spread="hosts: [beta, gamma]", options=("--until-idle", "4")):
+        self.world, self.count, self.pace, self.options = world, count, pace, options
+        self.launcher_host, *self.agent_hosts = world.hosts
+        self.path, self.raw = os.path.join(world.shared, "session"), os.path.join(world.shared, "raw")
+        os.makedirs(self.raw)
+        url = world.relay.url + f"?sslrootcert={os.environ['PGSSLROOTCERT']}"
+        text = GRAPH.format(ledger=url, listen=self.launcher_host.address, raw=self.raw, spread=spread)
+        self.graph = write(os.path.join(world.shared, "graph.yaml"), text)
+        self.launcher, self.agents, self.over = None, {}, threading.Event()
+        self.feeder = threading.Thread(target=self.feed, daemon=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.over.set()
+        if kind is not None:
+            for host in self.world.hosts:
+                for one in os.listdir(host.local):
+                    if one.endswith(".out"):
+                        print(f"---- {host.name}: {one}\n{open(os.path.join(host.local, one)).read()[-3000:]}")
+
+    # ---- what happens by itself
+
+    def feed(self):
+        for name in names()[: self.count]:
+            hidden = os.path.join(self.raw, f".{name}.coming")
+            shutil.copy2(os.path.join(MICROGRAPHS, name), hidden)
+            os.rename(hidden, os.path.join(self.raw, name))
+            if self.over.wait(self.pace):
+                return
+
+    def launch(self, host=None, *more):
+        host = host or self.launcher_host
+        words = [program("icestream"), "run", self.graph, "--session", self.path, *self.options, *more]
+        self.launcher = host.start(*words, log=os.path.join(host.local, "launcher.out"))
+        return self.launcher
+
+    def join(self, host):
+        """An agent needs the folder of the session, which its launcher makes."""
+        rig.until(lambda: os.path.exists(f"{self.path}/hosts/launcher.json"), 60, "the launcher listens")
+        words = [program("icestream"), "host", self.path, "--name", host.name, "--address", host.address]
+        self.agents[host] = host.start(*words, log=os.path.join(host.local, "agent.out"))
+        return self.agents[host]
+
+    def begin(self):
+        self.launch()
+        for host in self.agent_hosts:
+            self.join(host)
+        self.feeder.start()
+
+    # ---- what can be seen
+
+    def ask(self, *words):
+        return subprocess.run([program("icestream"), *words, "--session", self.path], capture_output=True, text=True)
+
+    def done(self, stage):
+        with contextlib.suppress(ValueError, KeyError):
+            return json.loads(self.ask("status", "--json").stdout)["stages"][stage]["done"]
+        return 0
+
+    def places(self):
+        """Returns {instance: host} as the launcher has it."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return json.load(open(f"{self.path}/hosts/hosts.json"))["instances"]
+        return {}
+
+    def instances(self, host):
+        """Returns {instance: pid} of the processes on a host."""
+        found = {}
+        for pid in host.processes():
+            with contextlib.suppress(OSError, ValueError):
+                words = open(f"/proc/{pid}/cmdline", "rb").read().decode().split("\0")
+                orders = os.path.basename(words[words.index("--instance") + 1])
+                found[orders.removesuffix(".instance.json")] = pid
+        return found
+
+    def until(self, condition, seconds, what):
+        end = time.monotonic() + seconds
+        while not condition():
+            if self.launcher.poll() is not None:
+                raise AssertionError(f"the session ended before: {what}")
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {seconds} s: {what}")
+            time.sleep(0.05)
+
+    def until_done(self, stage, count, seconds=90):
+        self.until(lambda: self.done(stage) >= count, seconds, f"{stage} has done {count}")
+
+    def until_spread(self):
+        """Waits until each host runs something; returns an instance of a picker on each."""
+        wanted = {host.name for host in self.world.hosts}
+        self.until(lambda: wanted <= set(self.places().values()), 60, "each host runs something")
+        return {place: name for name, place in self.places().items() if name.startswith("lowpass-picker")}
+
+    # ---- the end
+
+    def finish(self, seconds=120):  # noqa: F811 (a method)
+        self.launcher.finish(0, seconds)
+
+    def compare(self, what=""):
+        """Checks that the session has what an undisturbed one has."""
+        same(part(calm(), names()[: self.count]), outcome(self.path, self.raw), what)
+        whole(self.path, what)
+
+
+def part(undisturbed, some):
+    """Returns what an undisturbed session has of some micrographs."""
+    stems = {os.path.splitext(name)[0] for name in some}
+
+    def is_of(path):
+        name = os.path.basename(path)
+        return any(name.startswith(stem + ".") or name.startswith(stem + "_") for stem in stems)
+
+    found = dict(undisturbed)
+    found["counts"] = {
+        stage: dict(counts, seen=len(some), done=len(some)) for stage, counts in undisturbed["counts"].items()
+    }
+    for key in ("picks", "cuts", "stacks"):
+        found[key] = {path: digest for path, digest in undisturbed[key].items() if is_of(path)}
+    found["particles"] = [
+        row for row in undisturbed["particles"] if any(is_of(value.split("@")[-1]) for value in row if "/" in value)
+    ]
+    return found
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
