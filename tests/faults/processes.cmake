@@ -13,11 +13,13 @@ foreach(case flight done)
 endforeach()
 icestream_add_fault_test(backup backup.py)
 if(libpq_FOUND)
-  icestream_add_script_test(faults_postgresql LABELS faults pipeline
-    COMMAND ${CMAKE_SOURCE_DIR}/tests/common/private_postgresql.sh
-      ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/postgresql.py)
-  set_tests_properties(faults_postgresql PROPERTIES FIXTURES_REQUIRED faults PROCESSORS 2)
-  set_property(TEST faults_postgresql APPEND PROPERTY ENVIRONMENT "ICESTREAM_FAULTS=${faults_data}")
+  foreach(name postgresql leases)
+    icestream_add_script_test(faults_${name} LABELS faults pipeline
+      COMMAND ${CMAKE_SOURCE_DIR}/tests/common/private_postgresql.sh
+        ${ICESTREAM_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${name}.py)
+    set_tests_properties(faults_${name} PROPERTIES FIXTURES_REQUIRED faults PROCESSORS 2)
+    set_property(TEST faults_${name} APPEND PROPERTY ENVIRONMENT "ICESTREAM_FAULTS=${faults_data}")
+  endforeach()
 endif()
 foreach(case lost older wal)
   icestream_add_fault_test(repair_${case} repair.py ${case})

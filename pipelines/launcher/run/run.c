@@ -115,6 +115,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
+    TRY(session_check_lease(&run->session, err));
     look_around(run, supervisor);
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
@@ -200,7 +201,8 @@ static void run_clear(struct run *run) {
     run_engine_end(run);
     run_serve_end(run);
     run_again_destroy(run);
-    run_sockets_remove(run);
+    /* Those of a launcher that has taken over lie at the same place. */
+    if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);
     explicit_bzero(run->secret_key, sizeof run->secret_key);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
         free(run->texts[i].argv[1]);
@@ -318,7 +320,8 @@ static enum status begin(struct run *run, struct err *err) {
 /* Whoever reads the session from now on needs no server. */
 static void export_ledgers(const struct run *run) {
     struct err err = {0};
-    if (run->planned == NULL || session_export(&run->session, run->planned, &err) == STATUS_OK) return;
+    if (run->planned == NULL || session_check_lease(&run->session, NULL) != STATUS_OK) return;
+    if (session_export(&run->session, run->planned, &err) == STATUS_OK) return;
     fprintf(stderr, "icestream: the ledgers stay in PostgreSQL alone, and are no files that a copy could show: %s\n",
             err.message);
     if (err.status == STATUS_UNAVAILABLE)
@@ -339,6 +342,7 @@ int run_graph(const struct options *options, struct graph *graph, struct plan *p
     enum status status = begin(&run, &err);
     bool begun = status == STATUS_OK;
     if (begun) status = run_session(&run, &outcome, &err);
+    if (begun && status == STATUS_OK) status = session_await_lease(&run.session, &err);
     int code = EXIT_ERROR;
     if (status == STATUS_OK) code = conclude(&run, outcome, &err);
     if (begun) export_ledgers(&run);
