@@ -130,6 +130,7 @@ static void become(const struct supervisor *s, const struct supervisor_child *sp
     signal(SIGPIPE, SIG_DFL);
     for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
         putenv(*pair);
+    if (spec->listeners != NULL) listeners_hand_over(spec->listeners, spec->name);
     sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
     execv(spec->argv[0], spec->argv);
     dprintf(2, "%s cannot be started: %s\n", spec->argv[0], strerror(errno));

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "common/status.h"
+#include "pipelines/launcher/run/listeners.h"
 
 /* A stage exits with this code when the machine lacks something (room on a disk, a folder, descriptors). The exit does
  * not count as a death; the supervisor starts the stage again until it runs. */
@@ -29,6 +30,8 @@ struct supervisor_child {
     bool heartbeat_expected; /* the child writes heartbeats from its start on; false: it is watched only after its first
                                 heartbeat */
     bool source;             /* gets SIGINT when the stream shall drain */
+    const struct listeners
+        *listeners; /* sockets that the child inherits, of edges that begin with its name; NULL: none */
 };
 
 enum child_state { CHILD_WAITING, CHILD_RUNNING, CHILD_ENDED };
