@@ -17,146 +17,144 @@ def begun(session):
     """Starts a session; returns the pickers by host, once all hosts work."""
     session.begin()
     pickers = session.until_spread()
-    session.until_done("extractor", 6)
+    session.until_done("extractor", 4)
     return pickers
 
 
-def until_elsewhere(session, host, since):
-    """Waits until nothing of a lost host counts any more and its instances run elsewhere."""
-    session.until(lambda: host.name not in session.places().values(), LOST, f"nothing runs on {host.name}")
-    check(time.monotonic() - since < LOST, f"what ran on {host.name} runs elsewhere after {time.monotonic() - since:.1f} s")
+def until_elsewhere(session, since, *hosts):
+    """Waits until nothing of lost hosts counts any more, and all that had arrived is done by others."""
+    names = {host.name for host in hosts}
+    left = since + LOST - time.monotonic()
+    session.until(lambda: not names & set(session.places().values()), left, f"nothing runs on {names}")
+    left = since + LOST - time.monotonic()
+    session.until_done("extractor", session.first, left)
+    check(True, f"what {', '.join(sorted(names))} had in work was done elsewhere after {time.monotonic() - since:.1f} s")
 
 
-def until_back(session, host):
-    session.until(lambda: host.name in session.places().values(), 60, f"{host.name} works again")
+def until_back(session, *hosts):
+    names = {host.name for host in hosts}
+    session.until(lambda: names <= set(session.places().values()), 60, f"{names} work again")
 
 
-def instance(session):
-    """An instance on another host is killed."""
-    pickers = begun(session)
+def end(session):
+    session.arrive()
+    session.finish()
+
+
+# ---- What passes before anybody is lost
+
+
+def instance(session, pickers):
+    """Instances on other hosts are killed."""
     for host in session.agent_hosts:
         kill(session.instances(host)[pickers[host.name]])
-    session.finish()
-    said = session.launcher.output()
-    check(all(pickers[host.name] in said for host in session.agent_hosts), "the launcher tells of both")
+    session.until_done("extractor", session.first)
+    killed = [pickers[host.name] for host in session.agent_hosts]
+    session.until(lambda: all(session.launcher.says(name) for name in killed), 20, "both are told of")
 
 
-def agent(session):
-    """The agent of a host is killed; its instances end with it. Another agent joins from there."""
-    begun(session)
-    host, since = session.agent_hosts[0], time.monotonic()
-    session.agents[host].kill()
-    session.until(lambda: not session.instances(host), 10, "no instance outlives its agent")
-    until_elsewhere(session, host, since)
-    session.join(host)
-    session.finish()
+def cut(session, _):
+    """A cable is out for less than it takes to be lost."""
+    session.agent_hosts[0].cut()
+    time.sleep(5)
+    session.agent_hosts[0].join()
+    session.until_done("extractor", session.first)
+    check("not heard any more" not in session.launcher.output(), "no host was lost")
 
 
-def host(session):
-    """A whole host loses its power. It is there again later."""
-    begun(session)
-    one, since = session.agent_hosts[0], time.monotonic()
+def folder(session, _):
+    """The shared folder is away from one host."""
+    session.agent_hosts[0].hide()
+    time.sleep(3)
+    session.agent_hosts[0].show()
+    session.until_done("extractor", session.first)
+
+
+def database(session, _):
+    """The server crashes, loses answers of COMMITs, and is away for longer than a host may be silent."""
+    session.world.relay.swallow(3)
+    session.world.database.restart()
+    session.until_done("extractor", session.first // 2)
+    session.world.database.end()
+    time.sleep(SILENCE)
+    session.world.database.begin()
+    session.until_done("extractor", session.first)
+
+
+# ---- What is lost for a while
+
+
+def host(session, _):
+    """A whole host loses its power, while another one stands still. Both come back."""
+    since = time.monotonic()
+    one, other = session.agent_hosts
     one.kill()
-    until_elsewhere(session, one, since)
+    other.stop()
+    until_elsewhere(session, since, one, other)
+    other.wake()
     one.boot()
     session.join(one)
-    session.finish()
+    until_back(session, one, other)
 
 
-def leaves(session):
+def agent(session, _):
+    """The agent of a host is killed, and its instances end with it; nothing of another host is heard, and it hears all."""
+    since = time.monotonic()
+    one, other = session.agent_hosts
+    session.agents[one].kill()
+    other.mute()
+    session.until(lambda: not session.instances(one), 10, "no instance outlives its agent")
+    until_elsewhere(session, since, one, other)
+    other.heal()
+    session.join(one)
+    until_back(session, one, other)
+
+
+def cut_long(session, _):
+    """A cable is out for long. Its host is told that its instances do not count any more."""
+    since, one = time.monotonic(), session.agent_hosts[0]
+    one.cut()
+    until_elsewhere(session, since, one)
+    time.sleep(max(0, since + 20 - time.monotonic()))
+    one.join()
+    until_back(session, one)
+
+
+def leaves(session, _):
     """An agent gets SIGTERM, as before a time limit: it leaves in order, and its items go elsewhere."""
-    begun(session)
-    one, since = session.agent_hosts[0], time.monotonic()
+    since, one = time.monotonic(), session.agent_hosts[0]
     session.agents[one].signal(signal.SIGTERM)
-    until_elsewhere(session, one, since)
+    until_elsewhere(session, since, one)
     check(session.agents[one].wait(20) == 0, "the agent has left")
-    session.finish()
 
 
-def cut(session, seconds=5):
-    """A cable is out for less than it takes to be lost."""
-    begun(session)
-    one = session.agent_hosts[0]
-    before = session.instances(one)
-    one.cut()
-    time.sleep(seconds)
-    one.join()
-    session.finish()
-    check("is lost" not in session.launcher.output(), f"no host was lost ({len(before)} instances)")
+# ---- Launchers
 
 
-def cut_long(session, seconds=20):
-    """A cable is out for longer than that."""
-    begun(session)
-    one, since = session.agent_hosts[0], time.monotonic()
-    one.cut()
-    until_elsewhere(session, one, since)
-    time.sleep(max(0, since + seconds - time.monotonic()))
-    one.join()
-    session.finish()
-
-
-def mute(session):
-    """A host hears all others, and nobody hears it."""
-    begun(session)
-    one, since = session.agent_hosts[0], time.monotonic()
-    one.mute()
-    until_elsewhere(session, one, since)
-    one.heal()
-    until_back(session, one)
-    session.finish()
-
-
-def stopped(session):
-    """A host stands still, and wakes when others have done its work."""
-    begun(session)
-    one, since = session.agent_hosts[0], time.monotonic()
-    one.stop()
-    until_elsewhere(session, one, since)
-    one.wake()
-    until_back(session, one)
-    session.finish()
-
-
-def launcher(session):
-    """The launcher stands still, and another one takes the session over on another host. The first one wakes."""
-    begun(session)
-    first, other = session.launcher, session.agent_hosts[1]
+def take_over(session, other, *more):
+    """The launcher's host stands still, and a launcher on another host takes the session over. The first one wakes."""
+    first = session.launcher
     session.world.hosts[0].stop()
-    more = ("--set", f"session.listen={other.address}", "--set", "session.hosts=[beta]")
-    session.launch(other, *more)
-    session.until_done("extractor", 20)
+    session.launch(other, "--set", f"session.listen={other.address}", *more)
+    session.until_done("extractor", session.first)
     session.world.hosts[0].wake()
     check(first.wait(60) != 0, "the launcher that was replaced ends when it wakes")
     check("taken this session over" in first.output(), "and says why")
-    session.finish()
 
 
-def database(session):
-    """The server crashes, is away for longer than a host may be silent, and loses answers of COMMITs."""
-    begun(session)
-    world = session.world
-    world.relay.swallow(3)
-    world.database.restart()
-    session.until_done("extractor", 15)
-    world.database.end()
-    time.sleep(SILENCE)
-    world.database.begin()
-    session.finish()
-    check(world.relay.lost == 3, "answers of COMMITs were lost")
+def launcher(session, _):
+    take_over(session, session.agent_hosts[1], "--set", "session.hosts=[beta]")
 
 
-def folder(session):
-    """The shared folder is away from one host."""
-    begun(session)
-    one = session.agent_hosts[0]
-    one.hide()
-    time.sleep(SILENCE / 2)
-    one.show()
-    session.finish()
+def moved(session):
+    """A session of one host goes on on another one."""
+    session.launch()
+    session.arrive(0, session.first)
+    session.until_done("extractor", 4)
+    take_over(session, session.world.hosts[1])
 
 
-CASES = {one.__name__: one for one in (instance, agent, host, leaves, cut, cut_long, mute, stopped, launcher, database, folder)}
+CASES = (instance, cut, folder, database, host, agent, cut_long, leaves, launcher)
 
 
 # ---- at random
@@ -231,7 +229,7 @@ class Chaos:
 
 
 def at_random(world, count):
-    with Session(world, count=200, pace=max(0.2, 0.05 * count), options=("--until-idle", "30")) as session:
+    with Session(world, first=200, count=200, pace=0.02 * count + 0.1) as session:
         session.begin()
         session.until_spread()
         Chaos(session, seeded()).run(count)
@@ -244,9 +242,16 @@ def main():
     with World(f"hosts-{case}") as world:
         if case == "random":
             at_random(world, int(sys.argv[2]))
+        elif case == "moved":
+            with Session(world, spread="transport: tcp") as session:
+                moved(session)
+                end(session)
+            session.compare()
         else:
             with Session(world) as session:
-                CASES[case](session)
+                pickers = begun(session)
+                {one.__name__: one for one in CASES}[case](session, pickers)
+                end(session)
             session.compare()
     finish()
 

@@ -58,18 +58,18 @@ class World(rig.Rig):
 
 
 class Session:
-    """count: micrographs that arrive, one each `pace` seconds. spread: keys of the graph that make it one of several hosts."""
+    """count: micrographs that arrive, one each `pace` seconds; the first of them at the beginning, the others when
+    arrive() is called. spread: keys of the graph that make it one of several hosts."""
 
-    def __init__(self, world, count=48, pace=0.15, spread="hosts: [beta, gamma]", options=("--until-idle", "4")):
-        self.world, self.count, self.pace, self.options = world, count, pace, options
+    def __init__(self, world, first=24, count=32, pace=0.1, spread="hosts: [beta, gamma]"):
+        self.world, self.first, self.count, self.pace = world, first, count, pace
         self.launcher_host, *self.agent_hosts = world.hosts
         self.path, self.raw = os.path.join(world.shared, "session"), os.path.join(world.shared, "raw")
         os.makedirs(self.raw)
         url = world.relay.url + f"?sslrootcert={os.environ['PGSSLROOTCERT']}"
         text = GRAPH.format(ledger=url, listen=self.launcher_host.address, raw=self.raw, spread=spread)
         self.graph = write(os.path.join(world.shared, "graph.yaml"), text)
-        self.launcher, self.agents, self.over = None, {}, threading.Event()
-        self.feeder = threading.Thread(target=self.feed, daemon=True)
+        self.launcher, self.agents, self.over, self.last = None, {}, threading.Event(), {}
 
     def __enter__(self):
         return self
@@ -84,8 +84,13 @@ class Session:
 
     # ---- what happens by itself
 
-    def feed(self):
-        for name in names()[: self.count]:
+    def arrive(self, begin=None, end=None):
+        """Lets micrographs arrive, by default those that are not there yet. Does not wait for them."""
+        begin = self.first if begin is None else begin
+        threading.Thread(target=self.feed, args=(names()[begin : end or self.count],), daemon=True).start()
+
+    def feed(self, some):
+        for name in some:
             hidden = os.path.join(self.raw, f".{name}.coming")
             shutil.copy2(os.path.join(MICROGRAPHS, name), hidden)
             os.rename(hidden, os.path.join(self.raw, name))
@@ -94,7 +99,7 @@ class Session:
 
     def launch(self, host=None, *more):
         host = host or self.launcher_host
-        words = [program("icestream"), "run", self.graph, "--session", self.path, *self.options, *more]
+        words = [program("icestream"), "run", self.graph, "--session", self.path, *more]
         self.launcher = host.start(*words, log=os.path.join(host.local, "launcher.out"))
         return self.launcher
 
@@ -109,7 +114,7 @@ class Session:
         self.launch()
         for host in self.agent_hosts:
             self.join(host)
-        self.feeder.start()
+        self.arrive(0, self.first)
 
     # ---- what can be seen
 
@@ -117,14 +122,21 @@ class Session:
         return subprocess.run([program("icestream"), *words, "--session", self.path], capture_output=True, text=True)
 
     def done(self, stage):
-        with contextlib.suppress(ValueError, KeyError):
-            return json.loads(self.ask("status", "--json").stdout)["stages"][stage]["done"]
-        return 0
+        """Returns how many items a stage has done, from the tables of the server; 0 while it is away."""
+        query = (
+            "SELECT format('SELECT count(*) FROM %I.%I WHERE state = 1', schemaname, tablename) FROM pg_tables"
+            f" WHERE tablename = '{stage}.items' \\gexec"
+        )
+        done = subprocess.run(
+            ["psql", "-qAt", self.world.database.local], input=query, capture_output=True, text=True, check=False
+        )
+        return int(done.stdout.strip() or 0)
 
     def places(self):
         """Returns {instance: host} as the launcher has it."""
         with contextlib.suppress(OSError, ValueError, KeyError):
-            return json.load(open(f"{self.path}/hosts/hosts.json"))["instances"]
+            self.last = json.load(open(f"{self.path}/hosts/hosts.json"))["instances"]
+            return self.last
         return {}
 
     def instances(self, host):
@@ -134,14 +146,14 @@ class Session:
             with contextlib.suppress(OSError, ValueError):
                 words = open(f"/proc/{pid}/cmdline", "rb").read().decode().split("\0")
                 orders = os.path.basename(words[words.index("--instance") + 1])
-                found[orders.removesuffix(".instance.json")] = pid
+                found[".".join(orders.split(".")[:2])] = pid  # lowpass-picker.1 of lowpass-picker.1.7.instance.json
         return found
 
     def until(self, condition, seconds, what):
         end = time.monotonic() + seconds
         while not condition():
             if self.launcher.poll() is not None:
-                raise AssertionError(f"the session ended before: {what}")
+                raise AssertionError(f"the session ended before: {what} {self.last}")
             if time.monotonic() > end:
                 raise AssertionError(f"not within {seconds} s: {what}")
             time.sleep(0.05)
@@ -151,13 +163,16 @@ class Session:
 
     def until_spread(self):
         """Waits until each host runs something; returns an instance of a picker on each."""
-        wanted = {host.name for host in self.world.hosts}
+        wanted = {"launcher", *(host.name for host in self.agent_hosts)}
         self.until(lambda: wanted <= set(self.places().values()), 60, "each host runs something")
         return {place: name for name, place in self.places().items() if name.startswith("lowpass-picker")}
 
     # ---- the end
 
     def finish(self, seconds=120):  # noqa: F811 (a method)
+        """Waits until all is done, and drains the session."""
+        self.until_done("extractor", self.count, seconds)
+        self.launcher.signal(signal.SIGINT)
         self.launcher.finish(0, seconds)
 
     def compare(self, what=""):
