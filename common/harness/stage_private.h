@@ -89,7 +89,7 @@ struct stage_output {
 /* The parameters that every stage has. */
 struct stage_common {
     int threads, lanes, replicas;
-    char *device, *gpu, *reject_if, *from, *program;
+    char *device, *gpu, *reject_if, *from, *program, *on;
     double memory_limit; /* GB; NaN: not set */
 };
 

@@ -143,7 +143,7 @@ def take_over(session, other, *more):
 
 
 def launcher(session, _):
-    take_over(session, session.agent_hosts[1], "--set", "session.hosts=[beta]")
+    take_over(session, session.agent_hosts[1])
 
 
 def moved(session):

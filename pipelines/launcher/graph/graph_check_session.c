@@ -41,6 +41,15 @@ static const struct param session_table[] = {
     {.name = "ledger",
      .type = PARAM_STRING,
      .help = "Where stages keep their ledgers: postgresql://HOST/DB, or by default files of SQLite in the session."},
+    {.name = "hosts",
+     .type = PARAM_STRING,
+     .help = "Hosts on which stages may run besides the launcher's, such as [node1, node2]; they join as they come."},
+    {.name = "control_port",
+     .type = PARAM_INT,
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = 65535,
+     .help = "The port on which the launcher waits for hosts; 0 takes any that is free."},
     {.name = "engine",
      .type = PARAM_CHOICE,
      .default_text = "local",
@@ -119,28 +128,6 @@ static void check_slurm(struct graph_checks *c, const struct graph_entry *entry)
     }
 }
 
-/* Checks what an engine needs: hosts that can be named, and ledgers that they can reach. */
-static void check_engine(struct graph_checks *c, const struct graph_entry *entry) {
-    const struct graph_entry *hosts = graph_entry(&c->graph->session, "hosts");
-    const char *text = entry->value.count == 1 ? entry->value.texts[0] : "";
-    const bool ssh = strcmp(text, "ssh") == 0;
-    if (ssh && (hosts == NULL || hosts->value.count == 0))
-        problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%ssession.engine: ssh needs the names of hosts, as in hosts: [node1, node2]",
-                     graph_set_by(entry));
-    for (size_t i = 0; ssh && hosts != NULL && i < hosts->value.count; i++) {
-        struct err err = {0};
-        if (engine_check_host(hosts->value.texts[i], &err) != STATUS_OK)
-            problems_add(c->problems, PROBLEM_ERROR, hosts->line, "%ssession.hosts: %s", graph_set_by(hosts),
-                         err.message);
-    }
-    if ((ssh || strcmp(text, "slurm") == 0) && graph_entry(&c->graph->session, "ledger") == NULL)
-        problems_add(c->problems, PROBLEM_ERROR, entry->line,
-                     "%ssession.engine: hosts on other machines need ledgers that they can reach, as in ledger: "
-                     "postgresql://SERVER/DATABASE",
-                     graph_set_by(entry));
-}
-
 static void check_defocus(struct graph_checks *c, const struct graph_entry *entry) {
     double range[2] = {0, 0};
     bool good = entry->value.count == 2;
@@ -197,8 +184,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (graph_find_param(described, entry->key) == NULL)
             graph_unknown_key(c, described, false, section, entry,
                               "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                              "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, engine, slurm, "
-                              "notify, defocus and alarms");
+                              "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, hosts, "
+                              "control_port, engine, slurm, notify, defocus and alarms");
         else if (strcmp(entry->key, "mtf") == 0)
             TRY(check_mtf(c, entry));
         else
@@ -207,8 +194,11 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (strcmp(entry->key, "threads") == 0) c->graph->threads = atoi(text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "ledger") == 0) check_ledger(c, entry);
+        if (strcmp(entry->key, "control_port") == 0) c->graph->control_port = atoi(text);
+        bool spreads = strcmp(entry->key, "engine") == 0 && strcmp(text, "local") != 0;
+        if (spreads || strcmp(entry->key, "hosts") == 0 || strcmp(entry->key, "control_port") == 0)
+            c->graph->spread = true;
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
-        if (strcmp(entry->key, "engine") == 0) check_engine(c, entry);
         if (strcmp(entry->key, "slurm") == 0) check_slurm(c, entry);
         if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
         if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);
@@ -228,6 +218,7 @@ enum status graph_check_session(struct graph_checks *c) {
     json_decref(own);
     json_decref(described);
     if (status != STATUS_OK) return status;
+    graph_check_hosts(c);
     const struct graph_entry *listen = graph_entry(section, "listen");
     if (listen != NULL) check_listen(c, listen);
     return STATUS_OK;
