@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Disturbs a session on three hosts. It must end like an undisturbed one: the same picks, particles and counts.
 
-faults_hosts.py CASE        one fault: CASE is a name below
+faults_hosts.py CASE...     faults one after the other; CASE is a name below
 faults_hosts.py random N    N faults at random, on 200 micrographs"""
 
 import signal
@@ -13,11 +13,14 @@ from hosts_session import LOST, Session, World, check, finish, kill, seeded
 SILENCE = 10  # s after which a host that is not heard is lost, and the launcher knows
 
 
-def begun(session):
-    """Starts a session; returns the pickers by host, once all hosts work."""
-    session.begin()
+BATCH = 20  # micrographs that arrive while something is at fault
+
+
+def batch(session):
+    """Lets micrographs arrive, and waits until some are done; returns the pickers by host, once all hosts work."""
+    session.arrive(BATCH)
     pickers = session.until_spread()
-    session.until_done("extractor", 4)
+    session.until_done("extractor", session.arrived - BATCH + 4)
     return pickers
 
 
@@ -27,18 +30,13 @@ def until_elsewhere(session, since, *hosts):
     left = since + LOST - time.monotonic()
     session.until(lambda: not names & set(session.places().values()), left, f"nothing runs on {names}")
     left = since + LOST - time.monotonic()
-    session.until_done("extractor", session.first, left)
+    session.until_all_done(left)
     check(True, f"what {', '.join(sorted(names))} had in work was done elsewhere after {time.monotonic() - since:.1f} s")
 
 
 def until_back(session, *hosts):
     names = {host.name for host in hosts}
     session.until(lambda: names <= set(session.places().values()), 60, f"{names} work again")
-
-
-def end(session):
-    session.arrive()
-    session.finish()
 
 
 # ---- What passes before anybody is lost
@@ -48,7 +46,7 @@ def instance(session, pickers):
     """Instances on other hosts are killed."""
     for host in session.agent_hosts:
         kill(session.instances(host)[pickers[host.name]])
-    session.until_done("extractor", session.first)
+    session.until_all_done()
     killed = [pickers[host.name] for host in session.agent_hosts]
     session.until(lambda: all(session.launcher.says(name) for name in killed), 20, "both are told of")
 
@@ -58,7 +56,7 @@ def cut(session, _):
     session.agent_hosts[0].cut()
     time.sleep(5)
     session.agent_hosts[0].join()
-    session.until_done("extractor", session.first)
+    session.until_all_done()
     check("not heard any more" not in session.launcher.output(), "no host was lost")
 
 
@@ -67,18 +65,18 @@ def folder(session, _):
     session.agent_hosts[0].hide()
     time.sleep(3)
     session.agent_hosts[0].show()
-    session.until_done("extractor", session.first)
+    session.until_all_done()
 
 
 def database(session, _):
     """The server crashes, loses answers of COMMITs, and is away for longer than a host may be silent."""
     session.world.relay.swallow(3)
     session.world.database.restart()
-    session.until_done("extractor", session.first // 2)
+    session.until_done("extractor", session.arrived - BATCH // 2)
     session.world.database.end()
     time.sleep(SILENCE)
     session.world.database.begin()
-    session.until_done("extractor", session.first)
+    session.until_all_done()
 
 
 # ---- What is lost for a while
@@ -110,14 +108,34 @@ def agent(session, _):
     until_back(session, one, other)
 
 
-def cut_long(session, _):
-    """A cable is out for long. Its host is told that its instances do not count any more."""
-    since, one = time.monotonic(), session.agent_hosts[0]
-    one.cut()
-    until_elsewhere(session, since, one)
-    time.sleep(max(0, since + 20 - time.monotonic()))
-    one.join()
-    until_back(session, one)
+def away(session, seconds, take, give):
+    """Something is the matter with a host for long. It is told that its instances do not count any more."""
+    since = time.monotonic()
+    take()
+    until_elsewhere(session, since, session.agent_hosts[0])
+    time.sleep(max(0, since + seconds - time.monotonic()))
+    give()
+    until_back(session, session.agent_hosts[0])
+
+
+def cut_20(session, _):
+    away(session, 20, session.agent_hosts[0].cut, session.agent_hosts[0].join)
+
+
+def cut_90(session, _):
+    away(session, 90, session.agent_hosts[0].cut, session.agent_hosts[0].join)
+
+
+def stop_60(session, _):
+    away(session, 60, session.agent_hosts[0].stop, session.agent_hosts[0].wake)
+
+
+def database_60(session, _):
+    """The server is away for a minute."""
+    session.world.database.end()
+    time.sleep(60)
+    session.world.database.begin()
+    session.until_all_done()
 
 
 def leaves(session, _):
@@ -136,7 +154,7 @@ def take_over(session, other, *more):
     first = session.launcher
     session.world.hosts[0].stop()
     session.launch(other, "--set", f"session.listen={other.address}", *more)
-    session.until_done("extractor", session.first)
+    session.until_all_done()
     session.world.hosts[0].wake()
     check(first.wait(60) != 0, "the launcher that was replaced ends when it wakes")
     check("taken this session over" in first.output(), "and says why")
@@ -149,12 +167,12 @@ def launcher(session, _):
 def moved(session):
     """A session of one host goes on on another one."""
     session.launch()
-    session.arrive(0, session.first)
+    session.arrive(BATCH)
     session.until_done("extractor", 4)
     take_over(session, session.world.hosts[1])
 
 
-CASES = (instance, cut, folder, database, host, agent, cut_long, leaves, launcher)
+CASES = (instance, cut, folder, database, host, agent, cut_20, cut_90, stop_60, database_60, leaves, launcher)
 
 
 # ---- at random
@@ -229,30 +247,41 @@ class Chaos:
 
 
 def at_random(world, count):
-    with Session(world, first=200, count=200, pace=0.02 * count + 0.1) as session:
+    with Session(world) as session:
         session.begin()
         session.until_spread()
+        session.arrive(200, 0.05 * count)
         Chaos(session, seeded()).run(count)
         session.finish(900)
     session.compare(f"after {count} faults")
 
 
+def run(world, cases):
+    known = {one.__name__: one for one in CASES}
+    with Session(world) as session:
+        session.begin()
+        for case in cases:
+            begin = time.monotonic()
+            known[case](session, batch(session))
+            check(True, f"{case}: {time.monotonic() - begin:.1f} s")
+        session.arrive(4)
+        session.finish()
+    session.compare()
+
+
 def main():
-    case = sys.argv[1]
-    with World(f"hosts-{case}") as world:
-        if case == "random":
-            at_random(world, int(sys.argv[2]))
-        elif case == "moved":
+    cases = sys.argv[1:]
+    with World(f"hosts-{cases[0]}") as world:
+        if cases[0] == "random":
+            at_random(world, int(cases[1]))
+        elif cases[0] == "moved":
             with Session(world, spread="transport: tcp") as session:
                 moved(session)
-                end(session)
+                session.arrive(4)
+                session.finish()
             session.compare()
         else:
-            with Session(world) as session:
-                pickers = begun(session)
-                {one.__name__: one for one in CASES}[case](session, pickers)
-                end(session)
-            session.compare()
+            run(world, cases)
     finish()
 
 

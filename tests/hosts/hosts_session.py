@@ -1,11 +1,12 @@
 """A session on three hosts: the launcher on the first, agents on the others, micrographs that arrive one by one.
 
-    with World("fault") as world, Session(world) as session:
-        session.begin()
-        session.until_done("extractor", 10)
-        world.hosts[1].kill()
-        session.finish()
-    session.compare()
+    with World("fault") as world:
+        with Session(world) as session:
+            session.begin()
+            session.arrive(20)
+            world.hosts[1].kill()
+            session.finish()
+        session.compare()
 
 Fault tests' data and the undisturbed session are those of tests/faults."""
 
@@ -58,11 +59,11 @@ class World(rig.Rig):
 
 
 class Session:
-    """count: micrographs that arrive, one each `pace` seconds; the first of them at the beginning, the others when
-    arrive() is called. spread: keys of the graph that make it one of several hosts."""
+    """arrived: how many micrographs were let in so far; the next ones come when arrive() is called. spread: keys of the
+    graph that make it one of several hosts."""
 
-    def __init__(self, world, first=24, count=32, pace=0.1, spread="hosts: [beta, gamma]"):
-        self.world, self.first, self.count, self.pace = world, first, count, pace
+    def __init__(self, world, spread="hosts: [beta, gamma]"):
+        self.world, self.arrived = world, 0
         self.launcher_host, *self.agent_hosts = world.hosts
         self.path, self.raw = os.path.join(world.shared, "session"), os.path.join(world.shared, "raw")
         os.makedirs(self.raw)
@@ -84,17 +85,18 @@ class Session:
 
     # ---- what happens by itself
 
-    def arrive(self, begin=None, end=None):
-        """Lets micrographs arrive, by default those that are not there yet. Does not wait for them."""
-        begin = self.first if begin is None else begin
-        threading.Thread(target=self.feed, args=(names()[begin : end or self.count],), daemon=True).start()
+    def arrive(self, count, pace=0.1):
+        """Lets as many micrographs arrive, one each `pace` seconds. Does not wait for them."""
+        some = names()[self.arrived : self.arrived + count]
+        self.arrived += count
+        threading.Thread(target=self.feed, args=(some, pace), daemon=True).start()
 
-    def feed(self, some):
+    def feed(self, some, pace):
         for name in some:
             hidden = os.path.join(self.raw, f".{name}.coming")
             shutil.copy2(os.path.join(MICROGRAPHS, name), hidden)
             os.rename(hidden, os.path.join(self.raw, name))
-            if self.over.wait(self.pace):
+            if self.over.wait(pace):
                 return
 
     def launch(self, host=None, *more):
@@ -114,7 +116,6 @@ class Session:
         self.launch()
         for host in self.agent_hosts:
             self.join(host)
-        self.arrive(0, self.first)
 
     # ---- what can be seen
 
@@ -161,6 +162,9 @@ class Session:
     def until_done(self, stage, count, seconds=90):
         self.until(lambda: self.done(stage) >= count, seconds, f"{stage} has done {count}")
 
+    def until_all_done(self, seconds=90):
+        self.until_done("extractor", self.arrived, seconds)
+
     def until_spread(self):
         """Waits until each host runs something; returns an instance of a picker on each."""
         wanted = {"launcher", *(host.name for host in self.agent_hosts)}
@@ -171,13 +175,13 @@ class Session:
 
     def finish(self, seconds=120):  # noqa: F811 (a method)
         """Waits until all is done, and drains the session."""
-        self.until_done("extractor", self.count, seconds)
+        self.until_all_done(seconds)
         self.launcher.signal(signal.SIGINT)
         self.launcher.finish(0, seconds)
 
     def compare(self, what=""):
         """Checks that the session has what an undisturbed one has."""
-        same(part(calm(), names()[: self.count]), outcome(self.path, self.raw), what)
+        same(part(calm(), names()[: self.arrived]), outcome(self.path, self.raw), what)
         whole(self.path, what)
 
 
