@@ -78,10 +78,32 @@ class Session:
     def __exit__(self, kind, value, trace):
         self.over.set()
         if kind is not None:
+            self.tell_ledgers()
             for host in self.world.hosts:
                 for one in os.listdir(host.local):
                     if one.endswith(".out"):
                         print(f"---- {host.name}: {one}\n{open(os.path.join(host.local, one)).read()[-3000:]}")
+
+    def tell_ledgers(self):
+        """Prints what is not done, what waits to be sent, and what the server's connections do."""
+        print(self.ask_server("SELECT now(), application_name, client_addr, client_port, state, xact_start, query_start,"
+                              " left(query, 60), pg_blocking_pids(pid) FROM pg_stat_activity WHERE state <> 'idle'"))
+        for stage in STAGES:
+            print(f"---- {stage}")
+            print(self.ask_tables(stage, "items", "id, state, instance, left(token, 4), to_timestamp(time_changed)", "state <> 1"))
+            print(self.ask_tables(stage, "outbox", "edge, id, to_timestamp(time_sent)", "acknowledged IS NULL"))
+
+    def ask_tables(self, stage, table, what, where):
+        """Runs SELECT on a table of a stage's ledger; "" while the server is away."""
+        query = (
+            f"SELECT format('SELECT {what} FROM %I.%I WHERE {where}', schemaname, tablename) FROM pg_tables"
+            f" WHERE tablename = '{stage}.{table}' \\gexec"
+        )
+        return self.ask_server(query)
+
+    def ask_server(self, query):
+        words = ["psql", "-qAt", self.world.database.local]
+        return subprocess.run(words, input=query, capture_output=True, text=True).stdout
 
     # ---- what happens by itself
 
@@ -124,14 +146,7 @@ class Session:
 
     def done(self, stage):
         """Returns how many items a stage has done, from the tables of the server; 0 while it is away."""
-        query = (
-            "SELECT format('SELECT count(*) FROM %I.%I WHERE state = 1', schemaname, tablename) FROM pg_tables"
-            f" WHERE tablename = '{stage}.items' \\gexec"
-        )
-        done = subprocess.run(
-            ["psql", "-qAt", self.world.database.local], input=query, capture_output=True, text=True, check=False
-        )
-        return int(done.stdout.strip() or 0)
+        return int(self.ask_tables(stage, "items", "count(*)", "state = 1").strip() or 0)
 
     def places(self):
         """Returns {instance: host} as the launcher has it."""
