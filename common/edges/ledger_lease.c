@@ -128,6 +128,10 @@ static void own_host(char host[HOST_SIZE]) {
     }
 }
 
+static int64_t next_number(const struct ledger_lease_wish *wish, const struct row *row) {
+    return (row->holder.number > wish->above ? row->holder.number : wish->above) + 1;
+}
+
 static enum status write_row(struct ledger_lease *lease, const struct ledger_lease_wish *wish, const struct row *row,
                              struct err *err) {
     char text[1024], host[HOST_SIZE], process[PROCESS_MARK_SIZE];
@@ -138,7 +142,7 @@ static enum status write_row(struct ledger_lease *lease, const struct ledger_lea
              " %lld, %lld, '%s', '%s', %ld, '%s', %d, %.17g, clock_timestamp()) ON CONFLICT (name) DO UPDATE SET number"
              " = excluded.number, token = excluded.token, host = excluded.host, pid = excluded.pid, process ="
              " excluded.process, run = excluded.run, seconds = excluded.seconds, renewed = excluded.renewed",
-             (long long)row->holder.number + 1, (long long)row->counts, lease->token, host, (long)getpid(), process,
+             (long long)next_number(wish, row), (long long)row->counts, lease->token, host, (long)getpid(), process,
              wish->run, lease->terms.length);
     return server_ask(&lease->server, text, wish->name, NULL, err);
 }
@@ -176,7 +180,7 @@ static enum status try_take(struct ledger_lease *lease, const struct ledger_leas
     since = lease->clock();
     TRY(write_row(lease, wish, ret_row, err));
     TRY(server_ask(server, "COMMIT", NULL, NULL, err));
-    became_holder(lease, ret_row->holder.number + 1, ret_row->counts, since);
+    became_holder(lease, next_number(wish, ret_row), ret_row->counts, since);
     *ret_taken = true;
     return STATUS_OK;
 }

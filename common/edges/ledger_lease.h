@@ -27,6 +27,7 @@ struct ledger_lease_wish {
     const char *path; /* the address of any ledger of the session; of a session that exists on the server */
     const char *name; /* of the stage; "": the launcher */
     int run;
+    int64_t above;   /* its number is greater */
     double patience; /* s to wait for one who lives; 0: a lease that is renewed meanwhile is refused at once */
     const struct ledger_lease_terms *terms; /* NULL: the usual ones */
     double (*clock)(void);                  /* NULL: clock_monotonic */

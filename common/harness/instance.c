@@ -9,9 +9,15 @@
 #include <unistd.h>
 
 #include "common/edges/ledger_address.h"
+#include "common/edges/ledger_lease.h"
+#include "common/harness/lease.h"
 #include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
+
+/* s for which a file is waited for on a shared file system: a client of NFS may remember for as long that it was not
+ * there. */
+static const double FILE_WAIT = 60;
 
 enum { INSTANCE_VERSION = 1, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
 
@@ -131,6 +137,9 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
     }
     if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
     stage->separate = json_is_true(json_object_get(root, "separate"));
+    stage->shared = json_is_true(json_object_get(root, "shared"));
+    const json_t *wait = json_object_get(root, "file_wait");
+    stage->file_wait = json_is_number(wait) ? json_number_value(wait) : FILE_WAIT;
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;
     return STATUS_OK;
 }
@@ -168,6 +177,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", path, error.line, error.text);
     enum status status = instance_parse(stage, root, instance, err);
+    if (status == STATUS_OK) status = lease_begin(stage, instance, err);
     if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
     if (status == STATUS_OK) status = file_sync_folders(stage->folder, err);
     if (status == STATUS_OK) status = stage_confine(stage, json_object_get(root, "folders"), err);
@@ -206,6 +216,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
     TRY(ledger_open(instance->ledger, stage->name, false, &stage->ledger, err));
+    if (stage->lease != NULL) ledger_fence(stage->ledger, stage->lease);
     TRY(ledger_own(stage->ledger, stage->name, instance->session_id, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }

@@ -11,6 +11,7 @@
 #include <omp.h>
 #endif
 
+#include "common/harness/lease.h"
 #include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -395,6 +396,7 @@ void stage_destroy(struct stage **stage_pointer) {
     checks_clear(&stage->checks);
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
+    lease_end(stage);
     stage_result_clear(stage);
     log_close(&stage->log);
     warnings_destroy(&stage->warnings);

@@ -9,9 +9,27 @@ import subprocess
 import sys
 import time
 
-from faults import SKIP, Run, Work, calm, check, counts, finish, graph, outcome, program, same, wait_until, whole
+from faults import (
+    SKIP,
+    Run,
+    Work,
+    calm,
+    check,
+    counts,
+    finish,
+    graph,
+    outcome,
+    pids,
+    program,
+    same,
+    simulate,
+    wait_until,
+    whole,
+    write,
+)
+from session import REFINING, history, star
 
-TCP = os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]
+URL, TCP = os.environ["ICESTREAM_TEST_POSTGRESQL"], os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]
 UNSHARE = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
 AS_ANOTHER = [*UNSHARE, "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
 
@@ -63,10 +81,74 @@ def moves(work):
     whole(session)
 
 
+def psql(command):
+    return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
+
+
+def leads(session):
+    return os.readlink(f"{session}/refiner")
+
+
+def tree(folder):
+    return {name: os.stat(f"{folder}/{name}").st_mtime_ns for name in os.listdir(folder)}
+
+
+def take_as_another(session, number):
+    """Takes the lease of the refiner as a process of another host does, up to the point where it works."""
+    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
+    new, before = f"leases/refiner.{number}/refiner", f"{session}/{leads(session)}"
+    shutil.copytree(before, f"{session}/{new}", symlinks=True)
+    psql(
+        f'UPDATE "{schema}".leases SET number = {number}, counts = {number}, token = \'another\', host = \'elsewhere\','
+        f" process = '', renewed = clock_timestamp() WHERE name = 'refiner'"
+    )
+    os.symlink(new, f"{session}/.refiner.another")
+    os.rename(f"{session}/.refiner.another", f"{session}/refiner")
+    return f"{session}/{new}"
+
+
+def stands_still(work):
+    """A refiner stands still while another takes its lease: when it wakes, it leaves the other's folder alone and ends.
+    The other one dies at once, and after its lease the refiner goes on from what that one had."""
+    session = work("session")
+    simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
+    text = REFINING.format(more="max_iterations: 8, min_particles: 1000").replace("pixel_size", f'ledger: "{TCP}", pixel_size')
+    text = text.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
+    path = write(work("graph.yaml"), text)
+    with Run(path, session, "--until-idle", "1") as live:
+        wait_until(lambda: history(session, "refiner"), 60, "a first iteration", live)
+        refiner = pids(session)["refiner.0"]
+        os.kill(refiner, signal.SIGSTOP)
+        check(leads(session) == "leases/refiner.1/refiner", f"the first lease counts: {leads(session)}")
+        folder = take_as_another(session, 5)
+        before = tree(folder)
+        os.kill(refiner, signal.SIGCONT)
+        wait_until(lambda: pids(session).get("refiner.0") not in (refiner, None), 30, "the refiner begins again", live)
+        check(tree(folder) == before, "the one that was late wrote nothing into the folder of the other")
+        check(leads(session) == "leases/refiner.5/refiner", f"the other's lease counts: {leads(session)}")
+        told = open(f"{session}/log/refiner.0.log").read()
+        check("another process has taken the lease of refiner" in told, "and it knows why it ended")
+        wait_until(lambda: leads(session) == "leases/refiner.6/refiner", 30, "the refiner has a lease again", live)
+        live.finish(0, 240)
+    refined = [row["rlnImageName"] for row in star(f"{session}/refiner/run_data.star")["particles"]]
+    extracted = {row["rlnImageName"] for row in star(f"{session}/extractor/particles.star")["particles"]}
+    check(len(refined) == len(extracted) == len(set(refined)), f"{len(refined)} of {len(extracted)} particles, each once")
+    check(history(session, "refiner")[-1]["final"], "the last map is final")
+    iterations = [event["iteration"] for event in history(session, "refiner")]
+    check(len(set(iterations)) == len(iterations), f"it went on from the other's iterations: {iterations}")
+    for name in ("refiner/run_class001.mrc", "refiner/run_data.star"):
+        check("leases/" not in open(f"{session}/{name}", "rb").read().decode(errors="replace"), f"{name} names no lease")
+    answer = subprocess.run([program("icestream"), "verify", "--session", session], capture_output=True, text=True)
+    check(answer.returncode == 0, f"all files are as the ledgers say: {answer.stdout}{answer.stderr}")
+    folders = sorted(os.listdir(f"{session}/leases"))
+    check([name for name in folders if "refiner" in name] == ["refiner.5", "refiner.6"], f"the last two stay: {folders}")
+
+
 def main():
     need_namespaces()
+    cases = {"moves": moves, "stands_still": stands_still}
     with Work("leases") as work:
-        moves(work)
+        cases[sys.argv[1]](work)
     finish()
 
 
