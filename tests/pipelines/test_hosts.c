@@ -94,7 +94,7 @@ static int end(void **state) {
 /* ---- The host ---- */
 
 /* Connects as launcher.json says. */
-static void find_launcher(struct scene *scene) {
+static void find_launcher(struct scene *scene, const char *peer) {
     char path[PATH_SIZE + 64], *text = NULL;
     size_t length;
     struct err err = {0};
@@ -106,7 +106,7 @@ static void find_launcher(struct scene *scene) {
     json_t *root = json_loads(text, 0, NULL), *curve = json_object_get(root, "curve");
     assert_int_equal(host_number(root, "run"), 3);
     assert_ok(control_join(host_text(root, "address"), (int)host_number(root, "port"), host_text(curve, "public"),
-                           host_text(curve, "secret"), "peer", &scene->control, &err));
+                           host_text(curve, "secret"), peer, &scene->control, &err));
     json_decref(root);
     free(text);
 }
@@ -153,7 +153,7 @@ static void tell_join(struct scene *scene, const char *name, const char *revisio
 }
 
 static void join(struct scene *scene) {
-    find_launcher(scene);
+    find_launcher(scene, "peer");
     tell_join(scene, "away", REVISION);
     struct host_message welcome = hear(scene, HOST_WELCOME);
     snprintf(scene->member, sizeof scene->member, "%s", host_text(welcome.root, "member"));
@@ -240,7 +240,7 @@ static void test_joins(void **state) {
 
 static void test_other_revision(void **state) {
     struct scene *scene = *state;
-    find_launcher(scene);
+    find_launcher(scene, "peer");
     tell_join(scene, "away", "0.2.0");
     struct host_message refused = hear(scene, HOST_REFUSED);
     assert_non_null(strstr(host_text(refused.root, "reason"), "0.2.0"));
@@ -339,6 +339,46 @@ static void test_begins_anew(void **state) {
     host_message_clear(&nothing);
 }
 
+/* A second host of a name is refused while the first one speaks. */
+static void test_two_of_one_name(void **state) {
+    struct scene *scene = *state;
+    struct err err = {0};
+    bool refused = false;
+    join(scene);
+    struct control *first = scene->control;
+    find_launcher(scene, "another");
+    struct control *second = scene->control;
+    for (double until = clock_monotonic() + LONGEST; !refused && clock_monotonic() < until;) {
+        char peer[CONTROL_PEER_SIZE];
+        const void *bytes = NULL;
+        size_t length = 0;
+        struct host_message message = {0};
+        scene->control = first;
+        tell_state(scene, 0, false, NULL, NULL);
+        scene->control = second;
+        tell_join(scene, "away", REVISION);
+        assert_ok(control_wait(second, -1, TURN_MS, &err));
+        assert_ok(control_receive(second, peer, &bytes, &length, &err));
+        if (bytes == NULL) continue;
+        assert_ok(host_message_decode(bytes, length, &message, &err));
+        refused = message.kind == HOST_REFUSED && strstr(host_text(message.root, "reason"), "--name") != NULL;
+        host_message_clear(&message);
+    }
+    control_close(&first);
+    assert_true(refused);
+    assert_true(hosts_view(scene->hosts, 0).there);
+}
+
+/* What another launcher has written stays there. */
+static void test_taken_over(void **state) {
+    struct scene *scene = *state;
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/hosts/launcher.json", scene->folder);
+    write_text(path, "{}");
+    hosts_destroy(&scene->hosts);
+    assert_true(file_exists(path));
+}
+
 /* A host that leaves gets nothing new. What it has stopped goes on elsewhere; what has ended well has ended. */
 static void test_leaves(void **state) {
     struct scene *scene = *state;
@@ -422,6 +462,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_process, begin, end),
         cmocka_unit_test_setup_teardown(test_orders_come_again, begin, end),
         cmocka_unit_test_setup_teardown(test_begins_anew, begin, end),
+        cmocka_unit_test_setup_teardown(test_two_of_one_name, begin, end),
+        cmocka_unit_test_setup_teardown(test_taken_over, begin, end),
         cmocka_unit_test_setup_teardown(test_leaves, begin, end),
         cmocka_unit_test_setup_teardown(test_the_end, begin, end),
         cmocka_unit_test(test_bad_messages),

@@ -10,6 +10,7 @@
 #include "pipelines/launcher/graph/graph.h"
 #include "pipelines/launcher/host/agent.h"
 #include "pipelines/launcher/host/host_message.h"
+#include "pipelines/launcher/host/placement.h"
 #include "pipelines/launcher/machine.h"
 #include "pipelines/launcher/metrics/metrics_private.h"
 
@@ -21,8 +22,11 @@ static enum status find_name(const struct options *options, char name[HOST_NAME_
     if (gethostname(own, sizeof own - 1) != 0) own[0] = '\0';
     own[strcspn(own, ".")] = '\0';
     const char *given = options->name != NULL ? options->name : own;
-    FAIL_IF(!graph_is_stage_name(given), err, STATUS_BAD_ARGUMENT,
-            "\"%.80s\" cannot name a host; letters, digits, - and _ can: give it a --name", given);
+    FAIL_IF(
+        !graph_is_stage_name(given) || placement_is_kind(given) || strcmp(given, "launcher") == 0, err,
+        STATUS_BAD_ARGUMENT,
+        "\"%.80s\" cannot name a host; letters, digits, - and _ can (but for cpu, gpu and launcher): give it a --name",
+        given);
     snprintf(name, HOST_NAME_SIZE, "%s", given);
     return STATUS_OK;
 }

@@ -13,7 +13,7 @@
 
 enum { BEAT_MAX = 1 << 17 };
 
-enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
+static char *launcher_text(const struct hosts *hosts) {
     const struct hosts_settings *settings = &hosts->settings;
     json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:s, s:s, s:{s:s, s:s}}", "v", HOST_MESSAGE_VERSION, "address",
                                settings->address, "port", hosts->port, "run", settings->run, "session_id",
@@ -21,12 +21,21 @@ enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
                                settings->public_key, "secret", settings->secret_key);
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(1)) : NULL;
     json_decref(object);
-    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", hosts->path);
-    enum status status = file_make_parents(hosts->path, 0777, err);
-    if (status == STATUS_OK) status = instance_write_private(hosts->path, text, err);
-    explicit_bzero(text, strlen(text));
-    free(text);
-    return status;
+    return text;
+}
+
+enum status hosts_write_launcher(struct hosts *hosts, struct err *err) {
+    if (hosts->text == NULL) hosts->text = launcher_text(hosts);
+    FAIL_IF(hosts->text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", hosts->path);
+    TRY(file_make_parents(hosts->path, 0777, err));
+    return instance_write_private(hosts->path, hosts->text, err);
+}
+
+bool hosts_are_anothers(const struct hosts *hosts) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    enum status status = file_read_whole(hosts->path, BEAT_MAX, &text, &length, NULL);
+    return status == STATUS_OK && hosts->text != NULL && strcmp(text, hosts->text) != 0;
 }
 
 /* Writes a file that readers find whole; nothing is lost if the machine ends before it is on the disk. */
