@@ -10,6 +10,7 @@
 #include "pipelines/launcher/graph/graph.h"
 #include "pipelines/launcher/host/agent.h"
 #include "pipelines/launcher/host/host_message.h"
+#include "pipelines/launcher/host/placement.h"
 #include "pipelines/launcher/machine.h"
 #include "pipelines/launcher/metrics/metrics_private.h"
 
@@ -25,8 +26,11 @@ static enum status find_name(const struct options *options, char name[HOST_NAME_
     size_t used = strlen(own);
     if (job != NULL && used > 0) snprintf(own + used, sizeof own - used, "-%s", job);
     const char *given = options->name != NULL ? options->name : own;
-    FAIL_IF(!graph_is_stage_name(given), err, STATUS_BAD_ARGUMENT,
-            "\"%.80s\" cannot name a host; letters, digits, - and _ can: give it a --name", given);
+    FAIL_IF(
+        !graph_is_stage_name(given) || placement_is_kind(given) || strcmp(given, "launcher") == 0, err,
+        STATUS_BAD_ARGUMENT,
+        "\"%.80s\" cannot name a host; letters, digits, - and _ can (but for cpu, gpu and launcher): give it a --name",
+        given);
     snprintf(name, HOST_NAME_SIZE, "%s", given);
     return STATUS_OK;
 }

@@ -301,6 +301,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     enum status status =
         supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
     run->session.patience = 0;
+    run_hosts_end(run);
     return status;
 }
 
