@@ -332,6 +332,10 @@ def absent(folder):
     """Files that come late on a shared file system hold up nothing else, and their items are done once."""
     late = (0, 20, 21, COUNT - 1)
     os.mkdir(f"{folder}/inputs")
+    os.makedirs(f"{folder}/sink/grid")
+    host = "".join(c if c.isalnum() else "_" for c in socket.gethostname())[:24]
+    for name in (f".mic_0003.txt.{host}-0123abcd.partial", ".mic_0003.txt.elsewhere-0123abcd.partial"):
+        open(f"{folder}/sink/grid/{name}", "w").close()
     put(folder, *(i for i in range(COUNT) if i not in late))
     chain = Chain(folder, [source(reads=True), relay("middle", reads=True), relay("sink")], orders={"shared": True})
     chain.start_all()
@@ -344,6 +348,10 @@ def absent(folder):
     chain.start(1)
     put(folder, late[0])
     chain.wait()
+    left = [name for name in os.listdir(f"{folder}/sink/grid") if name.endswith(".partial")]
+    if left != [".mic_0003.txt.elsewhere-0123abcd.partial"]:
+        fail(f"partial files are left: {left}", chain)
+    os.remove(f"{folder}/sink/grid/{left[0]}")
     chain.check()
     said = [line for line in open(f"{folder}/run/middle.0.log") if " absent " in line]
     if not any("mic_0020" in line for line in said) or len(said) < len(late):
