@@ -68,7 +68,9 @@ static enum status note_read(void *context, const char *path, int descriptor, co
 /* The file was just written, so that the system still has it in memory. */
 static enum status note_written(void *context, const char *path, int descriptor, const struct stat *info,
                                 struct err *err) {
+    const struct file_notes *notes = context;
     struct file_note note = note_of(info, true);
+    if (notes->may_write != NULL) TRY(notes->may_write(notes->may_write_context, err));
     TRY(digest_descriptor(descriptor, path, note.digest, &note.size, err));
     return add(context, path, &note, err);
 }

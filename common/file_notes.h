@@ -30,6 +30,9 @@ struct file_notes {
     char *texts;
     size_t used, room;
     struct file_observer observer; /* for file_observe */
+    /* NULL, or says whether files may be placed now; an error is one of the call that would place it. */
+    enum status (*may_write)(const void *context, struct err *err);
+    const void *may_write_context;
 };
 
 /* Makes empty notes. */

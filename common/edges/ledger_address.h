@@ -41,11 +41,22 @@ enum status ledger_exists(const char *path, bool *ret_exists, struct err *err);
 /* Connects to the server of an address, and asks whether it can hold ledgers: its version, durable commits, and, with
  * TLS, its name. UNAVAILABLE: it cannot be reached. UNSUPPORTED: it cannot hold them. */
 enum status ledger_server_try(const char *url, struct err *err);
-/* Tells whether the schema of a session is there, and then to whose folder it belongs; "": to none yet. */
-enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
-                                 struct err *err);
-/* Makes the schema of a session when it is missing, as none of its ledgers does; it belongs to `folder` from now on. */
-enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err);
+/* Whose the ledgers of a session are. mark: a random text that changes with each run, and that the folder has too: one
+ * that has another is a copy of earlier. */
+enum { LEDGER_HOLDER_SIZE = 4096 + 256, LEDGER_MARK_SIZE = 33 };
+struct ledger_server_owner {
+    bool there;                      /* the session has a schema */
+    char folder[LEDGER_HOLDER_SIZE]; /* "": of none yet */
+    char mark[LEDGER_MARK_SIZE];     /* "": of a version without marks */
+};
+/* Tells whether the schema of a session is there, and then to whose folder it belongs. */
+enum status ledger_server_owner(const char *url, const char *session, struct ledger_server_owner *ret_owner,
+                                struct err *err);
+/* Makes the schema of a session when it is missing, as none of its ledgers does. */
+enum status ledger_server_make(const char *url, const char *session, struct err *err);
+/* Does the same; it belongs to `folder` from now on. mark: letters and digits. */
+enum status ledger_server_take(const char *url, const char *session, const char *folder, const char *mark,
+                               struct err *err);
 /* Removes the schema of a session with all its ledgers. */
 enum status ledger_server_forget(const char *url, const char *session, struct err *err);
 

@@ -14,6 +14,8 @@
 
 /* QUEUE: what is queued at most, so that neither side blocks on writing to the other. */
 enum { SERVER_QUEUE = 128 };
+/* How long a transaction may stand still, ms: who takes a lease waits for one of the holder before. */
+enum { SERVER_IDLE = 20000, SERVER_FENCED_IDLE = 4000 };
 enum { SERVER_TEXT = 4096, SERVER_PARAMETERS = 16, TOKEN_SIZE = 33, NAME_SIZE = 64 };
 
 struct ledger_server {
@@ -34,6 +36,7 @@ struct ledger_server {
     enum status failed;               /* of a command in the queue; until the transaction ends */
     char reason[512];
     struct server_statement *walking; /* whose rows come one by one */
+    char fence[160];                  /* the command that checks the lease in each transaction; "": none */
 };
 
 /* ---- ledger_server.c ---- */
@@ -96,5 +99,8 @@ enum status server_translate(const struct ledger_server *server, const char *tex
 /* Makes the tables of the stage that are missing; for reading, returns NOT_FOUND where they are. BAD_STATE: there is no
  * schema, which ledger_server_take makes. */
 enum status server_tables(struct ledger *ledger, struct err *err);
+/* Opens a connection without tables, in the caller's struct, which server_hang_up accepts even after a failure. */
+enum status server_dial(const char *path, bool read_only, struct ledger *ret_ledger, struct err *err);
+void server_hang_up(struct ledger *ledger);
 
 #endif

@@ -141,14 +141,13 @@ enum status server_tables(struct ledger *ledger, struct err *err) {
 
 /* ---- For those who have an address and no ledger ---- */
 
-/* Opens a connection without tables. */
-static enum status dial(const char *path, bool read_only, struct ledger *ledger, struct err *err) {
+enum status server_dial(const char *path, bool read_only, struct ledger *ledger, struct err *err) {
     *ledger = (struct ledger){.path = strdup(path), .read_only = read_only, .patience = 5};
     FAIL_IF(ledger->path == NULL, err, STATUS_NO_MEMORY, "no memory for an address");
     return server_make(ledger, err);
 }
 
-static void hang_up(struct ledger *ledger) {
+void server_hang_up(struct ledger *ledger) {
     if (ledger->server != NULL) ledger->driver->close(ledger);
     free(ledger->path);
 }
@@ -156,12 +155,12 @@ static void hang_up(struct ledger *ledger) {
 enum status ledger_server_exists(const char *path, bool *ret_exists, struct err *err) {
     struct ledger ledger;
     char last[LEDGER_STAGE_MAX + 16];
-    enum status status = dial(path, true, &ledger, err);
+    enum status status = server_dial(path, true, &ledger, err);
     if (status == STATUS_OK) {
         snprintf(last, sizeof last, "%s.commits", ledger.server->address.stage);
         status = is_there(&ledger, last, ret_exists, err);
     }
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -170,7 +169,7 @@ static enum status dial_server(const char *url, const char *session, bool read_o
     char path[LEDGER_URL_SIZE + LEDGER_SCHEMA_SIZE + 16];
     *ledger = (struct ledger){0};
     TRY(ledger_address_print(url, session, "all", path, sizeof path, err));
-    return dial(path, read_only, ledger, err);
+    return server_dial(path, read_only, ledger, err);
 }
 
 enum status ledger_server_try(const char *url, struct err *err) {
@@ -185,37 +184,56 @@ enum status ledger_server_try(const char *url, struct err *err) {
                     "%s: the user %.64s may not make schemas in it: GRANT CREATE ON DATABASE \"%.64s\" TO \"%.64s\"",
                     url, PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 1));
     PQclear(result);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
-static enum status ask_folder(struct ledger *ledger, bool *ret_there, char *folder, size_t size, struct err *err) {
+static enum status ask_owner(struct ledger *ledger, struct ledger_server_owner *owner, struct err *err) {
     PGresult *result = NULL;
-    TRY(is_there(ledger, "version", ret_there, err));
-    if (!*ret_there) return STATUS_OK;
+    TRY(is_there(ledger, "version", &owner->there, err));
+    if (!owner->there) return STATUS_OK;
     TRY(check_version(ledger, err));
-    TRY(server_ask(ledger, "SELECT folder FROM version", NULL, &result, err));
-    snprintf(folder, size, "%s", PQntuples(result) == 1 ? PQgetvalue(result, 0, 0) : "");
+    /* An earlier icestream has made no column `mark`. */
+    TRY(server_ask(ledger, "SELECT folder, COALESCE(to_jsonb(v) ->> 'mark', '') FROM version AS v", NULL, &result,
+                   err));
+    bool known = PQntuples(result) == 1;
+    snprintf(owner->folder, sizeof owner->folder, "%s", known ? PQgetvalue(result, 0, 0) : "");
+    snprintf(owner->mark, sizeof owner->mark, "%s", known ? PQgetvalue(result, 0, 1) : "");
     PQclear(result);
     return STATUS_OK;
 }
 
-enum status ledger_server_folder(const char *url, const char *session, bool *ret_there, char *ret_folder, size_t size,
-                                 struct err *err) {
+enum status ledger_server_owner(const char *url, const char *session, struct ledger_server_owner *ret_owner,
+                                struct err *err) {
     struct ledger ledger;
+    *ret_owner = (struct ledger_server_owner){0};
     enum status status = dial_server(url, session, true, &ledger, err);
-    if (status == STATUS_OK) status = ask_folder(&ledger, ret_there, ret_folder, size, err);
-    hang_up(&ledger);
+    if (status == STATUS_OK) status = ask_owner(&ledger, ret_owner, err);
+    server_hang_up(&ledger);
     return status;
 }
 
-enum status ledger_server_take(const char *url, const char *session, const char *folder, struct err *err) {
+enum status ledger_server_make(const char *url, const char *session, struct err *err) {
     struct ledger ledger;
     enum status status = dial_server(url, session, false, &ledger, err);
     if (status == STATUS_OK) status = make(&ledger, NULL, err);
     if (status == STATUS_OK) status = check_version(&ledger, err);
-    if (status == STATUS_OK) status = server_ask(&ledger, "UPDATE version SET folder = $1", folder, NULL, err);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
+    return status;
+}
+
+enum status ledger_server_take(const char *url, const char *session, const char *folder, const char *mark,
+                               struct err *err) {
+    struct ledger ledger;
+    char text[128];
+    const char *column = "ALTER TABLE version ADD COLUMN IF NOT EXISTS mark text NOT NULL DEFAULT ''";
+    enum status status = dial_server(url, session, false, &ledger, err);
+    if (status == STATUS_OK) status = make(&ledger, NULL, err);
+    if (status == STATUS_OK) status = check_version(&ledger, err);
+    if (status == STATUS_OK) status = server_ask(&ledger, column, NULL, NULL, err);
+    snprintf(text, sizeof text, "UPDATE version SET folder = $1, mark = '%s'", mark);
+    if (status == STATUS_OK) status = server_ask(&ledger, text, folder, NULL, err);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -227,7 +245,7 @@ enum status ledger_server_forget(const char *url, const char *session, struct er
         snprintf(text, sizeof text, "DROP SCHEMA IF EXISTS \"%s\" CASCADE", ledger.server->address.schema);
         status = server_ask(&ledger, text, NULL, NULL, err);
     }
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return status;
 }
 
@@ -237,7 +255,7 @@ pid_t ledger_server_writer(const char *path) {
     PGresult *result = NULL;
     char key[32];
     int pid = 0;
-    enum status status = dial(path, true, &ledger, NULL);
+    enum status status = server_dial(path, true, &ledger, NULL);
     if (status == STATUS_OK) {
         snprintf(key, sizeof key, "%lld", (long long)server_lock(&ledger, ledger.server->address.stage));
         status = server_ask(&ledger,
@@ -248,6 +266,6 @@ pid_t ledger_server_writer(const char *path) {
     }
     if (status == STATUS_OK && PQntuples(result) == 1) (void)sscanf(PQgetvalue(result, 0, 0), "icestream %d", &pid);
     PQclear(result);
-    hang_up(&ledger);
+    server_hang_up(&ledger);
     return pid;
 }

@@ -9,6 +9,16 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
+static enum status may_write(const void *stage, struct err *err) {
+    return stage_may_publish(stage, err);
+}
+
+static void begin_notes(const struct stage *stage, struct file_notes *notes) {
+    file_notes_init(notes);
+    notes->may_write = may_write;
+    notes->may_write_context = stage;
+}
+
 static bool keeps_account(const struct stage *stage) {
     return stage->mode == STAGE_IN_PIPELINE;
 }
@@ -16,7 +26,8 @@ static bool keeps_account(const struct stage *stage) {
 /* Returns the path as items have it: relative to the session when it lies inside. */
 static const char *in_session(const struct stage *stage, const char *path, bool *ret_inside) {
     const char *rest;
-    *ret_inside = path_is_below(path, stage->root, &rest) && rest[0] != '\0';
+    bool leased = stage->lease_root[0] != '\0' && path_is_below(path, stage->lease_root, &rest) && rest[0] != '\0';
+    *ret_inside = leased || (path_is_below(path, stage->root, &rest) && rest[0] != '\0');
     return *ret_inside ? rest : path;
 }
 
@@ -111,7 +122,7 @@ static enum status check_notes(struct stage *stage, struct slot *slot, struct er
 enum status files_load(struct stage *stage, struct slot *slot, struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (!keeps_account(stage)) return descriptor->load(stage, stage->state, slot->lane, err);
-    if (slot->files.notes.observer.context == NULL) file_notes_init(&slot->files.notes);
+    if (slot->files.notes.observer.context == NULL) begin_notes(stage, &slot->files.notes);
     file_notes_empty(&slot->files.notes);
     file_observe(&slot->files.notes.observer);
     enum status status = descriptor->load(stage, stage->state, slot->lane, err);
@@ -141,7 +152,7 @@ static enum status add_written(struct stage *stage, struct slot *slot, struct er
 enum status files_store(struct stage *stage, struct slot *slot, struct err *err) {
     const struct stage_descriptor *descriptor = stage->descriptor;
     if (!keeps_account(stage)) return descriptor->store(stage, stage->state, slot->lane, err);
-    if (slot->files.notes.observer.context == NULL) file_notes_init(&slot->files.notes);
+    if (slot->files.notes.observer.context == NULL) begin_notes(stage, &slot->files.notes);
     file_observe(&slot->files.notes.observer);
     enum status status = descriptor->store(stage, stage->state, slot->lane, err);
     file_observe(NULL);
@@ -209,7 +220,7 @@ enum status files_stamp(struct stage *stage, struct item *item, struct err *err)
 }
 
 void files_begin(struct stage *stage) {
-    file_notes_init(&stage->own_files.notes);
+    begin_notes(stage, &stage->own_files.notes);
     stage->own_files.notes.observer.read = NULL;
 }
 

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "common/edges/ledger_address.h"
+#include "common/edges/ledger_lease.h"
+#include "common/harness/lease.h"
 #include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -183,6 +185,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", path, error.line, error.text);
     enum status status = instance_parse(stage, root, instance, err);
+    if (status == STATUS_OK) status = lease_begin(stage, instance, err);
     if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
     if (status == STATUS_OK && stage->shared) share_files(stage);
     if (status == STATUS_OK) status = file_sync_folders(stage->folder, err);
@@ -222,6 +225,7 @@ enum status instance_open(struct stage *stage, const struct instance *instance, 
     if (instance->log_size > 0) log_set_size(stage->log, instance->log_size);
     TRY(map_current(stage, instance->current, err));
     TRY(ledger_open(instance->ledger, stage->name, false, &stage->ledger, err));
+    if (stage->lease != NULL) ledger_fence(stage->ledger, stage->lease);
     TRY(ledger_own(stage->ledger, stage->name, instance->session_id, err));
     return ledger_release_instance(stage->ledger, stage->instance, err);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/clock.h"
+#include "common/harness/lease.h"
 #include "common/harness/pipeline.h"
 #include "common/memory.h"
 
@@ -156,6 +157,7 @@ static void load_again(struct pipeline *pipeline, double now) {
 static enum status serve(struct pipeline *pipeline, double now, struct err *err) {
     if (now >= pipeline->check_at) {
         pipeline->check_at = now + 1;
+        TRY(lease_tend(pipeline->stage, err));
         TRY(edges_mend(pipeline, err));
         TRY(check_outboxes(pipeline, err));
     }
@@ -300,6 +302,7 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
     if (fatal != STATUS_OK) *err = stage->fatal_err;
     stage_unlock(stage);
     TRY(fatal);
+    TRY(lease_tend(stage, err));
     FAIL_IF(pipeline->phase != PHASE_OVER, err, STATUS_CANCELLED, "asked to stop");
     beat(pipeline);
     stage_report_parts(stage, NULL);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/harness/stage_private.h"
+
 void scratch_check(const char *folder, struct stage_checks *checks) {
     if (folder != NULL && folder[0] != '\0' && folder[0] != '/')
         stage_checks_add(checks, STAGE_CHECK_ERROR, "scratch",
@@ -18,7 +20,11 @@ void scratch_open(struct scratch *s, struct stage *stage, const char *folder, do
     struct shards_report report;
     if (folder == NULL || folder[0] == '\0') return;
     snprintf(s->folder, sizeof s->folder, "%s", folder);
-    if (realpath(stage_folder(stage), owner) == NULL) snprintf(owner, sizeof owner, "%s", stage_folder(stage));
+    /* With a lease the folder is another one in each process, and the promised name stays. */
+    bool leased = stage->lease != NULL &&
+                  path_join(stage_root(stage), stage_promised(stage), owner, sizeof owner, NULL) == STATUS_OK;
+    if (!leased && realpath(stage_folder(stage), owner) == NULL)
+        snprintf(owner, sizeof owner, "%s", stage_folder(stage));
     if (shards_open(folder, owner, gib > 0 ? (size_t)(gib * 0x1p30) : 0, &s->shards, &err) != STATUS_OK) {
         stage_log(stage, LOG_WARN, "scratch", "images are not kept in scratch: %s", err.message);
         return;

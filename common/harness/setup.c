@@ -11,6 +11,7 @@
 #include <omp.h>
 #endif
 
+#include "common/harness/lease.h"
 #include "common/harness/params_private.h"
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
@@ -64,6 +65,10 @@ static const struct param common_table[] = {
      .minimum = 1,
      .maximum = 256,
      .help = "In a graph, how many processes share the work."},
+    {.name = "on",
+     .type = PARAM_STRING,
+     .offset = COMMON(on),
+     .help = "In a graph, where it runs if the session has several hosts: the name of one, cpu or gpu."},
     {.name = "program",
      .type = PARAM_STRING,
      .offset = COMMON(program),
@@ -391,6 +396,7 @@ void stage_destroy(struct stage **stage_pointer) {
     checks_clear(&stage->checks);
     stage_places_clear(stage);
     ledger_close(&stage->ledger);
+    lease_end(stage);
     stage_result_clear(stage);
     log_close(&stage->log);
     warnings_destroy(&stage->warnings);

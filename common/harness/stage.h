@@ -210,10 +210,14 @@ bool stage_checks_result(struct stage_checks *checks, const char *key, enum stat
 /* Functions for callbacks. Any callback may call them, on any thread. */
 const void *stage_params(const struct stage *stage); /* the filled parameter struct */
 const struct stage_session *stage_session(const struct stage *stage);
-const char *stage_name(const struct stage *stage);   /* the stage's name in the graph */
-const char *stage_root(const struct stage *stage);   /* SESSION, or --o's parent on files: where relative paths begin */
-const char *stage_folder(const struct stage *stage); /* the folder for products: SESSION/NAME, or --o */
-int stage_threads(const struct stage *stage);        /* threads for OpenMP regions */
+const char *stage_name(const struct stage *stage); /* the stage's name in the graph */
+const char *stage_root(const struct stage *stage); /* SESSION, or --o's parent on files: where relative paths begin */
+const char *
+stage_folder(const struct stage *stage); /* the folder for products: SESSION/NAME, or --o, or that of a lease */
+/* Returns the folder for products as tables and items name it: relative to stage_root where it lies below. It may lead
+ * to stage_folder by a link: with ledgers in PostgreSQL, a cumulative stage writes into the folder of its lease. */
+const char *stage_promised(const struct stage *stage);
+int stage_threads(const struct stage *stage); /* threads for OpenMP regions */
 /* Returns the number of threads for flush, and only for flush: the stages before this one rest by then, so it is all
  * cores unless the user set `threads`. */
 int stage_flush_threads(const struct stage *stage);

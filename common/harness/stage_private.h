@@ -99,7 +99,7 @@ struct stage_output {
 /* The parameters that every stage has. */
 struct stage_common {
     int threads, lanes, replicas;
-    char *device, *gpu, *reject_if, *from, *program;
+    char *device, *gpu, *reject_if, *from, *program, *on;
     double memory_limit; /* GB; NaN: not set */
 };
 
@@ -139,6 +139,8 @@ struct stage {
     int instance, run, replicas;
     char token[TOKEN_SIZE]; /* identifies this incarnation of the instance */
     char root[PATH_SIZE], folder[PATH_SIZE];
+    struct ledger_lease *lease; /* of a cumulative stage with its ledger in PostgreSQL, else NULL */
+    char lease_root[PATH_SIZE]; /* where its folder lies instead of in root; "": it has no lease */
     char **places;           /* in a pipeline: folders in which items may name files, links resolved; none: anywhere */
     uint64_t *place_devices; /* file system of each of these folders, as it was at the start; 0: it was away */
     int place_count;
@@ -521,6 +523,8 @@ struct instance {
     char session_id[LEDGER_OWNER_SIZE]; /* "": not set */
 };
 
+/* lease.c: fails (UNAVAILABLE) where the stage has a lease and could not renew it. */
+enum status stage_may_publish(const struct stage *stage, struct err *err);
 /* instance.c: fills the stage's names, folders and parameters, and what else the pipeline needs. */
 enum status instance_read(struct stage *stage, const char *path, struct instance *instance, struct err *err);
 /* Does the same with the file's content, without touching the disk: does not make the stage's folder. */

@@ -46,8 +46,18 @@ static enum status take_lock(struct session *session, struct err *err) {
     FAIL(err, STATUS_IO, "%s: cannot be locked: %s", path, strerror(errno));
 }
 
+/* A lock that somebody else has keeps this process away, unless the ledgers are in PostgreSQL and the last launcher ran
+ * on another host: then the lease decides. */
+static enum status take_lock_or_lease(struct session *session, struct err *err) {
+    struct err own = {0};
+    enum status status = take_lock(session, &own);
+    if (status == STATUS_BAD_STATE && session_leased_elsewhere(session)) status = STATUS_OK;
+    FAIL_IF(status != STATUS_OK, err, status, "%s", own.message);
+    return session_take_lease(session, err);
+}
+
 enum status session_hold(struct session *session, struct err *err) {
-    enum status status = take_lock(session, err);
+    enum status status = take_lock_or_lease(session, err);
     if (status != STATUS_OK) session_end(session);
     return status;
 }
@@ -60,7 +70,7 @@ bool session_is_running(const struct session *session) {
     struct flock lock = whole_file(F_WRLCK);
     bool running = fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     close(descriptor);
-    return running;
+    return running || session_is_leased(session);
 }
 
 enum status session_find(const char *path, struct session *ret_session, struct err *err) {
@@ -129,6 +139,7 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     if (status == STATUS_OK) {
         status = ledger_check_owner(*ret_ledger, stage, session->id, err);
         if (status == STATUS_OK && !read_only) status = session_ledger_changes(session, err);
+        if (status == STATUS_OK && !read_only && session->lease != NULL) ledger_fence(*ret_ledger, session->lease);
         if (status != STATUS_OK) ledger_close(ret_ledger);
         return status;
     }
@@ -214,7 +225,9 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
     TRY(session_file(&session, "ledger", "", "", folder, err));
     TRY(file_make_folders(folder, 0777, err));
     TRY(session_may_write(&session, err));
-    enum status status = take_lock(&session, err);
+    TRY(session_find_server(&session, err));
+    TRY(next_run(&session, plan->graph, err)); /* its id leads to its lease */
+    enum status status = take_lock_or_lease(&session, err);
     if (status == STATUS_OK) status = sync_folders(&session, err);
     if (status == STATUS_OK) status = session_find_server(&session, err);
     if (status == STATUS_OK) status = next_run(&session, plan->graph, err);
@@ -231,6 +244,7 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
 }
 
 void session_end(struct session *session) {
+    ledger_lease_give_back(&session->lease);
     if (session->lock >= 0) close(session->lock);
     session->lock = -1;
 }

@@ -12,6 +12,7 @@
 
 #include "common/edges/ledger.h"
 #include "common/edges/ledger_address.h"
+#include "common/edges/ledger_lease.h"
 #include "common/files.h"
 #include "pipelines/launcher/plan.h"
 
@@ -25,6 +26,7 @@ struct session {
     bool separate;            /* products lie below STAGE/SOURCE/, as when the session began; set by session_begin */
     char server[LEDGER_URL_SIZE]; /* of the ledgers in PostgreSQL; "": they are files */
     bool holds;                   /* a run has begun, to which the ledgers there belong */
+    struct ledger_lease *lease;   /* of who runs it; NULL: there is none, or others have it */
     double patience; /* s to wait for a ledger that a stage holds, and for others who change the session; 0: as long as
                         stages wait (LEDGER_PATIENCE), and for others without end */
 };
@@ -36,7 +38,7 @@ enum status session_begin(const char *path, const struct plan *plan, struct sess
 /* Takes the lock of a session that session_find has found, so that nobody runs it meanwhile. BAD_STATE: another
  * launcher runs it. */
 enum status session_hold(struct session *session, struct err *err);
-/* Gives the lock back. */
+/* Gives lock and lease back. */
 void session_end(struct session *session);
 
 /* Opens a session that exists, without the lock. */
@@ -82,6 +84,18 @@ enum status session_export(const struct session *session, const json_t *plan, st
 enum status session_ledger_changes(const struct session *session, struct err *err);
 /* Says in a copy of the session, whose ledgers are all files, that they stand. */
 enum status session_copy_server(const struct session *session, const char *target, struct err *err);
+/* Returns whether the ledgers in PostgreSQL lie as files as well, and nobody has changed one since. */
+bool session_stands(const struct session *session);
+/* session_lease.c: take the lease of a session in PostgreSQL, unless this process has it; waits for one that is not
+ * renewed. BAD_STATE: another launcher runs it, which the message names. */
+enum status session_take_lease(struct session *session, struct err *err);
+/* BAD_STATE: another launcher has taken the lease of this one. */
+enum status session_check_lease(const struct session *session, struct err *err);
+/* As that, for a process that may have stood still: waits until it knows whether it has the lease, or for 20 s. */
+enum status session_await_lease(const struct session *session, struct err *err);
+/* Return whether a launcher, on any host, has the lease; whether the last one who had it did so on another host. */
+bool session_is_leased(const struct session *session);
+bool session_leased_elsewhere(const struct session *session);
 /* Builds the path of a stage's ledger, or its address in PostgreSQL. */
 enum status session_ledger_path(const struct session *session, const char *stage, bool read_only, char path[PATH_SIZE],
                                 struct err *err);

@@ -3,9 +3,12 @@
  * all who read, also in a copy of the folder.
  *
  * The server knows to which folder a session belongs: "HOST:/FOLDER" from the beginning of a run on, "/FOLDER" after a
- * run that has ended. */
+ * run that has ended. Both ends of a run also change a random mark, in the server and in postgresql.json (`next` first,
+ * then the server, then `mark`): a copy with another mark was made before, and would go on with ledgers that it does not
+ * know. Who runs the session now, its lease says (session_lease.c). */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/edges/ledger_address.h"
@@ -13,7 +16,7 @@
 #include "pipelines/launcher/session.h"
 #include "pipelines/launcher/warnings.h"
 
-enum { TEXT_MAX = 1 << 20, VERSION = 1, HOST_SIZE = 256, HOLDER_SIZE = HOST_SIZE + PATH_SIZE };
+enum { TEXT_MAX = 1 << 20, VERSION = 1, HOST_SIZE = 256 };
 
 static enum status marker_path(const struct session *session, char path[PATH_SIZE], struct err *err) {
     return session_file(session, "ledger", "postgresql", ".json", path, err);
@@ -90,6 +93,13 @@ enum status session_ledger_path(const struct session *session, const char *stage
     return ledger_address_print(session->server, session->id, stage, path, PATH_SIZE, err);
 }
 
+bool session_stands(const struct session *session) {
+    json_t *marker = NULL;
+    bool stands = read_marker(session, &marker, NULL) == STATUS_OK && json_is_true(json_object_get(marker, "standing"));
+    json_decref(marker);
+    return stands;
+}
+
 enum status session_ledger_changes(const struct session *session, struct err *err) {
     return session->server[0] == '\0' ? STATUS_OK : set_standing(session, false, err);
 }
@@ -120,19 +130,39 @@ static enum status check_lost(const struct session *session, bool begins, struct
     return STATUS_OK;
 }
 
-/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can. Two
- * hosts may reach one folder, but not run it at once. */
-static enum status check_holder(const struct session *session, char *holder, bool begins, struct err *err) {
-    char host[HOST_SIZE], plan[PATH_SIZE], *folder = strchr(holder, '/');
+/* Returns whether the folder has the mark of the server. One without marks is of an earlier icestream, or new. */
+static enum status check_mark(const struct session *session, const struct ledger_server_owner *owner, struct err *err) {
+    json_t *marker = NULL;
+    TRY(read_marker(session, &marker, err));
+    const char *mark = json_string_value(json_object_get(marker, "mark"));
+    const char *next = json_string_value(json_object_get(marker, "next"));
+    bool good = owner->mark[0] == '\0' || (mark == NULL && next == NULL) ||
+                (mark != NULL && strcmp(mark, owner->mark) == 0) || (next != NULL && strcmp(next, owner->mark) == 0);
+    json_decref(marker);
+    FAIL_IF(
+        !good, err, STATUS_BAD_ARGUMENT,
+        "%s: its ledgers in PostgreSQL have gone on with %s since this copy was made: go on there; or, to go on here "
+        "all the same: psql '%s' -c 'UPDATE \"icestream_%s\".version SET folder = current_user'",
+        session->path, owner->folder, session->server, session->id);
+    return STATUS_OK;
+}
+
+/* Two folders cannot go on with one session: a copy has its id, and so its ledgers. A folder that was moved can, and
+ * one that several hosts reach by the same path. */
+static enum status check_holder(const struct session *session, const struct ledger_server_owner *owner,
+                                struct err *err) {
+    char host[HOST_SIZE], plan[PATH_SIZE];
+    const char *folder = strchr(owner->folder, '/');
     TRY(own_host(host, err));
     if (folder == NULL) return STATUS_OK; /* somebody has freed it */
-    size_t length = (size_t)(folder - holder);
-    bool here = length == 0 || (length == strlen(host) + 1 && strncmp(holder, host, length - 1) == 0);
+    TRY(check_mark(session, owner, err));
+    size_t length = (size_t)(folder - owner->folder);
+    bool here = length == 0 || (length == strlen(host) + 1 && strncmp(owner->folder, host, length - 1) == 0);
     bool same = strcmp(folder, session->path) == 0;
-    FAIL_IF(!here && (begins || !same), err, STATUS_BAD_ARGUMENT,
+    FAIL_IF(!here && !same, err, STATUS_BAD_ARGUMENT,
             "%s: its ledgers in PostgreSQL are those of %s, where a run has not ended: go on there; or, if nobody runs "
             "it there any more: psql '%s' -c 'UPDATE \"icestream_%s\".version SET folder = current_user'",
-            session->path, holder, session->server, session->id);
+            session->path, owner->folder, session->server, session->id);
     bool lives = !same && path_join(folder, "log/plan.json", plan, sizeof plan, NULL) == STATUS_OK && file_exists(plan);
     FAIL_IF(lives, err, STATUS_BAD_ARGUMENT,
             "%s: its ledgers in PostgreSQL are those of %s, of which this is a copy: go on there; or remove that "
@@ -142,20 +172,50 @@ static enum status check_holder(const struct session *session, char *holder, boo
 }
 
 enum status session_check_server(const struct session *session, bool begins, struct err *err) {
-    char holder[HOLDER_SIZE] = "";
-    bool there = false;
+    struct ledger_server_owner owner;
     if (session->server[0] == '\0' || session->holds) return STATUS_OK;
-    TRY(ledger_server_folder(session->server, session->id, &there, holder, sizeof holder, err));
+    TRY(ledger_server_owner(session->server, session->id, &owner, err));
     /* A run is the first to write to which folder the ledgers belong. */
-    return there && holder[0] != '\0' ? check_holder(session, holder, begins, err) : check_lost(session, begins, err);
+    return owner.there && owner.folder[0] != '\0' ? check_holder(session, &owner, err)
+                                                  : check_lost(session, begins, err);
 }
 
-static enum status take_over(struct session *session, struct err *err) {
-    char host[HOST_SIZE], holder[HOLDER_SIZE];
+static enum status make_mark(char mark[LEDGER_MARK_SIZE], struct err *err) {
+    unsigned char bytes[(LEDGER_MARK_SIZE - 1) / 2];
+    FAIL_IF(getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes, err, STATUS_IO, "there are no random numbers");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(mark + 2 * i, 3, "%02x", bytes[i]);
+    return STATUS_OK;
+}
+
+/* Writes to whom the ledgers belong, with a new mark. A folder without postgresql.json gets the mark with that file. */
+static enum status write_holder(const struct session *session, const char *holder, char mark[LEDGER_MARK_SIZE],
+                                struct err *err) {
+    json_t *marker = NULL;
+    TRY(make_mark(mark, err));
+    TRY(read_marker(session, &marker, err));
+    enum status status = STATUS_OK;
+    if (marker != NULL) {
+        json_object_set_new(marker, "next", json_string(mark));
+        status = write_marker(session, marker, err);
+    }
+    if (status == STATUS_OK) status = ledger_server_take(session->server, session->id, holder, mark, err);
+    if (status == STATUS_OK && marker != NULL) {
+        json_object_set_new(marker, "mark", json_string(mark));
+        json_object_del(marker, "next");
+        status = write_marker(session, marker, err);
+    }
+    json_decref(marker);
+    return status;
+}
+
+static enum status take_over(struct session *session, char mark[LEDGER_MARK_SIZE], struct err *err) {
+    char host[HOST_SIZE], holder[LEDGER_HOLDER_SIZE];
+    TRY(session_take_lease(session, err));
     TRY(session_check_server(session, true, err));
     TRY(own_host(host, err));
     snprintf(holder, sizeof holder, "%s:%s", host, session->path);
-    TRY(ledger_server_take(session->server, session->id, holder, err));
+    TRY(write_holder(session, holder, mark, err));
     session->holds = true;
     return STATUS_OK;
 }
@@ -190,16 +250,17 @@ static enum status bring_all(const struct session *session, const struct graph *
 
 enum status session_use_server(struct session *session, const struct graph *graph, struct err *err) {
     json_t *before = NULL;
+    char mark[LEDGER_MARK_SIZE];
     snprintf(session->server, sizeof session->server, "%s", graph->ledger);
     if (graph->ledger[0] == '\0') return STATUS_OK;
     TRY(ledger_server_try(graph->ledger, err));
-    TRY(take_over(session, err));
+    TRY(take_over(session, mark, err));
     TRY(read_marker(session, &before, err));
     enum status status = bring_all(session, graph, before, err);
     json_decref(before);
     TRY(status);
-    json_t *marker = json_pack("{s:i, s:s, s:b, s:o}", "v", VERSION, "url", graph->ledger, "standing", 0, "strangers",
-                               strangers_of(graph));
+    json_t *marker = json_pack("{s:i, s:s, s:b, s:s, s:o}", "v", VERSION, "url", graph->ledger, "standing", 0, "mark",
+                               mark, "strangers", strangers_of(graph));
     FAIL_IF(marker == NULL, err, STATUS_NO_MEMORY, "no memory for the place of the ledgers");
     status = write_marker(session, marker, err);
     json_decref(marker);
@@ -210,6 +271,7 @@ enum status session_forget_server(struct session *session, struct err *err) {
     char path[PATH_SIZE];
     if (session->server[0] == '\0') return STATUS_OK;
     TRY(session_check_server(session, true, err));
+    ledger_lease_give_back(&session->lease); /* its table goes too */
     /* The next run repeats this if it is cut short: nothing was finished, and the server has lost nothing. */
     TRY(set_standing(session, true, err));
     TRY(ledger_server_forget(session->server, session->id, err));
@@ -246,12 +308,12 @@ static enum status write_file(const struct session *session, const char *stage, 
 
 enum status session_export(const struct session *session, const json_t *plan, struct err *err) {
     json_t *marker = NULL;
-    char holder[HOLDER_SIZE] = "";
-    bool there = false;
+    struct ledger_server_owner owner;
+    char mark[LEDGER_MARK_SIZE];
     if (session->server[0] == '\0') return STATUS_OK;
-    TRY(ledger_server_folder(session->server, session->id, &there, holder, sizeof holder, err));
-    FAIL_IF(!there || holder[0] == '\0', err, STATUS_BAD_STATE, "%s: the server has lost them; the next run says more",
-            session->server);
+    TRY(ledger_server_owner(session->server, session->id, &owner, err));
+    FAIL_IF(!owner.there || owner.folder[0] == '\0', err, STATUS_BAD_STATE,
+            "%s: the server has lost them; the next run says more", session->server);
     TRY(read_marker(session, &marker, err));
     enum status status = STATUS_OK;
     size_t i;
@@ -264,5 +326,5 @@ enum status session_export(const struct session *session, const json_t *plan, st
     json_decref(marker);
     if (status == STATUS_OK) status = write_file(session, WARNINGS_LAUNCHER, err);
     if (status == STATUS_OK) status = set_standing(session, true, err);
-    return status == STATUS_OK ? ledger_server_take(session->server, session->id, session->path, err) : status;
+    return status == STATUS_OK ? write_holder(session, session->path, mark, err) : status;
 }

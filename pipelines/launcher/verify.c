@@ -197,7 +197,7 @@ static enum status find_unknown(struct verify *verify, const char *stage, struct
     char folder[PATH_SIZE];
     TRY(path_join(verify->session->path, stage, folder, sizeof folder, err));
     char *const roots[] = {folder, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_COMFOLLOW, NULL);
     FAIL_IF(walk == NULL, err, STATUS_IO, "%s: cannot be listed: %s", folder, strerror(errno));
     for (FTSENT *found; (found = fts_read(walk)) != NULL;) {
         const char *rest;

@@ -99,10 +99,8 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
             o->classes, ALIGNMENT_REFERENCES_MOST + 1);
     TRY(quality_rule_parse(o->keep != NULL ? o->keep : "auto", &o->rule, err));
     /* Names in files are relative to the root if the folder lies below the root, as in a session. */
-    const char *root = stage_root(stage), *folder = stage_folder(stage);
-    size_t length = strlen(root);
-    bool below = strncmp(folder, root, length) == 0 && folder[length] == '/';
-    snprintf(s->relative, sizeof s->relative, "%s", below ? folder + length + 1 : folder);
+    const char *root = stage_root(stage);
+    snprintf(s->relative, sizeof s->relative, "%s", stage_promised(stage));
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
     scratch_open(&s->scratch, stage, o->scratch, o->scratch_size);
     TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES,

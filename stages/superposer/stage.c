@@ -70,7 +70,9 @@ static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage
 /* If the ensemble lies in the folder of results, a second run would find the centres that the first one wrote. */
 static enum status refuse_own(const struct stage *stage, const char *path, struct err *err) {
     const char *name;
-    FAIL_IF(path_is_below(path, stage_folder(stage), &name) &&
+    char promised[PATH_SIZE];
+    TRY(path_join(stage_root(stage), stage_promised(stage), promised, sizeof promised, err));
+    FAIL_IF((path_is_below(path, stage_folder(stage), &name) || path_is_below(path, promised, &name)) &&
                 (strncmp(name, "centre_", 7) == 0 || strncmp(name, "superposed.", 11) == 0),
             err, STATUS_BAD_ARGUMENT,
             "%s: is called as a result of this stage, in the folder of results: choose another folder for one of both",
@@ -138,12 +140,11 @@ static enum status read_reference(struct stage *stage, struct state *s, struct e
 static enum status emit(struct stage *stage, const struct state *s, struct err *err) {
     const struct superposer *all = &s->superposer;
     char id[32], path[PATH_SIZE];
-    const char *rest;
     _cleanup_(item_destroy) struct item *item = NULL;
     snprintf(id, sizeof id, "clusters/%07d", all->count);
-    TRY(path_join(stage_folder(stage), "clusters.csv", path, sizeof path, err));
+    TRY(path_join(stage_promised(stage), "clusters.csv", path, sizeof path, err));
     TRY(item_create(id, "clusters", &item, err));
-    TRY(item_set_string(item, "clusters.csv", path_is_below(path, stage_root(stage), &rest) ? rest : path, err));
+    TRY(item_set_string(item, "clusters.csv", path, err));
     TRY(item_set_number(item, "clusters.count", all->clusters.count, err));
     TRY(item_set_number(item, "clusters.structures", all->count, err));
     TRY(item_set_number(item, "clusters.largest", all->clusters.size[0], err));

@@ -33,7 +33,7 @@ static struct ledger *open_ledger(const char *where, const char *stage) {
     struct err err = {0};
     snprintf(session, sizeof session, "bench%d", (int)getpid());
     if (ledger_is_address(where)) {
-        must(ledger_server_take(where, session, "/folder", &err), &err);
+        must(ledger_server_take(where, session, "/folder", "", &err), &err);
         must(ledger_address_print(where, session, stage, path, sizeof path, &err), &err);
     } else
         snprintf(path, sizeof path, "%s/%s-%d.sqlite", where, stage, (int)getpid());

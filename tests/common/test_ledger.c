@@ -695,6 +695,6 @@ int main(void) {
     const size_t count = sizeof tests / sizeof *tests;
     const char *server = getenv("ICESTREAM_TEST_POSTGRESQL");
     if (server == NULL) return scratch_run("ledger", tests, count);
-    if (ledger_server_take(server, "test", "/folder", NULL) != STATUS_OK) return 1;
+    if (ledger_server_take(server, "test", "/folder", "", NULL) != STATUS_OK) return 1;
     return scratch_run("ledger_postgresql", tests, count - OF_FILES);
 }

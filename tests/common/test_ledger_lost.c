@@ -147,7 +147,7 @@ static struct ledger *begin(struct relay *relay, const char *stage) {
     relay_begin(relay);
     snprintf(url, sizeof url, "postgresql://secret@127.0.0.1:%d/postgres", relay->port);
     assert_ok(ledger_address_print(url, "lost", stage, path, PATH_SIZE, &err));
-    assert_ok(ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL_TCP"), "lost", "/folder", &err));
+    assert_ok(ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL_TCP"), "lost", "/folder", "", &err));
     assert_ok(ledger_open(path, stage, false, &ledger, &err));
     return ledger;
 }

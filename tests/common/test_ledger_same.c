@@ -294,7 +294,7 @@ static char *transcript(const char *url) {
     char *text = NULL;
     size_t length;
     if (url != NULL) {
-        assert_ok(ledger_server_take(url, "same", "/folder", &err));
+        assert_ok(ledger_server_take(url, "same", "/folder", "", &err));
         assert_ok(ledger_address_print(url, "same", "w", s.from_path, PATH_SIZE, &err));
         assert_ok(ledger_address_print(url, "same", "p", s.to_path, PATH_SIZE, &err));
     } else {
@@ -358,7 +358,7 @@ static void a_file_is_brought_back(void **state) {
     scratch_path("of_server.sqlite", path);
     assert_ok(ledger_address_print(getenv("ICESTREAM_TEST_POSTGRESQL"), "back", "p", address, PATH_SIZE, &err));
     assert_int_equal(ledger_bring(path, "p", address, &err), STATUS_BAD_STATE);
-    assert_ok(ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL"), "back", "/folder", &err));
+    assert_ok(ledger_server_take(getenv("ICESTREAM_TEST_POSTGRESQL"), "back", "/folder", "", &err));
     for (int i = 0; i < 2; i++) /* once is enough, and twice does nothing */
         assert_ok(ledger_bring(path, "p", address, &err));
     assert_ok(ledger_open(address, "p", false, &s.to, &err));

@@ -141,9 +141,9 @@ def rest(work, session, path):
     answer = ask("run", path, "--session", work("backup"), "--until-idle", "1")
     check("of which this is a copy" in answer.stderr, f"a copy cannot go on beside its session: {answer.stderr}")
     schema = schemas()[0]
-    psql(f"UPDATE \"{schema}\".version SET folder = 'elsewhere:' || folder")
+    psql(f"UPDATE \"{schema}\".version SET folder = 'elsewhere:/other' || folder")
     answer = ask("run", path, "--session", session, "--until-idle", "1")
-    check("of elsewhere:/" in answer.stderr, f"a session that another host runs is left alone: {answer.stderr}")
+    check("of elsewhere:/" in answer.stderr, f"a session of another folder on another host is left alone: {answer.stderr}")
     psql(f"UPDATE \"{schema}\".version SET folder = current_user")
     check(ask("retry", "--session", session).returncode == 0, "until it is freed")
     # A server that was lost with all it had: nothing begins anew, and the session goes on from the files of its ledgers.
@@ -182,6 +182,21 @@ def begun_anew(work):
         live.finish(0)
     check("has finished nothing so far" in open(f"{session}.out").read(), "the original takes the other graph")
     check(psql(f'SELECT folder FROM "{before[0]}".version').strip() == session, "and has its ledgers")
+    gone_on(work, path)
+
+
+def gone_on(work, path):
+    """A copy can go on after its session has ended, on any host; whatever was copied before its last run cannot."""
+    session, twin, old = work("session"), work("moved"), work("old")
+    for copy in (twin, old):
+        shutil.copytree(session, copy, ignore=shutil.ignore_patterns("sockets"))
+    shutil.rmtree(session)
+    with Run(path, twin, "--until-idle", "1") as live:
+        live.finish(0)
+    shutil.rmtree(twin)
+    answer = ask("run", path, "--session", old, "--until-idle", "1")
+    told = answer.returncode != 0 and f"have gone on with {twin} since" in answer.stderr
+    check(told, f"an older copy is refused, though the other folder is not to be seen: {answer.stderr}")
 
 
 def main():

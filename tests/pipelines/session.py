@@ -107,6 +107,9 @@ def feed(sources, folder, interval, after_last=None):
 
 
 def write(path, text):
+    """Writes a file. Beside private_postgresql.sh, with ICESTREAM_TEST_LEDGERS=postgresql, graphs keep their ledgers there."""
+    if os.environ.get("ICESTREAM_TEST_LEDGERS") == "postgresql" and "ledger:" not in text:
+        text = text.replace("session: {", f'session: {{ledger: "{os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]}", ', 1)
     with open(path, "w") as file:
         file.write(text)
     return path

@@ -115,7 +115,7 @@ bool graph_is_stage_name(const char *name) {
 
 /* Returns whether the name is that of a session folder in which a stage's products must not lie. */
 static bool is_reserved_name(const char *name) {
-    static const char *const reserved[] = {"session", "ledger", "log", "replay"};
+    static const char *const reserved[] = {"session", "ledger", "leases", "log", "replay"};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
         if (strcmp(name, reserved[i]) == 0) return true;
     return false;
@@ -126,8 +126,8 @@ static enum status read_stage(struct reader *r, const yaml_node_t *name_node, co
     const char *name = scalar_text(name_node);
     if (name == NULL || !graph_is_stage_name(name) || is_reserved_name(name)) {
         problems_add(r->problems, PROBLEM_ERROR, line_of(name_node),
-                     "\"%.80s\" cannot name a stage; letters, digits, - and _ can (but for session, ledger, log and "
-                     "replay)",
+                     "\"%.80s\" cannot name a stage; letters, digits, - and _ can (but for session, ledger, leases, "
+                     "log and replay)",
                      name ? name : "");
         return STATUS_OK;
     }

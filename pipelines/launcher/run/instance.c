@@ -107,7 +107,7 @@ static enum status add_places(json_t *object, const struct instance_orders *orde
 }
 
 /* The orders of an encrypted session hold its secret key; nobody else needs to read those of others either. */
-static enum status write_orders(const char *path, const char *text, struct err *err) {
+enum status instance_write_private(const char *path, const char *text, struct err *err) {
     struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
     FILE *stream = file_output_stream(output);
@@ -133,7 +133,7 @@ enum status instance_write(const struct session *session, const struct plan *pla
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
-    enum status status = write_orders(path, text, err);
+    enum status status = instance_write_private(path, text, err);
     free(text);
     return status;
 }

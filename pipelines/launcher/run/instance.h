@@ -22,5 +22,7 @@ struct instance_orders {
 /* Writes the file of one instance of the plan. */
 enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,
                            const struct instance_orders *orders, struct err *err);
+/* Writes a whole file that no other user may read. */
+enum status instance_write_private(const char *path, const char *text, struct err *err);
 
 #endif

@@ -101,6 +101,7 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
 
 static void look_around(struct run *run, struct supervisor *supervisor) {
     bool due = clock_monotonic() >= run->look_at;
+    run_hosts_tend(run, supervisor);
     run_sockets_tend(run, supervisor, due);
     run_again_tend(run, supervisor);
     if (!due) return;
@@ -114,6 +115,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
+    TRY(session_check_lease(&run->session, err));
     look_around(run, supervisor);
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
     TRY(release_senders(run, supervisor, err));
@@ -197,8 +199,10 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 
 static void run_clear(struct run *run) {
     run_serve_end(run);
+    run_hosts_end(run);
     run_again_destroy(run);
-    run_sockets_remove(run);
+    /* Those of a launcher that has taken over lie at the same place. */
+    if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);
     explicit_bzero(run->secret_key, sizeof run->secret_key);
     for (size_t i = 0; run->texts != NULL && i < run->plan->instance_count; i++) {
         free(run->texts[i].argv[1]);
@@ -272,6 +276,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     }
     TRY(run_changes_begin(run, err));
     TRY(run_prepare(run, err));
+    TRY(run_hosts_begin(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
     TRY(run_again_create(run, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
@@ -279,6 +284,8 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {.context = run,
                                            .starting = run_starting,
+                                           .where = run_where,
+                                           .lost = run_lost,
                                            .died = run_died,
                                            .silent = run_silent,
                                            .tick = tick,
@@ -316,7 +323,8 @@ static enum status begin(struct run *run, struct err *err) {
 /* Whoever reads the session from now on needs no server. */
 static void export_ledgers(const struct run *run) {
     struct err err = {0};
-    if (run->planned == NULL || session_export(&run->session, run->planned, &err) == STATUS_OK) return;
+    if (run->planned == NULL || session_check_lease(&run->session, NULL) != STATUS_OK) return;
+    if (session_export(&run->session, run->planned, &err) == STATUS_OK) return;
     fprintf(stderr, "icestream: the ledgers stay in PostgreSQL alone, and are no files that a copy could show: %s\n",
             err.message);
     if (err.status == STATUS_UNAVAILABLE)
@@ -337,6 +345,7 @@ int run_graph(const struct options *options, struct graph *graph, struct plan *p
     enum status status = begin(&run, &err);
     bool begun = status == STATUS_OK;
     if (begun) status = run_session(&run, &outcome, &err);
+    if (begun && status == STATUS_OK) status = session_await_lease(&run.session, &err);
     int code = EXIT_ERROR;
     if (status == STATUS_OK) code = conclude(&run, outcome, &err);
     if (begun) export_ledgers(&run);

@@ -37,9 +37,7 @@ struct writer {
 };
 
 const char *writer_prefix(const struct stage *stage) {
-    const char *root = stage_root(stage), *folder = stage_folder(stage);
-    size_t length = strlen(root);
-    return strncmp(folder, root, length) == 0 && folder[length] == '/' ? folder + length + 1 : folder;
+    return stage_promised(stage);
 }
 
 /* Describes the classes for the log: " in 3 classes (52, 31, 17 %)". */

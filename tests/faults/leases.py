@@ -1,0 +1,155 @@
+"""Leases of a session in PostgreSQL: one launcher at a time, on whichever host. Another host is a namespace of its own.
+Runs beside private_postgresql.sh."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from faults import (
+    SKIP,
+    Run,
+    Work,
+    calm,
+    check,
+    counts,
+    finish,
+    graph,
+    outcome,
+    pids,
+    program,
+    same,
+    simulate,
+    wait_until,
+    whole,
+    write,
+)
+from session import REFINING, history, star
+
+URL, TCP = os.environ["ICESTREAM_TEST_POSTGRESQL"], os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]
+UNSHARE = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
+AS_ANOTHER = [*UNSHARE, "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+
+
+def need_namespaces():
+    if shutil.which("unshare") is None or subprocess.run([*AS_ANOTHER, "true"], capture_output=True).returncode != 0:
+        print("skipped: this user can make no namespaces, which stand for other hosts")
+        sys.exit(SKIP)
+
+
+class RunElsewhere(Run):
+    """Runs `icestream run` as on another host."""
+
+    def __init__(self, graph_path, session, *options):
+        self.session, self.log, self.at = session, f"{session}.elsewhere.out", 0
+        with open(self.log, "wb") as log:
+            words = [*AS_ANOTHER, program("icestream"), "run", graph_path, "--session", session, *map(str, options)]
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        self.pid = self.process.pid
+
+
+def extracted(session, count):
+    return lambda: counts(session).get("extractor", {}).get("done", 0) >= count
+
+
+def running(session, number):
+    return lambda: f"run {number}, process" in open(f"{session}/log/icestream.log").read()
+
+
+def moves(work):
+    """A launcher on another host is refused while this one lives, and takes over from one that stands still."""
+    session, path = work("session"), graph(work.path, session=f'ledger: "{TCP}"', watcher="poll: 1")
+    with Run(path, session, "--until-idle", "4") as first:
+        wait_until(extracted(session, 20), 60, "20 extracted", first)
+        with RunElsewhere(path, session) as second:
+            told = second.finish(1, 30)
+        who = f"another icestream is running this session: process {first.pid} on the host {socket.gethostname()}"
+        check(who in told, f"a second launcher learns who runs the session: {told[-400:]}")
+        first.signal(signal.SIGSTOP)
+        since = time.time()
+        with RunElsewhere(path, session, "--until-idle", "2") as second:
+            wait_until(running(session, 2), 30, "another host has taken over", second)
+            print(f"taken over after {time.time() - since:.1f} s")
+            first.signal(signal.SIGCONT)
+            told = first.finish(1, 60)
+            check("has taken this session over" in told, f"the first launcher learns it, and ends: {told[-600:]}")
+            second.finish(0)
+    same(calm(), outcome(session))
+    whole(session)
+
+
+def psql(command):
+    return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
+
+
+def leads(session):
+    return os.readlink(f"{session}/refiner")
+
+
+def tree(folder):
+    return {name: os.stat(f"{folder}/{name}").st_mtime_ns for name in os.listdir(folder)}
+
+
+def take_as_another(session, number):
+    """Takes the lease of the refiner as a process of another host does, up to the point where it works."""
+    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
+    new, before = f"leases/refiner.{number}/refiner", f"{session}/{leads(session)}"
+    shutil.copytree(before, f"{session}/{new}", symlinks=True)
+    psql(
+        f'UPDATE "{schema}".leases SET number = {number}, counts = {number}, token = \'another\', host = \'elsewhere\','
+        f" process = '', renewed = clock_timestamp() WHERE name = 'refiner'"
+    )
+    os.symlink(new, f"{session}/.refiner.another")
+    os.rename(f"{session}/.refiner.another", f"{session}/refiner")
+    return f"{session}/{new}"
+
+
+def stands_still(work):
+    """A refiner stands still while another takes its lease: when it wakes, it leaves the other's folder alone and ends.
+    The other one dies at once, and after its lease the refiner goes on from what that one had."""
+    session = work("session")
+    simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
+    text = REFINING.format(more="max_iterations: 8, min_particles: 1000").replace("pixel_size", f'ledger: "{TCP}", pixel_size')
+    text = text.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
+    path = write(work("graph.yaml"), text)
+    with Run(path, session, "--until-idle", "1") as live:
+        wait_until(lambda: history(session, "refiner"), 60, "a first iteration", live)
+        refiner = pids(session)["refiner.0"]
+        os.kill(refiner, signal.SIGSTOP)
+        check(leads(session) == "leases/refiner.1/refiner", f"the first lease counts: {leads(session)}")
+        folder = take_as_another(session, 5)
+        before = tree(folder)
+        os.kill(refiner, signal.SIGCONT)
+        wait_until(lambda: pids(session).get("refiner.0") not in (refiner, None), 30, "the refiner begins again", live)
+        check(tree(folder) == before, "the one that was late wrote nothing into the folder of the other")
+        check(leads(session) == "leases/refiner.5/refiner", f"the other's lease counts: {leads(session)}")
+        told = open(f"{session}/log/refiner.0.log").read()
+        check("another process has taken the lease of refiner" in told, "and it knows why it ended")
+        wait_until(lambda: leads(session) == "leases/refiner.6/refiner", 30, "the refiner has a lease again", live)
+        live.finish(0, 240)
+    refined = [row["rlnImageName"] for row in star(f"{session}/refiner/run_data.star")["particles"]]
+    extracted = {row["rlnImageName"] for row in star(f"{session}/extractor/particles.star")["particles"]}
+    check(len(refined) == len(extracted) == len(set(refined)), f"{len(refined)} of {len(extracted)} particles, each once")
+    check(history(session, "refiner")[-1]["final"], "the last map is final")
+    iterations = [event["iteration"] for event in history(session, "refiner")]
+    check(len(set(iterations)) == len(iterations), f"it went on from the other's iterations: {iterations}")
+    for name in ("refiner/run_class001.mrc", "refiner/run_data.star"):
+        check("leases/" not in open(f"{session}/{name}", "rb").read().decode(errors="replace"), f"{name} names no lease")
+    answer = subprocess.run([program("icestream"), "verify", "--session", session], capture_output=True, text=True)
+    check(answer.returncode == 0, f"all files are as the ledgers say: {answer.stdout}{answer.stderr}")
+    folders = sorted(os.listdir(f"{session}/leases"))
+    check([name for name in folders if "refiner" in name] == ["refiner.5", "refiner.6"], f"the last two stay: {folders}")
+
+
+def main():
+    need_namespaces()
+    cases = {"moves": moves, "stands_still": stands_still}
+    with Work("leases") as work:
+        cases[sys.argv[1]](work)
+    finish()
+
+
+main()
