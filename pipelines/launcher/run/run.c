@@ -200,6 +200,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 static void run_clear(struct run *run) {
     run_serve_end(run);
     run_hosts_end(run);
+    run_share_end(run);
     run_again_destroy(run);
     /* Those of a launcher that has taken over lie at the same place. */
     if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);

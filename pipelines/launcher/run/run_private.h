@@ -116,9 +116,9 @@ void run_serve_end(struct run *run);
 void run_serve_report(struct run *run);
 
 /* run_share.c: prepares a session whose files several hosts share: its orders say so, partial files get names of their
- * own, and those that earlier runs left are removed. token: 16 hexadecimal digits of this launcher. Call it when
- * run->orders and the plan are there, before instance files are written. */
-void run_share(struct run *run, const char *token);
+ * own, and those that earlier runs left are removed. Call it when run->orders and the plan are there, before instance
+ * files are written. */
+void run_share(struct run *run);
 /* Removes the partial files that stages on all hosts have left; call it when no stage runs any more. */
 void run_share_end(const struct run *run);
 
