@@ -205,6 +205,7 @@ static void run_clear(struct run *run) {
     run_serve_end(run);
     run_hosts_end(run);
     run_engine_end(run); /* the hosts were told */
+    run_share_end(run);
     run_again_destroy(run);
     /* Those of a launcher that has taken over lie at the same place. */
     if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);

@@ -124,6 +124,13 @@ enum status run_engine_begin(struct run *run, struct err *err);
 void run_engine_tend(struct run *run);
 void run_engine_end(struct run *run);
 
+/* run_share.c: prepares a session whose files several hosts share: its orders say so, partial files get names of their
+ * own, and those that earlier runs left are removed. Call it when run->orders and the plan are there, before instance
+ * files are written. */
+void run_share(struct run *run);
+/* Removes the partial files that stages on all hosts have left; call it when no stage runs any more. */
+void run_share_end(const struct run *run);
+
 /* run_endpoints.c: opens the sockets of all edges with tcp, or makes their folder, and names them in the plan. */
 enum status run_endpoints_make(struct run *run, struct err *err);
 /* Tells the receivers of an instance that its edges have other endpoints by now, as the plan says: writes the record of
