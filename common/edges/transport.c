@@ -1,8 +1,13 @@
 #include "common/edges/transport.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -35,6 +40,14 @@ struct transport_socket {
     void *monitor; /* for a socket that connects, else NULL */
     bool lost;     /* the connection is lost, and libzmq does not try again */
     bool binds;
+    enum transport_role role;
+    int limit;
+};
+
+/* A socket that listens already, until a socket of the transport takes it. */
+struct adopted {
+    char *endpoint; /* NULL: it was taken */
+    int descriptor;
 };
 
 struct transport {
@@ -44,6 +57,9 @@ struct transport {
     struct guard *guard; /* exists once something is bound on the network */
     struct transport_socket *sockets[SOCKETS_MAX];
     int count;
+    int opened; /* sockets in all, with those that were moved: numbers of the monitors */
+    struct adopted adopted[SOCKETS_MAX];
+    int adopted_count;
 };
 
 enum status transport_create(const char *public_key, const char *secret_key, struct transport **ret_transport,
@@ -71,19 +87,27 @@ enum status transport_create(const char *public_key, const char *secret_key, str
 }
 
 static void close_socket(struct transport_socket *socket) {
+    if (socket->monitor != NULL) monitor_close(socket->socket, socket->monitor);
     if (socket->socket != NULL) {
         zmq_msg_close(&socket->message);
         zmq_close(socket->socket);
     }
-    if (socket->monitor != NULL) zmq_close(socket->monitor);
     free(socket->endpoint);
     free(socket);
+}
+
+static void forget_adopted(struct adopted *adopted) {
+    if (adopted->endpoint == NULL) return;
+    close(adopted->descriptor);
+    mem_free(&adopted->endpoint);
 }
 
 void transport_destroy(struct transport **transport) {
     if (*transport == NULL) return;
     for (int i = 0; i < (*transport)->count; i++)
         close_socket((*transport)->sockets[i]);
+    for (int i = 0; i < (*transport)->adopted_count; i++)
+        forget_adopted(&(*transport)->adopted[i]);
     guard_close((*transport)->guard);
     while (zmq_ctx_term((*transport)->context) != 0 && errno == EINTR)
         continue;
@@ -103,7 +127,7 @@ static bool set_key(void *socket, int option, const char *key) {
 static bool set_keys(const struct transport *transport, void *socket, bool binds) {
     if (binds)
         return set_int(socket, ZMQ_CURVE_SERVER, 1) && set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key) &&
-               guard_socket(transport->guard, socket, transport->count);
+               guard_socket(transport->guard, socket, transport->opened);
     return set_key(socket, ZMQ_CURVE_SERVERKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_PUBLICKEY, transport->public_key) &&
            set_key(socket, ZMQ_CURVE_SECRETKEY, transport->secret_key);
@@ -132,8 +156,22 @@ static enum status check_folder(const char *endpoint, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status set_up(struct transport *transport, struct transport_socket *socket, enum transport_role role,
-                          int limit, struct err *err) {
+/* Binds the socket, or takes the one that listens there already. libzmq closes that one together with its own. */
+static bool bind_socket(struct transport *transport, const struct transport_socket *socket) {
+    struct adopted *adopted = NULL;
+    for (int i = 0; i < transport->adopted_count && adopted == NULL; i++)
+        if (transport->adopted[i].endpoint != NULL && strcmp(transport->adopted[i].endpoint, socket->endpoint) == 0)
+            adopted = &transport->adopted[i];
+    if (adopted != NULL && !set_int(socket->socket, ZMQ_USE_FD, adopted->descriptor)) return false;
+    if (zmq_bind(socket->socket, socket->endpoint) != 0) return false;
+    if (adopted != NULL) mem_free(&adopted->endpoint);
+    return true;
+}
+
+static enum status set_up(struct transport *transport, struct transport_socket *socket, struct err *err) {
+    enum transport_role role = socket->role;
+    int limit = socket->limit;
+    transport->opened++;
     bool sends = role == TRANSPORT_DATA_OUT || role == TRANSPORT_ACK_OUT;
     bool binds = socket->binds = role == TRANSPORT_DATA_OUT || role == TRANSPORT_ACK_IN;
     const char *endpoint = socket->endpoint;
@@ -156,33 +194,101 @@ static enum status set_up(struct transport *transport, struct transport_socket *
     good = good && zmq_setsockopt(socket->socket, ZMQ_MAXMSGSIZE, &size, sizeof size) == 0;
     good = good && (!tcp || set_network(transport, socket->socket, binds));
     if (good && !binds) {
-        socket->monitor = monitor_open(transport->context, socket->socket, LOSSES | FINDS, transport->count);
+        socket->monitor = monitor_open(transport->context, socket->socket, LOSSES | FINDS, transport->opened);
         good = socket->monitor != NULL;
     }
     FAIL_IF(!good, err, status_of_reading(errno), "the socket for %s cannot be set up: %s", endpoint,
             zmq_strerror(errno));
-    int result = binds ? zmq_bind(socket->socket, endpoint) : zmq_connect(socket->socket, endpoint);
-    FAIL_IF(result != 0, err, status_of_writing(errno), "%s cannot be %s: %s", endpoint,
-            binds ? "bound" : "connected to", zmq_strerror(errno));
+    good = binds ? bind_socket(transport, socket) : zmq_connect(socket->socket, endpoint) == 0;
+    FAIL_IF(!good, err, status_of_writing(errno), "%s cannot be %s: %s", endpoint, binds ? "bound" : "connected to",
+            zmq_strerror(errno));
+    return STATUS_OK;
+}
+
+static enum status make_socket(struct transport *transport, enum transport_role role, const char *endpoint, int limit,
+                               struct transport_socket **ret_socket, struct err *err) {
+    TRY(spare_descriptors(SPARE_DESCRIPTORS, err));
+    struct transport_socket *socket = calloc(1, sizeof *socket);
+    FAIL_IF(socket == NULL, err, STATUS_NO_MEMORY, "no memory for a socket");
+    socket->endpoint = strdup(endpoint);
+    socket->role = role;
+    socket->limit = limit;
+    enum status status = socket->endpoint != NULL
+                             ? set_up(transport, socket, err)
+                             : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a socket");
+    if (status != STATUS_OK) {
+        close_socket(socket);
+        return status;
+    }
+    *ret_socket = socket;
     return STATUS_OK;
 }
 
 enum status transport_open(struct transport *transport, enum transport_role role, const char *endpoint, int limit,
                            struct transport_socket **ret_socket, struct err *err) {
     FAIL_IF(transport->count == SOCKETS_MAX, err, STATUS_BAD_STATE, "more than %d sockets", SOCKETS_MAX);
-    TRY(spare_descriptors(SPARE_DESCRIPTORS, err));
-    struct transport_socket *socket = calloc(1, sizeof *socket);
-    FAIL_IF(socket == NULL, err, STATUS_NO_MEMORY, "no memory for a socket");
-    socket->endpoint = strdup(endpoint);
-    enum status status = socket->endpoint != NULL
-                             ? set_up(transport, socket, role, limit, err)
-                             : err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a socket");
+    TRY(make_socket(transport, role, endpoint, limit, &transport->sockets[transport->count], err));
+    *ret_socket = transport->sockets[transport->count++];
+    return STATUS_OK;
+}
+
+enum status transport_move(struct transport *transport, struct transport_socket *socket, const char *endpoint,
+                           bool *ret_moved, struct err *err) {
+    struct transport_socket *fresh = NULL;
+    bool moves = strcmp(socket->endpoint, endpoint) != 0;
+    if (ret_moved != NULL) *ret_moved = moves;
+    if (!moves) return STATUS_OK;
+    FAIL_IF(socket->binds, err, STATUS_BAD_STATE, "%s is bound, and cannot be moved to %s", socket->endpoint, endpoint);
+    TRY(make_socket(transport, socket->role, endpoint, socket->limit, &fresh, err));
+    /* A new socket has a monitor of its own: what the old connection still reports cannot be taken for the new one's. */
+    struct transport_socket old = *socket;
+    socket->socket = fresh->socket;
+    socket->endpoint = fresh->endpoint;
+    socket->monitor = fresh->monitor;
+    socket->lost = false;
+    fresh->socket = old.socket;
+    fresh->endpoint = old.endpoint;
+    fresh->monitor = old.monitor;
+    close_socket(fresh);
+    return STATUS_OK;
+}
+
+/* Checks that a descriptor listens at the endpoint: its number comes from a file. */
+static enum status check_listening(const char *endpoint, int descriptor, struct err *err) {
+    struct sockaddr_in address = {.sin_family = AF_UNSPEC};
+    char host[INET_ADDRSTRLEN] = "", found[INET_ADDRSTRLEN + 16];
+    int listens = 0;
+    socklen_t size = sizeof listens, length = sizeof address;
+    FAIL_IF(getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || !listens ||
+                getsockname(descriptor, (struct sockaddr *)&address, &length) != 0 || address.sin_family != AF_INET,
+            err, STATUS_BAD_ARGUMENT,
+            "descriptor %d is no tcp socket that listens at %s: only the launcher can hand it on", descriptor,
+            endpoint);
+    inet_ntop(AF_INET, &address.sin_addr, host, sizeof host);
+    snprintf(found, sizeof found, "tcp://%s:%d", host, ntohs(address.sin_port));
+    FAIL_IF(strcmp(found, endpoint) != 0, err, STATUS_BAD_ARGUMENT, "descriptor %d listens at %s, not at %s",
+            descriptor, found, endpoint);
+    /* A connection may be gone before it is accepted: waiting for the next one would hold up libzmq. */
+    int flags = fcntl(descriptor, F_GETFL);
+    FAIL_IF(flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) != 0 ||
+                fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0,
+            err, STATUS_IO, "descriptor %d cannot be set up: %s", descriptor, strerror(errno));
+    return STATUS_OK;
+}
+
+enum status transport_adopt(struct transport *transport, const char *endpoint, int descriptor, struct err *err) {
+    struct adopted *adopted = &transport->adopted[transport->adopted_count];
+    enum status status = check_listening(endpoint, descriptor, err);
+    if (status == STATUS_OK && transport->adopted_count == SOCKETS_MAX)
+        status = err_set(err, STATUS_BAD_STATE, __FILE__, __LINE__, "more than %d sockets", SOCKETS_MAX);
+    if (status == STATUS_OK && (adopted->endpoint = strdup(endpoint)) == NULL)
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory for a socket");
     if (status != STATUS_OK) {
-        close_socket(socket);
+        close(descriptor);
         return status;
     }
-    transport->sockets[transport->count++] = socket;
-    *ret_socket = socket;
+    adopted->descriptor = descriptor;
+    transport->adopted_count++;
     return STATUS_OK;
 }
 

@@ -29,6 +29,15 @@ void transport_destroy(struct transport **transport);
 /* Opens a socket. limit: messages that memory holds while the other side does not take them. */
 enum status transport_open(struct transport *transport, enum transport_role role, const char *endpoint, int limit,
                            struct transport_socket **ret_socket, struct err *err);
+/* Lets the next socket that binds `endpoint` (tcp://, IPv4 in numbers) take a socket that listens there already, which
+ * this process has inherited: it then binds nothing. The transport closes the descriptor, also on failure. */
+enum status transport_adopt(struct transport *transport, const char *endpoint, int descriptor, struct err *err);
+/* Connects a socket that is connected to another endpoint, where its peer now is. What was received from the old peer
+ * and not taken is dropped; answers that were sent still go to the old one, for up to a second. Does nothing if the
+ * endpoint is the same one. On failure the socket stays as it is. ret_moved: whether the endpoint was another one; may
+ * be NULL. */
+enum status transport_move(struct transport *transport, struct transport_socket *socket, const char *endpoint,
+                           bool *ret_moved, struct err *err);
 /* Sends one message; never blocks. ret_sent: false when no peer is there to take it, or the limit is reached. */
 enum status transport_send(struct transport_socket *socket, const char *text, size_t length, bool *ret_sent,
                            struct err *err);

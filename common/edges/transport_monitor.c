@@ -19,6 +19,11 @@ void *monitor_open(void *context, void *socket, int events, int number) {
     return monitor;
 }
 
+void monitor_close(void *socket, void *monitor) {
+    zmq_socket_monitor(socket, NULL, 0);
+    zmq_close(monitor);
+}
+
 /* An event has two frames: its number (16 bits) and value (32 bits), then the address. */
 int monitor_next(void *monitor) {
     char frame[FRAME_MAX], rest[FRAME_MAX];

@@ -59,6 +59,8 @@ static enum status read_edges(const json_t *root, const char *key, struct stage_
         memcpy(edge->edge, name, strlen(name) + 1);
         TRY(copy_text(entry, "data", &edge->data, err));
         TRY(copy_text(entry, "ack", &edge->ack, err));
+        TRY(read_count(entry, "data_descriptor", 0, INT_MAX, 0, &edge->data_descriptor, err));
+        TRY(read_count(entry, "ack_descriptor", 0, INT_MAX, 0, &edge->ack_descriptor, err));
         TRY(read_count(entry, "window", 1, WINDOW_MAX, 8, &edge->window, err));
         edge->revisions = !json_is_false(json_object_get(entry, "revisions"));
         const json_t *resend = json_object_get(entry, "resend");
@@ -149,6 +151,9 @@ enum status instance_parse(struct stage *stage, const json_t *root, struct insta
     TRY(copy_text(root, "log", &instance->log, err));
     TRY(copy_text(root, "heartbeat", &instance->heartbeat, err));
     TRY(copy_text(root, "current", &instance->current, err));
+    if (json_is_string(json_object_get(root, "endpoints")))
+        TRY(copy_text(root, "endpoints", &instance->endpoints, err));
+    TRY(read_count(root, "endpoints_number", 0, INT_MAX, 0, &instance->endpoints_number, err));
     const char *session_id = json_string_value(json_object_get(root, "session_id"));
     snprintf(instance->session_id, sizeof instance->session_id, "%s", session_id != NULL ? session_id : "");
     instance->log_size = json_integer_value(json_object_get(root, "log_size"));
@@ -223,6 +228,7 @@ void instance_clear(struct instance *instance) {
     free(instance->log);
     free(instance->heartbeat);
     free(instance->current);
+    free(instance->endpoints);
     free(instance->public_key);
     free(instance->secret_key);
     *instance = (struct instance){0};

@@ -174,6 +174,7 @@ static enum status run_once(struct pipeline *pipeline, struct err *err) {
         beat(pipeline);
         edges_tell_dropped(pipeline, now);
         edges_bind_again(pipeline);
+        endpoints_follow(pipeline);
     }
     if (now >= pipeline->patience.until) {
         struct err own = {0};
@@ -209,6 +210,9 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
     TRY(transport_create(instance->public_key, instance->secret_key, &pipeline->transport, err));
     for (int i = 0; i < instance->output_count; i++) {
         const struct stage_edge *edge = &instance->outputs[i];
+        if (edge->data_descriptor > 0)
+            TRY(transport_adopt(pipeline->transport, edge->data, edge->data_descriptor, err));
+        if (edge->ack_descriptor > 0) TRY(transport_adopt(pipeline->transport, edge->ack, edge->ack_descriptor, err));
         TRY(outbox_create(pipeline->transport, stage->ledger, edge->edge, edge->data, edge->ack, edge->window,
                           &pipeline->outboxes[i], err));
         if (edge->resend > 0) outbox_set_pause(pipeline->outboxes[i], edge->resend);
@@ -222,6 +226,7 @@ static enum status open_edges(struct pipeline *pipeline, struct err *err) {
                            err));
         TRY(edges_answer(pipeline, inbox, MESSAGE_HELLO, 0, "", err));
     }
+    pipeline->endpoints = (struct endpoints){.number = instance->endpoints_number};
     return STATUS_OK;
 }
 

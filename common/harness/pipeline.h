@@ -1,4 +1,4 @@
-/* Runs a stage in a pipeline: pipeline.c, and edges.c for its messages. */
+/* Runs a stage in a pipeline: pipeline.c, edges.c for its messages, and endpoints.c for senders that move. */
 #ifndef ICESTREAM_COMMON_HARNESS_PIPELINE_H
 #define ICESTREAM_COMMON_HARNESS_PIPELINE_H
 
@@ -15,6 +15,13 @@ struct inbox {
     struct transport_socket *data, *acks;
 };
 
+/* What this process knows of the record of endpoints. */
+struct endpoints {
+    int number;    /* of the last change that it has followed */
+    uint64_t seen; /* hash of the text that was read last; 0: none */
+    bool failed;   /* the record cannot be followed, which was logged */
+};
+
 struct pipeline {
     struct stage *stage;
     pthread_t thread; /* the main one */
@@ -26,6 +33,7 @@ struct pipeline {
     double beat_at, check_at, look_at;
     struct stage_patience patience; /* the ledger could not be written: leave it alone until patience.until */
     struct change_watch *changes;
+    struct endpoints endpoints;
     bool beat_failed, unbound; /* logged already: the heartbeat, a deleted socket */
     struct dropped bad, stray; /* bad: frames that are no message; stray: answers about what is not on its way */
     long long refused;         /* peers that were turned away, as last logged */
@@ -58,5 +66,8 @@ enum status edges_mend(struct pipeline *pipeline, struct err *err);
 void edges_bind_again(struct pipeline *pipeline);
 /* Logs what was dropped and which peers were turned away since the last time. */
 void edges_tell_dropped(struct pipeline *pipeline, double now);
+/* Connects the inputs whose senders have moved, as the record of endpoints says. Call it about once a second. What
+ * cannot be done now is logged once and done later. */
+void endpoints_follow(struct pipeline *pipeline);
 
 #endif

@@ -61,12 +61,12 @@ static void print_description(const struct stage_descriptor *descriptor, FILE *o
     const struct device best = {descriptor->cuda ? DEVICE_CUDA : DEVICE_CPU, 0};
     const struct param *common = stage_common_params(&common_count), *session = stage_session_params(&session_count);
     json_t *root =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name",
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:i, s:o, s:o, s:o}", "name",
                   descriptor->name, "summary", descriptor->summary, "version", ICESTREAM_VERSION, "in", descriptor->in,
                   "out", descriptor->out, "columns", descriptor->columns, "check", (int)(descriptor->check != NULL),
                   "cumulative", (int)descriptor->cumulative, "source", (int)(descriptor->produce != NULL), "cuda",
                   (int)descriptor->cuda, "unscaled", (int)descriptor->unscaled, "revisions", (int)descriptor->revisions,
-                  "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
+                  "descriptors", 1, "endpoints", 1, "lanes", lanes_plan(descriptor, &best, 0).lanes, "params",
                   params_describe(descriptor->params, descriptor->param_count), "common_params",
                   params_describe(common, common_count), "session_params", params_describe(session, session_count));
     json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(15));

@@ -462,7 +462,8 @@ void stage_results_clear(struct stage_results *results);
 /* The content of the instance file, which the launcher writes. */
 struct stage_edge {
     char edge[EDGE_NAME_SIZE];
-    char *data, *ack; /* endpoints */
+    char *data, *ack;                    /* endpoints */
+    int data_descriptor, ack_descriptor; /* sockets that listen there, from the launcher; 0: none */
     bool revisions;
     int window;
     double resend; /* s; 0: not set */
@@ -478,6 +479,8 @@ struct instance {
     struct stage_edge inputs[EDGES_MAX], outputs[EDGES_MAX];
     int input_count, output_count;
     char *ledger, *log, *heartbeat, *current, *public_key, *secret_key;
+    char *endpoints;                    /* the record of endpoints that have moved; NULL: they stay */
+    int endpoints_number;               /* of the last change that the edges here have */
     int64_t log_size;                   /* bytes; 0: not set */
     char session_id[LEDGER_OWNER_SIZE]; /* "": not set */
 };

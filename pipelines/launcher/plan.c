@@ -1,12 +1,7 @@
 #include "pipelines/launcher/plan.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/files.h"
 #include "pipelines/launcher/cores.h"
@@ -139,55 +134,11 @@ enum status plan_create(const struct graph *graph, const struct machine *machine
     return STATUS_OK;
 }
 
-static const char *plan_host(const struct graph *graph) {
+const char *plan_host(const struct graph *graph) {
     return graph->listen[0] != '\0' ? graph->listen : "127.0.0.1";
 }
 
-/* Finds a port that is free now. Before the stage binds it, another program might take it; the stage then ends with an
- * error, and the next run chooses again. */
-static enum status free_port(const char *host, int *ret_port, int *ret_socket, struct err *err) {
-    int socket_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    FAIL_IF(socket_fd < 0, err, STATUS_IO, "no socket: %s", strerror(errno));
-    struct sockaddr_in address = {
-        .sin_family = AF_INET,
-    };
-    socklen_t length = sizeof address;
-    inet_pton(AF_INET, host, &address.sin_addr);
-    if (bind(socket_fd, (struct sockaddr *)&address, length) != 0 ||
-        getsockname(socket_fd, (struct sockaddr *)&address, &length) != 0) {
-        int reason = errno;
-        close(socket_fd);
-        FAIL(err, STATUS_IO, "no free port on %s: %s; session.listen must be an address of this host", host,
-             strerror(reason));
-    }
-    *ret_port = ntohs(address.sin_port);
-    *ret_socket = socket_fd;
-    return STATUS_OK;
-}
-
-static enum status tcp_endpoints(struct plan *plan, struct err *err) {
-    /* All ports stay bound until all are chosen, so that no port comes twice. */
-    int *sockets = malloc((2 * plan->edge_count + 1) * sizeof *sockets);
-    FAIL_IF(sockets == NULL, err, STATUS_NO_MEMORY, "no memory for the plan");
-    enum status status = STATUS_OK;
-    size_t bound = 0;
-    const char *host = plan_host(plan->graph);
-    for (size_t i = 0; status == STATUS_OK && i < 2 * plan->edge_count; i++) {
-        int port = 0;
-        status = free_port(host, &port, &sockets[i], err);
-        if (status != STATUS_OK) break;
-        bound++;
-        struct plan_edge *edge = &plan->edges[i / 2];
-        snprintf(i % 2 ? edge->ack : edge->data, PLAN_ENDPOINT_SIZE, "tcp://%s:%d", host, port);
-    }
-    for (size_t i = 0; i < bound; i++)
-        close(sockets[i]);
-    free(sockets);
-    return status;
-}
-
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err) {
-    if (plan->graph->tcp) return tcp_endpoints(plan, err);
     for (size_t i = 0; i < plan->edge_count; i++) {
         struct plan_edge *edge = &plan->edges[i];
         int length = snprintf(edge->data, sizeof edge->data, "ipc://%s/%zu.d", folder, i);

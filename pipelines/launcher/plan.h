@@ -20,7 +20,7 @@ struct plan_edge {
     size_t instance, from; /* upstream: index of the instance, and of its stage in the graph */
     size_t to;             /* downstream: index of the stage */
     int window;            /* items that may be unacknowledged at a time */
-    char data[PLAN_ENDPOINT_SIZE], ack[PLAN_ENDPOINT_SIZE]; /* empty until plan_endpoints */
+    char data[PLAN_ENDPOINT_SIZE], ack[PLAN_ENDPOINT_SIZE]; /* empty until the run has them */
 };
 
 struct plan_instance {
@@ -51,8 +51,11 @@ enum status plan_create(const struct graph *graph, const struct machine *machine
                         struct err *err);
 /* Frees what the plan holds. */
 void plan_clear(struct plan *plan);
-/* Names the sockets: ipc in `folder` (whose mode must be 0700), or free tcp ports of this host. */
+/* Names the sockets of a plan without tcp, in `folder` (whose mode must be 0700). With tcp, run_endpoints_make opens
+ * them. */
 enum status plan_endpoints(struct plan *plan, const char *folder, struct err *err);
+/* Returns the address of this host on which tcp sockets listen. */
+const char *plan_host(const struct graph *graph);
 /* Prints the plan for the user. */
 void plan_print(const struct plan *plan, FILE *out);
 /* Returns whether an instance may compute on a GPU, as the plan and its device say. gpu: index among those that the

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Tests edges between processes, without a launcher: source → relay → sink. Some cases have a stage in Python,
-replicas, or processes that are killed. In every case each item must be done once at every stage, with its product on
+replicas, or processes that are killed or move. In every case each item must be done once at every stage, with its product on
 disk.
 
 usage: edges.py RELAY STRANGER CASE"""
@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,12 +21,42 @@ COUNT, TIMEOUT = 60, 60
 
 
 class Chain:
-    """stages: [(name, program, replicas, params)]. Each stage is fed by the one before it."""
+    """stages: [(name, program, replicas, params)]. Each stage is fed by the one before it. tcp: the chain keeps listening
+    sockets for all instances, as the launcher does, and has a record of those that have moved."""
 
-    def __init__(self, folder, stages, run=1):
+    def __init__(self, folder, stages, run=1, tcp=False):
         self.folder, self.stages, self.run, self.processes = folder, stages, run, {}
         os.makedirs(f"{folder}/run", exist_ok=True)
         self.sockets = tempfile.mkdtemp(prefix="ic", dir="/tmp")
+        self.keys = [key.decode() for key in zmq.curve_keypair()] if tcp else None
+        self.listening, self.moves = {}, 0
+
+    def listen(self, index, instance):
+        """Returns the sockets of an instance's edge, which stay open when the instance ends."""
+        key = index, instance
+        if key not in self.listening:
+            self.listening[key] = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        return self.listening[key]
+
+    def place(self, index, instance):
+        if self.keys is None:
+            return [f"ipc://{self.sockets}/{index}.{instance}.{end}" for end in "da"]
+        return ["tcp://%s:%d" % one.getsockname() for one in self.listen(index, instance)]
+
+    def move(self, index, instance=0):
+        """Lets an instance that runs come up elsewhere. Its receivers have but the record to learn that from."""
+        process = self.processes[index, instance]
+        process.kill()
+        process.wait()
+        for one in self.listening.pop((index, instance)):
+            one.close()
+        self.moves += 1
+        edges = [edge for before in range(len(self.stages)) for edge in self.edges(before)]
+        record = {"v": 1, "number": self.moves, "edges": {e["edge"]: {"data": e["data"], "ack": e["ack"]} for e in edges}}
+        with open(f"{self.folder}/run/.endpoints", "w") as f:
+            json.dump(record, f)
+        os.rename(f"{self.folder}/run/.endpoints", f"{self.folder}/run/endpoints.json")
+        self.start(index, instance)
 
     def edges(self, index):
         """Returns the edges that leave the stage with this index, by instance."""
@@ -35,11 +66,11 @@ class Chain:
         return [
             {
                 "edge": f"{name}.{i}>{after}",
-                "data": f"ipc://{self.sockets}/{index}.{i}.d",
-                "ack": f"ipc://{self.sockets}/{index}.{i}.a",
+                "data": place[0],
+                "ack": place[1],
                 "window": 8,
             }
-            for i in range(replicas)
+            for i, place in enumerate(self.place(index, i) for i in range(replicas))
         ]
 
     def start(self, index, instance=0):
@@ -66,10 +97,18 @@ class Chain:
             "heartbeat": base + ".beat",
             "current": base + ".current",
         }
+        handed = []
+        if self.keys:
+            spec["curve"] = dict(zip(("public", "secret"), self.keys))
+            spec["endpoints"], spec["endpoints_number"] = f"{self.folder}/run/endpoints.json", self.moves
+        if self.keys and outputs:
+            handed = [one.fileno() for one in self.listen(index, instance)]
+            outputs[0]["data_descriptor"], outputs[0]["ack_descriptor"] = handed
         os.makedirs(f"{self.folder}/ledger", exist_ok=True)
         with open(base + ".json", "w") as f:
             json.dump(spec, f)
-        self.processes[index, instance] = subprocess.Popen([*program, "--instance", base + ".json"])
+        command = [*program, "--instance", base + ".json"]
+        self.processes[index, instance] = subprocess.Popen(command, pass_fds=handed)
 
     def start_all(self, order=None):
         for index in order or range(len(self.stages)):
@@ -128,6 +167,8 @@ class Chain:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+        for one in sum(self.listening.values(), []):
+            one.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
 
 
@@ -206,8 +247,41 @@ def replicas(folder):
     return chain
 
 
+def kept(folder):
+    """Instances that are killed come back at the sockets that were kept for them."""
+    chain = Chain(folder, [source(), relay("middle", 2), relay("sink")], tcp=True)
+    before = [chain.place(index, 0) for index in (0, 1)]
+    kill_some(chain)
+    if before != [chain.place(index, 0) for index in (0, 1)] or chain.moves:
+        fail("an endpoint has changed", chain)
+    return chain
+
+
+def moved(folder):
+    """Instances come up elsewhere, and those that receive from them follow without being started again."""
+    chain = Chain(folder, [source(), relay("middle", 2), relay("sink")], tcp=True)
+    chain.start_all()
+    last = chain.processes[2, 0]
+    for victim, enough in (((0, 0), 3), ((1, 0), 10), ((1, 1), 20), ((0, 0), 30), ((1, 0), 40)):
+        until(chain, lambda: chain.done("sink") >= enough)
+        chain.move(*victim)
+    chain.wait()
+    chain.check()
+    if chain.processes[2, 0] is not last:
+        fail("the last stage was started again", chain)
+    said = [line for line in open(f"{folder}/run/sink.0.log") if " moved " in line]
+    if len(said) < 3:
+        fail(f"the last stage followed {len(said)} times", chain)
+    return chain
+
+
 def killed(folder):
     chain = Chain(folder, [source(), relay("middle", 2), relay("sink")])
+    kill_some(chain)
+    return chain
+
+
+def kill_some(chain):
     chain.start_all()
     for victim, enough in (((1, 0), 5), ((2, 0), 15), ((0, 0), 25), ((1, 1), 35), ((2, 0), 45)):
         until(chain, lambda: chain.done("sink") >= enough or chain.processes[victim].poll() is not None)
@@ -217,7 +291,6 @@ def killed(folder):
             chain.start(*victim)
     chain.wait(restart=(0, 1, 2))
     chain.check()
-    return chain
 
 
 def aborting(folder):
@@ -276,9 +349,9 @@ def failing(folder):
 
 
 try:
-    import zmq  # noqa: F401
+    import zmq
 except ImportError:
-    if CASE == "python":
+    if CASE in ("python", "kept", "moved"):
         print("python3-zmq is not here: skipped")
         sys.exit(77)
 
@@ -288,6 +361,8 @@ with tempfile.TemporaryDirectory() as work:
         "python": python,
         "replicas": replicas,
         "killed": killed,
+        "kept": kept,
+        "moved": moved,
         "aborting": aborting,
         "terminated": terminated,
         "failing": failing,

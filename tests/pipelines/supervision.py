@@ -117,11 +117,15 @@ def case_calm(folder):
 
 
 def case_tcp(folder):
-    session = chain(folder, 40)
-    session.run(0, "--set", "session.transport=tcp", "--set", "one.replicas=2")
+    """Stages that die come back at the sockets that the launcher keeps for them."""
+    session = chain(folder, 40, first=", abort_at: 20, abort_times: 2")
+    output = session.run(0, "--set", "session.transport=tcp", "--set", "one.replicas=2")
+    assert output.count("died while it worked on grid/mic_0020") == 2, output
     all_done(session, 40)
     secret = f"{session.path}/log/source.0.instance.json"
     assert os.stat(secret).st_mode & 0o077 == 0, "the keys can be read by others"
+    for edge in json.load(open(secret))["outputs"]:
+        assert edge["data_descriptor"] > 2 and edge["ack_descriptor"] > 2, edge
 
 
 def case_crash(folder):

@@ -367,6 +367,100 @@ static void test_grandchildren_go_too(void **state) {
         ; /* SIGKILL is on its way */
 }
 
+/* ---- A place that is lost ---- */
+
+/* Starts nothing, and is lost at the second look. */
+struct away {
+    struct scene *scene;
+    struct process_place place;
+    int starts, looks, signals, lost, refusals;
+};
+
+static enum status away_start(void *context, size_t child, const struct supervisor_child *spec, pid_t *ret_pid,
+                              struct err *err) {
+    struct away *away = context;
+    (void)child;
+    (void)spec;
+    (void)err;
+    away->starts++;
+    *ret_pid = 1;
+    return STATUS_OK;
+}
+
+static void away_signal(void *context, size_t child, pid_t pid, int signal, bool group) {
+    struct away *away = context;
+    (void)child;
+    (void)group;
+    assert_int_equal(pid, 1);
+    assert_int_equal(signal, SIGTERM);
+    away->signals++;
+}
+
+static enum place_news away_reap(void *context, size_t child, pid_t pid, int *ret_wait_status) {
+    struct away *away = context;
+    (void)child;
+    (void)pid;
+    (void)ret_wait_status;
+    return ++away->looks < 2 ? PLACE_RUNS : PLACE_LOST;
+}
+
+static enum status away_where(void *context, size_t child, const struct process_place **ret_place, struct err *err) {
+    struct away *away = context;
+    (void)child;
+    (void)err;
+    if (away->starts == 0) *ret_place = &away->place;
+    return STATUS_OK;
+}
+
+/* What follows from the loss cannot be written down at once. */
+static enum status away_lost(void *context, size_t child, struct err *err) {
+    struct away *away = context;
+    (void)child;
+    away->lost++;
+    FAIL_IF(away->refusals-- > 0, err, STATUS_UNAVAILABLE, "not now");
+    return STATUS_OK;
+}
+
+static enum status away_died(void *context, size_t child, int wait_status, int64_t *ret_finished, struct err *err) {
+    return died(((struct away *)context)->scene, child, wait_status, ret_finished, err);
+}
+
+static void away_tick(void *context, struct supervisor *supervisor) {
+    struct away *away = context;
+    const struct process_place *place = supervisor_place(supervisor, 0);
+    assert_true(place == NULL || (place == &away->place) == (away->lost == 0));
+    if (away->looks == 1) supervisor_kill(supervisor, 0, SIGTERM);
+}
+
+static void away_say(void *context, const char *text) {
+    say(((struct away *)context)->scene, text);
+}
+
+/* A child whose place is lost starts elsewhere. That is no death, even if there may be none. */
+static void test_place_is_lost(void **state) {
+    static const struct place_operations operations = {.start = away_start, .signal = away_signal, .reap = away_reap};
+    struct scene *scene = *state;
+    struct away away = {.scene = scene, .refusals = 2};
+    away.place = (struct process_place){&operations, &away};
+    scene->options.restart_limit = 0;
+    add(scene, "exit", "0");
+    const struct supervisor_hooks hooks = {.context = &away,
+                                           .where = away_where,
+                                           .lost = away_lost,
+                                           .died = away_died,
+                                           .tick = away_tick,
+                                           .say = away_say};
+    enum supervisor_outcome outcome;
+    struct err err = {0};
+    assert_int_equal(supervisor_run(scene->children, scene->count, &scene->options, &hooks, &outcome, &err), STATUS_OK);
+    assert_int_equal(outcome, SUPERVISOR_ENDED);
+    assert_int_equal(away.starts, 1);
+    assert_int_equal(away.signals, 1);
+    assert_int_equal(away.lost, 3);
+    assert_int_equal(scene->deaths, 0);
+    assert_non_null(strstr(scene->said, "not now; trying again"));
+}
+
 int main(int argc, char **argv) {
     if (argc > 4 && strcmp(argv[1], "--fake") == 0) return fake(argv);
     const struct CMUnitTest tests[] = {
@@ -385,6 +479,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_lack_is_said_again, begin, end),
         cmocka_unit_test_setup_teardown(test_begins_again, begin, end),
         cmocka_unit_test_setup_teardown(test_grandchildren_go_too, begin, end),
+        cmocka_unit_test_setup_teardown(test_place_is_lost, begin, end),
     };
     return cmocka_run_group_tests_name("supervisor", tests, NULL, NULL);
 }

@@ -51,6 +51,7 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
     TRY(message_encode(&hello, NULL, &text, &length, err));
     if (hung->acks[edge] == NULL)
         TRY(transport_open(hung->transport, TRANSPORT_ACK_OUT, planned->ack, HELLOS_HELD, &hung->acks[edge], err));
+    TRY(transport_move(hung->transport, hung->acks[edge], planned->ack, NULL, err));
     /* A hello that the socket does not take is sent again a moment later. */
     bool sent;
     return transport_send(hung->acks[edge], text, length, &sent, err);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "pipelines/launcher/plan.h"
+#include "pipelines/launcher/run/listeners.h"
 #include "pipelines/launcher/session.h"
 
 /* Orders that are the same for all instances of a run. */
@@ -13,6 +14,9 @@ struct instance_orders {
     int64_t log_size;                        /* bytes */
     const char *recorded;                    /* the folder of a replay, to which files may be linked; NULL: none */
     const char *curve_public, *curve_secret; /* NULL: no encryption */
+    const struct listeners *listeners;       /* of the launcher's own host; NULL: none, without tcp */
+    const char *endpoints;                   /* the record of endpoints that have moved; NULL: no host may join */
+    int endpoints_number;                    /* of the last change that the plan's endpoints have */
 };
 /* Writes the file of one instance of the plan. */
 enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,

@@ -211,6 +211,7 @@ static void run_clear(struct run *run) {
     free(run->children);
     free(run->released);
     free(run->bindings);
+    listeners_destroy(&run->listeners);
     free(run->deaths);
     free(run->judged);
     hung_destroy(&run->hung);

@@ -61,7 +61,8 @@ static enum status prepare_child(struct run *run, size_t index, struct err *err)
                                                      .log = texts->log,
                                                      .heartbeat = texts->heartbeat,
                                                      .heartbeat_expected = stage->describe != NULL,
-                                                     .source = plan_is_source(stage)};
+                                                     .source = plan_is_source(stage),
+                                                     .listeners = run->listeners};
     return STATUS_OK;
 }
 
@@ -102,8 +103,7 @@ enum status run_prepare(struct run *run, struct err *err) {
                 run->judged == NULL || run->deaths == NULL,
             err, STATUS_NO_MEMORY, "no memory for the processes");
     memory_kills_open(&run->memory, NULL);
-    if (!run->graph->tcp) TRY(run_sockets_make(run, err));
-    TRY(plan_endpoints(run->plan, run->sockets, err));
+    TRY(run_endpoints_make(run, err));
     TRY(release_claims(run, err));
     for (size_t i = 0; i < count; i++)
         TRY(prepare_child(run, i, err));

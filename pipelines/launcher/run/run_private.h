@@ -50,7 +50,8 @@ struct run {
     bool *released;          /* instances whose receivers have all ended */
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints; "": none */
     struct run_binding *bindings;
-    bool unmended; /* the folder is gone and cannot be made again, which was reported */
+    struct listeners *listeners; /* of the edges that leave instances on this host; NULL without tcp */
+    bool unmended;               /* the folder is gone and cannot be made again, which was reported */
     struct instance_orders orders;
     char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE]; /* what the orders point to, with tcp */
     struct supervisor_child *children;
@@ -111,6 +112,13 @@ void run_serve_tend(struct run *run);
 void run_serve_end(struct run *run);
 /* Writes SESSION/web/report.html where the session has a page; call it when the session has ended. */
 void run_serve_report(struct run *run);
+
+/* run_endpoints.c: opens the sockets of all edges with tcp, or makes their folder, and names them in the plan. */
+enum status run_endpoints_make(struct run *run, struct err *err);
+/* Tells the receivers of an instance that its edges have other endpoints by now, as the plan says: writes the record of
+ * endpoints and the orders of the receivers anew. Those that do not read the record are started again. Call it when an
+ * instance has moved to another host, before it starts there. Until it has succeeded, call it again. */
+enum status run_endpoints_moved(struct run *run, struct supervisor *supervisor, size_t instance, struct err *err);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */

@@ -1,16 +1,13 @@
 #include "pipelines/launcher/run/supervisor.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,9 +19,11 @@ static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent`
 
 struct child {
     enum child_state state;
+    const struct process_place *place; /* where it runs */
     pid_t pid;
     int wait_status;
     bool unburied; /* WAITING: the consequences of its death could not be written down yet */
+    bool left;     /* it did not end: its place was lost */
     int lacks;     /* times in a row that the machine lacked something: the child could not start, could not be buried,
                       or exited saying so */
     int deaths;    /* deaths in a row of its stage, with nothing finished between them */
@@ -49,6 +48,7 @@ struct supervisor {
     const struct supervisor_hooks *hooks;
     int signals; /* a signalfd */
     sigset_t old_mask;
+    struct process_place here;
     bool draining, stopping, gave_up;
     double kill_at; /* stopping: time of the next SIGKILL */
 };
@@ -90,15 +90,31 @@ int supervisor_restarts(const struct supervisor *supervisor, size_t child) {
     return supervisor->children[child].restarts;
 }
 
+/* Sends a signal to a child that runs, or to its whole process group. */
+static void send_signal(const struct supervisor *s, size_t index, int signal, bool group) {
+    const struct child *child = &s->children[index];
+    if (child->state == CHILD_RUNNING)
+        child->place->operations->signal(child->place->context, index, child->pid, signal, group);
+}
+
 void supervisor_kill(struct supervisor *supervisor, size_t child, int signal) {
-    if (supervisor->children[child].state == CHILD_RUNNING) kill(supervisor->children[child].pid, signal);
+    send_signal(supervisor, child, signal, false);
+}
+
+void supervisor_start_now(struct supervisor *s, size_t index) {
+    struct child *child = &s->children[index];
+    if (child->state == CHILD_WAITING && !child->unburied) child->start_at = clock_monotonic();
+}
+
+const struct process_place *supervisor_place(const struct supervisor *supervisor, size_t child) {
+    return supervisor->children[child].state == CHILD_RUNNING ? supervisor->children[child].place : NULL;
 }
 
 void supervisor_renew(struct supervisor *s, size_t index) {
     struct child *child = &s->children[index];
     if (child->state != CHILD_RUNNING || s->stopping) return;
     child->renew_kill_at = clock_monotonic() + s->options->stop_kill;
-    kill(child->pid, SIGTERM);
+    send_signal(s, index, SIGTERM, false);
 }
 
 static void say(const struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -119,36 +135,16 @@ static void warn(const struct supervisor *s, const char *id, const char *text) {
         say(s, "%s", text);
 }
 
-/* Runs the child's side of the fork; does not return. */
-static void become(const struct supervisor *s, const struct supervisor_child *spec, pid_t parent) {
-    setpgid(0, 0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) _exit(127);
-    int input = open("/dev/null", O_RDONLY);
-    int output = open(spec->log, O_WRONLY | O_CREAT | O_APPEND, 0666);
-    /* Without a log, the child's output goes where the supervisor's output goes. */
-    if (input < 0 || dup2(input, 0) < 0 || (output >= 0 && (dup2(output, 1) < 0 || dup2(output, 2) < 0))) _exit(127);
-    signal(SIGPIPE, SIG_DFL);
-    for (char *const *pair = spec->env; pair != NULL && *pair != NULL; pair++)
-        putenv(*pair);
-    sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
-    execv(spec->argv[0], spec->argv);
-    dprintf(2, "%s cannot be started: %s\n", spec->argv[0], strerror(errno));
-    _exit(127);
-}
-
+/* Finds where a child starts, and starts it there. */
 static enum status start(struct supervisor *s, size_t index, struct err *err) {
     const struct supervisor_child *spec = &s->specs[index];
+    const struct process_place *place = &s->here;
     struct child *child = &s->children[index];
     if (s->hooks->starting != NULL) TRY(s->hooks->starting(s->hooks->context, index, err));
-    /* Removes the heartbeat of an earlier process, which would count for this one. */
-    if (spec->heartbeat != NULL && unlink(spec->heartbeat) != 0)
-        FAIL_IF(errno != ENOENT, err, STATUS_UNAVAILABLE, "%s: cannot be removed: %s", spec->heartbeat,
-                strerror(errno));
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0) become(s, spec, parent);
-    FAIL_IF(pid < 0, err, STATUS_UNAVAILABLE, "%s cannot be started: %s", spec->name, strerror(errno));
-    setpgid(pid, pid); /* in case the child has not got there yet */
-    child->pid = pid;
+    if (s->hooks->where != NULL) TRY(s->hooks->where(s->hooks->context, index, &place, err));
+    if (place == NULL) place = &s->here;
+    TRY(place->operations->start(place->context, index, spec, &child->pid, err));
+    child->place = place;
     child->state = CHILD_RUNNING;
     child->started_at = child->alive_at = clock_monotonic();
     child->beaten = child->reported = false;
@@ -160,7 +156,7 @@ static enum status start(struct supervisor *s, size_t index, struct err *err) {
 
 static void signal_all(struct supervisor *s, int signal) {
     for (size_t i = 0; i < s->count; i++)
-        if (s->children[i].state == CHILD_RUNNING) kill(-s->children[i].pid, signal);
+        send_signal(s, i, signal, true);
 }
 
 static void drain(struct supervisor *s) {
@@ -192,31 +188,9 @@ static void describe_death(int wait_status, char *text, size_t size) {
         snprintf(text, size, "ended with exit code %d", WEXITSTATUS(wait_status));
 }
 
-/* Returns whether a line comes from a stage's log, not from a library that wrote it as the process ended. */
-static bool is_log_line(const char *line) {
-    static const char *const levels[] = {" DEBUG ", " INFO ", " WARN ", " ERROR "};
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (strstr(line, levels[i]) != NULL) return true;
-    return false;
-}
-
-/* Finds what a user would open the log for: the message of the last ERROR line, or last words that are no log line, or
- * "". */
-static void last_error(const char *log, char *text, size_t size) {
-    text[0] = '\0';
-    FILE *file = fopen(log, "r");
-    if (file == NULL) return;
-    char line[1024];
-    if (fseek(file, -16384, SEEK_END) != 0) /* a shorter log is read from its beginning */
-        rewind(file);
-    while (fgets(line, sizeof line, file) != NULL) {
-        const char *mark = strstr(line, " ERROR ");
-        if (strstr(line, " INFO start ") != NULL) text[0] = '\0'; /* what came before belongs to another process */
-        if (mark == NULL && (is_log_line(line) || text[0] != '\0')) continue;
-        snprintf(text, size, ": %s", mark != NULL ? mark + strlen(" ERROR ") : line);
-        text[strcspn(text, "\n")] = '\0';
-    }
-    fclose(file);
+static void last_error(const struct supervisor *s, size_t index, char *text, size_t size) {
+    const struct process_place *place = s->children[index].place;
+    place->operations->last_error(place->context, index, &s->specs[index], text, size);
 }
 
 /* Shows how a child died, why (from its log), and what follows. */
@@ -224,7 +198,7 @@ static void report_death(const struct supervisor *s, size_t index, bool last, co
     const struct supervisor_child *spec = &s->specs[index];
     char how[128], why[512], text[1024];
     describe_death(s->children[index].wait_status, how, sizeof how);
-    last_error(spec->log, why, sizeof why);
+    last_error(s, index, why, sizeof why);
     snprintf(text, sizeof text, "%s %s%s%s", spec->name, how, why, what_follows);
     warn(s, last ? "gave-up" : "died", text);
 }
@@ -249,7 +223,7 @@ static void wait_for_machine(struct supervisor *s, size_t index, const char *why
 
 static void lack_something(struct supervisor *s, size_t index) {
     char why[512], text[640];
-    last_error(s->specs[index].log, why, sizeof why);
+    last_error(s, index, why, sizeof why);
     snprintf(text, sizeof text, "%s cannot go on%s", s->specs[index].name, why);
     wait_for_machine(s, index, text);
 }
@@ -327,40 +301,40 @@ static enum status bury(struct supervisor *s, size_t index, struct err *err) {
     return STATUS_OK;
 }
 
+/* Goes on without a child whose place is lost: it starts elsewhere at once. */
+static enum status leave(struct supervisor *s, size_t index, struct err *err) {
+    struct child *child = &s->children[index];
+    child->state = s->stopping ? CHILD_ENDED : CHILD_WAITING;
+    child->renew_kill_at = 0;
+    if (s->hooks->lost != NULL) TRY(s->hooks->lost(s->hooks->context, index, err));
+    child->start_at = clock_monotonic();
+    return STATUS_OK;
+}
+
 static enum status bury_when_possible(struct supervisor *s, size_t index, struct err *err) {
     struct child *child = &s->children[index];
     struct err own = {0};
-    enum status status = bury(s, index, &own);
+    enum status status = child->left ? leave(s, index, &own) : bury(s, index, &own);
     child->unburied = status == STATUS_UNAVAILABLE;
     FAIL_IF(status != STATUS_OK && !child->unburied, err, status, "%s", own.message);
     if (child->unburied) wait_for_machine(s, index, own.message);
     return STATUS_OK;
 }
 
+/* Takes news of all children. */
 static enum status reap(struct supervisor *s, struct err *err) {
     for (size_t i = 0; i < s->count; i++) {
         struct child *child = &s->children[i];
-        if (child->state != CHILD_RUNNING || waitpid(child->pid, &child->wait_status, WNOHANG) <= 0) continue;
-        /* The children of the child die with it. */
-        kill(-child->pid, SIGKILL);
-        TRY(bury_when_possible(s, i, err));
+        const struct process_place *place = child->place;
+        if (child->state != CHILD_RUNNING) continue;
+        enum place_news news = place->operations->reap(place->context, i, child->pid, &child->wait_status);
+        child->left = news == PLACE_LOST;
+        if (news != PLACE_RUNS) TRY(bury_when_possible(s, i, err));
     }
     return STATUS_OK;
 }
 
 /* ---- Time ---- */
-
-/* Returns whether a heartbeat can be written at all: the disk may be full, or the folder closed. */
-static bool takes_writes(const char *heartbeat) {
-    static const char block[4096];
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s.probe", heartbeat) >= (int)sizeof path) return true;
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool takes = descriptor >= 0 && write(descriptor, block, sizeof block) == (ssize_t)sizeof block;
-    if (descriptor >= 0) close(descriptor);
-    unlink(path);
-    return takes;
-}
 
 /* Reports silence once. Calls the hook again and again, because some senders may hear late that the child hangs. */
 static void report_silence(struct supervisor *s, size_t index, double silent) {
@@ -380,11 +354,11 @@ static void report_silence(struct supervisor *s, size_t index, double silent) {
 static void watch_heartbeat(struct supervisor *s, size_t index) {
     const struct supervisor_child *spec = &s->specs[index];
     struct child *child = &s->children[index];
-    struct stat status;
-    if (spec->heartbeat != NULL && stat(spec->heartbeat, &status) == 0 &&
-        (!child->beaten || status.st_mtim.tv_sec != child->beat.tv_sec ||
-         status.st_mtim.tv_nsec != child->beat.tv_nsec)) {
-        child->beat = status.st_mtim;
+    const struct process_place *place = child->place;
+    struct timespec beat;
+    if (spec->heartbeat != NULL && place->operations->beat(place->context, index, spec, &beat) &&
+        (!child->beaten || beat.tv_sec != child->beat.tv_sec || beat.tv_nsec != child->beat.tv_nsec)) {
+        child->beat = beat;
         child->alive_at = clock_monotonic();
         child->beaten = true;
         if (child->reported) say(s, "%s answers again", spec->name);
@@ -393,13 +367,13 @@ static void watch_heartbeat(struct supervisor *s, size_t index) {
     /* The child has by now what it lacked; the next lack is worth a new report. */
     if (child->beaten && clock_monotonic() - child->started_at > s->options->backoff_max) child->lacks = 0;
     double silent = supervisor_silence(s, index);
-    if (silent > s->options->hang_report && !takes_writes(spec->heartbeat)) {
+    if (silent > s->options->hang_report && !place->operations->takes_writes(place->context, index, spec)) {
         /* A missing heartbeat that cannot be written is nobody's fault; looks again in a second. */
         child->alive_at = clock_monotonic() - s->options->hang_report + 1;
         return;
     }
     if (silent > s->options->hang_report) report_silence(s, index, silent);
-    if (silent > s->options->hang_report + s->options->hang_kill) kill(-child->pid, SIGKILL);
+    if (silent > s->options->hang_report + s->options->hang_kill) send_signal(s, index, SIGKILL, true);
 }
 
 /* Interrupts a source only after it has shown that it handles signals: before that, SIGINT would kill it. */
@@ -410,7 +384,7 @@ static void pass_interrupt(struct supervisor *s, size_t index) {
                    (!spec->heartbeat_expected && clock_monotonic() > child->started_at + 5);
     if (!child->interrupt || !listens) return;
     child->interrupt = false;
-    kill(child->pid, SIGINT);
+    send_signal(s, index, SIGINT, false);
 }
 
 static enum status start_when_possible(struct supervisor *s, size_t index, struct err *err) {
@@ -428,7 +402,7 @@ static enum status advance(struct supervisor *s, struct err *err) {
             TRY(child->unburied ? bury_when_possible(s, i, err) : start_when_possible(s, i, err));
         if (child->state != CHILD_RUNNING) continue;
         if (child->renew_kill_at > 0 && clock_monotonic() >= child->renew_kill_at) {
-            kill(child->pid, SIGKILL);
+            send_signal(s, i, SIGKILL, false);
             child->renew_kill_at = clock_monotonic() + 1;
         }
         watch_heartbeat(s, i);
@@ -487,8 +461,8 @@ static void kill_rest(struct supervisor *s) {
     signal_all(s, SIGKILL);
     for (size_t i = 0; i < s->count; i++)
         if (s->children[i].state == CHILD_RUNNING) {
-            while (waitpid(s->children[i].pid, NULL, 0) < 0 && errno == EINTR)
-                ;
+            const struct process_place *place = s->children[i].place;
+            place->operations->bury(place->context, i, s->children[i].pid);
             s->children[i].state = CHILD_ENDED;
         }
 }
@@ -504,6 +478,7 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
     sigaddset(&mask, SIGTERM);
     sigaddset(&mask, SIGHUP);
     FAIL_IF(pthread_sigmask(SIG_BLOCK, &mask, &s.old_mask) != 0, err, STATUS_IO, "signals cannot be blocked");
+    s.here = place_local(&s.old_mask);
     s.children = calloc(count + 1, sizeof *s.children);
     s.signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
     enum status status = STATUS_OK;

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "common/status.h"
+#include "pipelines/launcher/run/place.h"
 
 /* A stage exits with this code when the machine lacks something (room on a disk, a folder, descriptors). The exit does
  * not count as a death; the supervisor starts the stage again until it runs. */
@@ -19,17 +20,6 @@ enum { EXIT_UNAVAILABLE = 75 };
 /* A stage exits with this code to begin again from its ledger, since an item came in a later revision. That is no death
  * either; the supervisor starts the stage again after the shortest pause. */
 enum { EXIT_AGAIN = 76 };
-
-struct supervisor_child {
-    const char *name;
-    char *const *argv;       /* argv[0] is the program's path; ends with NULL */
-    char *const *env;        /* "KEY=VALUE" pairs besides the inherited ones; ends with NULL; NULL: none */
-    const char *log;         /* standard output and error are appended to it */
-    const char *heartbeat;   /* a file that changes while the child works; NULL: the child is not watched */
-    bool heartbeat_expected; /* the child writes heartbeats from its start on; false: it is watched only after its first
-                                heartbeat */
-    bool source;             /* gets SIGINT when the stream shall drain */
-};
 
 enum child_state { CHILD_WAITING, CHILD_RUNNING, CHILD_ENDED };
 
@@ -49,6 +39,13 @@ struct supervisor_hooks {
     /* Called before each start of a child, to put in place what it needs. After STATUS_UNAVAILABLE the supervisor calls
      * again later; any other error ends everything. May be NULL. */
     enum status (*starting)(void *context, size_t child, struct err *err);
+    /* Called before each start of a child, after `starting`. *ret_place: where it starts, borrowed for as long as it runs
+     * there; NULL: on this machine. After STATUS_UNAVAILABLE the supervisor calls again later. May be NULL: all children
+     * start on this machine. */
+    enum status (*where)(void *context, size_t child, const struct process_place **ret_place, struct err *err);
+    /* Called when the place of a child is lost. The child then starts again at once, and that is no death. After
+     * STATUS_UNAVAILABLE the supervisor calls again later. May be NULL. */
+    enum status (*lost)(void *context, size_t child, struct err *err);
     /* Called when a child died badly (wait_status as from waitpid). *ret_finished: a number that grows with the work
      * that is finished; it tells whether work was done between two deaths. After STATUS_UNAVAILABLE the supervisor
      * calls again later; any other error ends everything. */
@@ -80,6 +77,10 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
 /* For hooks. */
 enum child_state supervisor_state(const struct supervisor *supervisor, size_t child);
 pid_t supervisor_pid(const struct supervisor *supervisor, size_t child); /* 0: not running */
+/* Returns where a child runs, or NULL. */
+const struct process_place *supervisor_place(const struct supervisor *supervisor, size_t child);
+/* Ends the pause of a child that waits for its start. */
+void supervisor_start_now(struct supervisor *supervisor, size_t child);
 /* Returns whether the children were told to stop, so that their deaths say nothing about them. */
 bool supervisor_stopping(const struct supervisor *supervisor);
 /* Returns whether the sources were told to end. */
