@@ -20,7 +20,8 @@ def openssl(*words):
 
 def make_ca(folder, name):
     key, certificate = f"{folder}/{name}.key", f"{folder}/{name}.pem"
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key, "-out", certificate)
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}", "-keyout", key,
+            "-out", certificate)
     return certificate
 
 
@@ -98,7 +99,8 @@ def main():
         check(code == 0, f"the right name under the right authority: {text.strip()[-400:]}")
         trial.refused("another name is refused", 'does not match host name "db.other"', "db.other", ca)
         trial.refused("an unknown authority is refused", "certificate verify failed", "db.test", stranger)
-        trial.refused("so is one that the environment waives", "certificate verify failed", "db.test", stranger, PGSSLMODE="require")
+        failed = "certificate verify failed"
+        trial.refused("so is one that the environment waives", failed, "db.test", stranger, PGSSLMODE="require")
         trial.refused("without a certificate of an authority, nothing is believed", "root certificate file", "db.test", "")
         trial.refused("a wrong password is refused", "no password supplied", "db.test", ca, PGPASSFILE="/nonexistent")
         service = os.path.join(HOME, "service")
