@@ -195,7 +195,7 @@ int edges_room(const struct pipeline *pipeline) {
     int room = lanes_room(pipeline->stage);
     pipeline->stage->room_told = false;
     stage_unlock(pipeline->stage);
-    return room;
+    return pipeline->absent.count < ABSENT_MAX ? room : 0;
 }
 
 static enum status receive_from(struct pipeline *pipeline, int input, bool *ret_quiet, struct err *err) {
@@ -324,7 +324,10 @@ enum status edges_acknowledge(struct pipeline *pipeline, struct err *err) {
     struct stage *stage = pipeline->stage;
     for (struct slot *slot; (slot = next_done(stage)) != NULL;) {
         /* Without the stage's lock: this may use the ledger, whose lock comes first. */
-        TRY(acknowledge_slot(pipeline, slot, err));
+        if (slot->set_aside)
+            absent_keep(stage, &pipeline->absent, slot);
+        else
+            TRY(acknowledge_slot(pipeline, slot, err));
         stage_lock(stage);
         lanes_free(stage, slot);
         stage_unlock(stage);

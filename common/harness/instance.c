@@ -15,6 +15,10 @@
 #include "common/harness/stage_private.h"
 #include "common/memory.h"
 
+/* s for which a file is waited for on a shared file system: a client of NFS may remember for as long that it was not
+ * there. */
+static const double FILE_WAIT = 60;
+
 enum { INSTANCE_VERSION = 1, WINDOW_MAX = 4096, REPLICAS_MAX = 4096 };
 
 /* Reads a whole number within limits; `absent` is its value when the key is missing. */
@@ -133,6 +137,9 @@ static enum status read_common(struct stage *stage, const json_t *root, struct e
     }
     if (device != NULL) TRY(stage_set(stage, "device", device, "device", err));
     stage->separate = json_is_true(json_object_get(root, "separate"));
+    stage->shared = json_is_true(json_object_get(root, "shared"));
+    const json_t *wait = json_object_get(root, "file_wait");
+    stage->file_wait = json_is_number(wait) ? json_number_value(wait) : FILE_WAIT;
     stage->until_idle = json_is_number(idle) ? json_number_value(idle) : INFINITY;
     return STATUS_OK;
 }

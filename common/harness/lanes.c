@@ -72,14 +72,8 @@ struct ledger_key slot_key(const struct slot *slot) {
     return (struct ledger_key){slot->source, slot->id};
 }
 
-void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces) {
-    stage_lock(stage);
-    if (lanes_in_hand(stage) == stage->slot_count) {
-        /* The caller asked for room before. Without room the item is dropped here, and its sender sends it again. */
-        stage_unlock(stage);
-        item_destroy(item);
-        return;
-    }
+/* Fills the next slot with an item, and consumes it. Needs the lock, and a free slot. */
+static struct slot *fill_slot(struct stage *stage, struct item **item, bool replaces) {
     struct slot *slot = &stage->slots[stage->next_ticket % (uint64_t)stage->slot_count];
     slot->ticket = stage->next_ticket++;
     slot->item = *item;
@@ -89,23 +83,51 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, 
     item_mark(item_key(slot->item), slot->mark);
     slot->judged = 0;
     file_notes_empty(&slot->files.notes);
-    slot->arrivals[0] = (struct arrival){edge, seq};
-    slot->arrival_count = 1;
     slot->taken = clock_monotonic();
     slot->status = STATUS_OK;
     slot->err.message[0] = '\0';
-    slot->settled = false;
+    slot->settled = slot->set_aside = false;
+    slot->absence = (struct absence){0};
     slot->replaces = replaces;
     slot->admitted = false;
     slot->need = (struct stage_need){0};
     slot->phase = SLOT_LOAD;
-    atomic_fetch_add(&stage->metrics.in, 1);
     atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
     parts_begin(&stage->parts, slot->taken);
     stage_wake(stage, PART_LOAD);
+    return slot;
+}
+
+void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces) {
+    stage_lock(stage);
+    if (lanes_in_hand(stage) == stage->slot_count) {
+        /* The caller asked for room before. Without room the item is dropped here, and its sender sends it again. */
+        stage_unlock(stage);
+        item_destroy(item);
+        return;
+    }
+    struct slot *slot = fill_slot(stage, item, replaces);
+    slot->arrivals[0] = (struct arrival){edge, seq};
+    slot->arrival_count = 1;
+    atomic_fetch_add(&stage->metrics.in, 1);
     /* The work of idle may depend on new items. */
     stage->events++;
     if (stage->descriptor->idle != NULL) stage_wake(stage, PART_PROCESS);
+    stage_unlock(stage);
+}
+
+void lanes_take_again(struct stage *stage, struct absent_item *before) {
+    stage_lock(stage);
+    if (lanes_in_hand(stage) == stage->slot_count) {
+        stage_unlock(stage);
+        item_destroy(&before->item);
+        return;
+    }
+    struct slot *slot = fill_slot(stage, &before->item, before->replaces);
+    memcpy(slot->arrivals, before->arrivals, sizeof slot->arrivals);
+    slot->arrival_count = before->arrival_count;
+    slot->taken = before->taken;
+    slot->absence = before->absence;
     stage_unlock(stage);
 }
 
@@ -140,7 +162,7 @@ void lanes_free(struct stage *stage, struct slot *slot) {
     item_destroy(&slot->item);
     slot->phase = SLOT_FREE;
     stage->done_ticket++;
-    if (stage->one_by_one > 0) stage->one_by_one--;
+    if (stage->one_by_one > 0 && !slot->set_aside) stage->one_by_one--;
     atomic_store(&stage->metrics.queue, lanes_in_hand(stage));
 }
 

@@ -105,7 +105,7 @@ static enum status advance(struct pipeline *pipeline, double now, struct err *er
         return STATUS_OK;
     }
     stage_lock(stage);
-    if (ended && lanes_empty(stage)) {
+    if (ended && lanes_empty(stage) && pipeline->absent.count == 0) {
         stage->flush_wanted = true;
         pipeline->phase = PHASE_FLUSH;
         stage_wake_all(stage);
@@ -144,6 +144,16 @@ static enum status wait_for_something(struct pipeline *pipeline, struct err *err
     return STATUS_OK;
 }
 
+/* Items whose files were not there. They need room as all others do, but not that there are few of them. */
+static void load_again(struct pipeline *pipeline, double now) {
+    struct stage *stage = pipeline->stage;
+    if (pipeline->absent.count == 0) return;
+    stage_lock(stage);
+    int room = lanes_room(stage);
+    stage_unlock(stage);
+    absent_look(stage, &pipeline->absent, room, now);
+}
+
 static enum status serve(struct pipeline *pipeline, double now, struct err *err) {
     if (now >= pipeline->check_at) {
         pipeline->check_at = now + 1;
@@ -155,6 +165,7 @@ static enum status serve(struct pipeline *pipeline, double now, struct err *err)
     TRY(edges_receive_answers(pipeline, err));
     TRY(edges_acknowledge(pipeline, err));
     edges_fit_ahead(pipeline, now);
+    load_again(pipeline, now);
     TRY(edges_receive(pipeline, err));
     TRY(advance(pipeline, now, err));
     return edges_pump(pipeline, now, err);
@@ -348,6 +359,7 @@ int stage_pipeline(struct stage *stage, const char *instance_file) {
     if (stage->ledger != NULL) (void)warnings_write(stage->warnings, stage->ledger, NULL);
     for (int i = 0; i < pipeline->arrived_count; i++)
         message_clear(&pipeline->arrived[i]);
+    absent_clear(&pipeline->absent);
     for (int i = 0; i < EDGES_MAX; i++)
         outbox_destroy(&pipeline->outboxes[i]);
     transport_destroy(&pipeline->transport);

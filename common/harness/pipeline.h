@@ -34,6 +34,7 @@ struct pipeline {
     struct stage_patience patience; /* the ledger could not be written: leave it alone until patience.until */
     struct change_watch *changes;
     struct endpoints endpoints;
+    struct absent absent;
     bool beat_failed, unbound; /* logged already: the heartbeat, a deleted socket */
     struct dropped bad, stray; /* bad: frames that are no message; stray: answers about what is not on its way */
     long long refused;         /* peers that were turned away, as last logged */

@@ -23,7 +23,7 @@ enum status revision_is_later(struct stage *stage, const struct item *item, bool
 
 bool revision_counts_twice(const struct stage *stage, const struct slot *slot) {
     /* No item comes twice on files and in process. */
-    return slot->replaces && stage->descriptor->cumulative && stage->mode == STAGE_IN_PIPELINE;
+    return slot->replaces && !slot->set_aside && stage->descriptor->cumulative && stage->mode == STAGE_IN_PIPELINE;
 }
 
 void revision_begin(struct stage *stage) {

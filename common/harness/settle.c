@@ -218,7 +218,7 @@ static void after_settling(struct stage *stage, struct slot *slot, const struct 
 
 /* Returns true for an item that is not finished, through no fault of its own: it stays in flight and comes again. */
 static bool is_unfinished(const struct slot *slot, bool stopping) {
-    return slot->status == STATUS_DEVICE ||
+    return slot->status == STATUS_DEVICE || slot->set_aside ||
            (stopping && (slot->status == STATUS_CANCELLED || slot->status == STATUS_UNAVAILABLE));
 }
 

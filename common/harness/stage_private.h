@@ -23,6 +23,8 @@
 #include "common/screen.h"
 
 enum { LANES_MAX = 32, EDGES_MAX = 128, EDGE_NAME_SIZE = 192, TOKEN_SIZE = 33, ARRIVALS_MAX = 8 };
+/* Items whose files are waited for (absent.c): no more are taken in while there are so many. */
+enum { ABSENT_MAX = 256 };
 /* Items in hand are those in lanes and those whose outcome the ledger has yet to write. One wait for the disk serves
  * all of the latter, so there may be as many as arrive while it lasts. */
 enum { SETTLING_MAX = 256, SLOTS_MAX = LANES_MAX + SETTLING_MAX, EMISSIONS_MAX = 256 };
@@ -55,6 +57,12 @@ enum slot_phase {
     SLOT_DONE
 };
 
+/* How long the files of an item have not been there. */
+struct absence {
+    double since, due; /* first seen, 0: they are there; next look */
+    int looks;
+};
+
 /* An item in hand. Slots are used in a circle: ticket t has slots[t % slot_count]. */
 struct slot {
     struct stage_lane *lane; /* from load to the end of store, else NULL: before and after, the lane serves other
@@ -75,6 +83,8 @@ struct slot {
     struct stage_need need; /* of an admitted item */
     bool settled;           /* the ledger holds the outcome, which is `state` */
     bool replaces;          /* an earlier revision of the item was done */
+    bool set_aside;         /* it is not finished: its files are waited for, and it is loaded again later */
+    struct absence absence;
     enum ledger_state state;
     struct slot_files files; /* what load and store have read and written */
 };
@@ -89,7 +99,7 @@ struct stage_output {
 /* The parameters that every stage has. */
 struct stage_common {
     int threads, lanes, replicas;
-    char *device, *gpu, *reject_if, *from, *program;
+    char *device, *gpu, *reject_if, *from, *program, *on;
     double memory_limit; /* GB; NaN: not set */
 };
 
@@ -135,6 +145,8 @@ struct stage {
     uint64_t *place_devices; /* file system of each of these folders, as it was at the start; 0: it was away */
     int place_count;
     bool separate;               /* products lie below folder/SOURCE/ */
+    bool shared;                 /* the session's files are those of several hosts */
+    double file_wait;            /* s for which a file that an item names, and that is not there, is waited for */
     char real_folder[PATH_SIZE]; /* in a pipeline: folder, with links resolved */
     void *params;
     struct stage_common common;
@@ -270,6 +282,9 @@ int lanes_in_hand(const struct stage *stage);
 struct ledger_key slot_key(const struct slot *slot);
 /* Takes an item in and consumes it; needs room. replaces: an earlier revision of it was done. Takes the lock itself. */
 void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, bool replaces);
+/* Does the same with an item that was set aside, whose slot was like `before`. */
+struct absent_item;
+void lanes_take_again(struct stage *stage, struct absent_item *before);
 /* Returns the earliest slot that waits to be loaded, with a lane for it; NULL when there is none. */
 struct slot *lanes_to_load(struct stage *stage);
 /* Frees the lane of an item after store: what is left to do needs no lane. */
@@ -282,6 +297,29 @@ void lanes_free(struct stage *stage, struct slot *slot);
 bool lanes_empty(const struct stage *stage);
 /* Ends the threads and waits for them; the lanes stay. */
 void lanes_stop(struct stage *stage);
+
+/* absent.c: files that another host has written, and that are not to be seen here yet. Returns whether an item whose load
+ * ended with `status` is to be loaded again later, because a file that it names is not there; when the time is over, says
+ * so in slot->err. Called by the thread that loads, without the lock. */
+bool absent_waits(struct stage *stage, struct slot *slot, enum status status);
+struct absent_item {
+    struct item *item;
+    struct arrival arrivals[ARRIVALS_MAX];
+    int arrival_count;
+    bool replaces;
+    double taken;
+    struct absence absence;
+};
+struct absent {
+    struct absent_item list[ABSENT_MAX + SLOTS_MAX];
+    int count;
+};
+/* For the main thread. Takes the item out of a slot that is done with, and keeps it; takes the lock itself. */
+void absent_keep(struct stage *stage, struct absent *absent, struct slot *slot);
+/* Lets items be loaded again whose time has come; the stage has room for `room` items. */
+void absent_look(struct stage *stage, struct absent *absent, int room, double now);
+/* Destroys the items that are kept; their senders have them still. */
+void absent_clear(struct absent *absent);
 
 /* admission.c: lets items take memory. */
 /* Call before threads are started: keeps their address space small where that is limited. */

@@ -60,12 +60,14 @@ static void load_slot(struct stage *stage, struct slot *slot) {
     enum status status = withdrawn != NULL ? err_set(&slot->err, STATUS_REJECTED, __FILE__, __LINE__, "%s", withdrawn)
                                            : stage_check_input(stage, slot->lane->item, &slot->err);
     if (status == STATUS_OK) status = stage_judge(stage, slot->lane->item, &slot->judged, &slot->err);
-    if (status == STATUS_OK && descriptor->need != NULL)
+    bool reads = status == STATUS_OK;
+    if (reads && descriptor->need != NULL)
         STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err,
                           descriptor->need(stage, stage->state, slot->lane, &slot->need, &slot->err));
     status = admission_wait(stage, slot, status);
     if (status == STATUS_OK && descriptor->load != NULL)
         STAGE_PERSIST_FOR(reading_limit, stage, status, &slot->err, files_load(stage, slot, &slot->err));
+    slot->set_aside = reads && absent_waits(stage, slot, status);
     note_status(stage, slot, status);
 }
 
@@ -377,7 +379,7 @@ static void commit_outcomes(struct stage *stage) {
     char revised[ITEM_ID_MAX + 1] = "";
     for (int i = 0; i < count; i++) {
         if (revision_counts_twice(stage, group[i])) memcpy(revised, group[i]->id, sizeof revised);
-        metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
+        if (!group[i]->set_aside) metrics_latency(&stage->metrics, clock_monotonic() - group[i]->taken);
         stage->stored += group[i]->settled;
         group[i]->phase = SLOT_DONE;
     }

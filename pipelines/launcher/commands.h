@@ -19,6 +19,7 @@ int command_report(const struct options *options);      /* report/report_command
 int command_verify(const struct options *options);      /* verify.c */
 int command_repair(const struct options *options);      /* repair.c */
 int command_backup(const struct options *options);      /* backup.c */
+int command_host(const struct options *options);        /* host/host_command.c */
 int command_metrics(const struct options *options);     /* metrics/metrics_command.c */
 int command_silence(const struct options *options);     /* alarms/silence_command.c */
 int command_doctor(const struct options *options);      /* doctor/doctor.c */

@@ -21,6 +21,8 @@ static int run_command(const struct options *options) {
         return command_status(options);
     case COMMAND_SET:
         return command_set(options);
+    case COMMAND_HOST:
+        return command_host(options);
     case COMMAND_INVERT_HAND:
         return command_invert_hand(options);
     case COMMAND_REDO:

@@ -99,6 +99,12 @@ static const struct option_row rows[] = {
      OPTION_FLAG, AT(metrics_open), 0},
     {"with-run", NULL, "Ends ten minutes after the last run of the session; `run` starts the page so.", COMMAND_SERVE,
      OPTION_FLAG, AT(with_run), 0},
+    {"name", "NAME", "The name by which the graph's `on` and `hosts` call this host (that of the machine).",
+     COMMAND_HOST, OPTION_TEXT, AT(name), 0},
+    {"address", "IP", "The address of this host by which others reach it (that by which it reaches the launcher).",
+     COMMAND_HOST, OPTION_TEXT, AT(address), 0},
+    {"alone", "SECONDS", "How long this host goes on when no launcher is heard (600).", COMMAND_HOST, OPTION_SECONDS,
+     AT(alone), 0},
     {"help", NULL, "Prints this text.", ~0u, OPTION_FLAG, AT(help), 0},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -121,6 +127,7 @@ static const struct {
     {"mark", "[ITEM]…", "Keeps or rejects exposures, or the particles of classes, by hand.", COMMAND_MARK, 0, SIZE_MAX},
     {"invert-hand", "", "Gives the maps of the refiner the other hand, from its next iteration on.",
      COMMAND_INVERT_HAND, 0, 0},
+    {"host", "SESSION", "Makes this machine a host of a session that runs on another one.", COMMAND_HOST, 1, 1},
     {"serve", "", "Shows a session, running or not, as a page in a browser.", COMMAND_SERVE, 0, 0},
     {"report", "", "Writes a session as one page to keep, print or send, with its numbers beside it.", COMMAND_REPORT,
      0, 0},
@@ -192,8 +199,8 @@ static void print_beginning(FILE *out) {
     fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
           "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
           "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
-          "ledgers), `notify` (a program that is told of\n"
-          "alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
+          "ledgers), `hosts` (further hosts on which stages run), `control_port` (where the launcher waits for them),\n"
+          "`notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
           out);
 }
 
@@ -332,7 +339,7 @@ static enum status check_words(const struct options *options, size_t which, stru
 }
 
 enum status options_parse(int argc, char **argv, struct options *ret_options, struct err *err) {
-    struct options options = {.until_idle = -1, .lasting = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
+    struct options options = {.until_idle = -1, .lasting = -1, .alone = -1, .speed = 1, .log_size = LOG_SIZE >> 20};
     supervisor_defaults(&options.supervisor);
     size_t which = 0;
     while (which < COMMANDS && strcmp(commands[which].name, argv[0]) != 0)

@@ -28,6 +28,7 @@ enum command {
     COMMAND_REPORT = 1 << 14,
     COMMAND_SILENCE = 1 << 15,
     COMMAND_INVERT_HAND = 1 << 16,
+    COMMAND_HOST = 1 << 17,
 };
 
 struct options {
@@ -44,9 +45,11 @@ struct options {
     bool json, follow, lost, products;
     bool keep, reject, clear;
     const char *why, *classes;
-    double lasting;    /* s that an alarm is silenced; negative: not given */
-    const char *until; /* when a silence ends */
-    int iteration;     /* 0: not given */
+    double lasting;             /* s that an alarm is silenced; negative: not given */
+    const char *until;          /* when a silence ends */
+    const char *name, *address; /* of a host */
+    double alone;               /* s that a host waits for a launcher; negative: not given */
+    int iteration;              /* 0: not given */
     bool serve, new_token, token_view, behind_proxy, metrics_open, with_run; /* of serve; the first of run */
     bool pdf, anonymous;                                                     /* of report */
     bool help;

@@ -5,6 +5,7 @@
 
 #include "common/files.h"
 #include "pipelines/launcher/cores.h"
+#include "pipelines/launcher/plan_hosts.h"
 
 bool plan_is_source(const struct graph_stage *stage) {
     return stage->from_count == 0;
@@ -163,7 +164,8 @@ void plan_print(const struct plan *plan, FILE *out) {
         memory_text(plan, &plan->instances[i], memory, sizeof memory);
         any |= memory[0] != '\0';
     }
-    fprintf(out, "%-24s %-7s %-8s %s%s\n", "instance", "threads", "device", any ? "memory   " : "", "program");
+    fprintf(out, "%-24s %-7s %-8s %s%s%s\n", "instance", "threads", "device", any ? "memory   " : "",
+            plan->graph->spread ? "host              " : "", "program");
     for (size_t i = 0; i < plan->instance_count; i++) {
         const struct plan_instance *instance = &plan->instances[i];
         char device[64] = "";
@@ -173,6 +175,7 @@ void plan_print(const struct plan *plan, FILE *out) {
         fprintf(out, "%-24s %-7d %-8s ", instance->name, instance->threads, used ? device : instance->device);
         memory_text(plan, instance, memory, sizeof memory);
         if (any) fprintf(out, "%-8s ", memory[0] ? memory : "-");
+        if (plan->graph->spread) fprintf(out, "%-17s ", plan_host_of(plan, instance));
         fprintf(out, "%s\n", path_name(plan->graph->stages[instance->stage].program));
     }
     char shares[160];

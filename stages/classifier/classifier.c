@@ -49,6 +49,10 @@ static double mask_diameter(const struct classifier *c) {
     return isnan(c->options.diameter) ? 0.8 * side : c->options.diameter;
 }
 
+static bool keeps(const void *estep, size_t particle) {
+    return estep_keeps(estep, particle);
+}
+
 enum status classifier_start(struct classifier *c, struct err *err) {
     if (c->model != NULL) return STATUS_OK;
     const struct classifier_options *o = &c->options;
@@ -84,7 +88,9 @@ enum status classifier_start(struct classifier *c, struct err *err) {
     int first_shell = (int)(0.07 * box) + 1;
     c->model->size = 2 * (first_shell + box / 8);
     if (c->model->size > model.max_size) c->model->size = model.max_size;
-    return estep_create(&estep, c->model, &c->estep, err);
+    TRY(estep_create(&estep, c->model, &c->estep, err));
+    dataset_kept_by(c->dataset, keeps, c->estep);
+    return STATUS_OK;
 }
 
 static void shuffle(struct classifier *c, size_t *array, size_t count) {

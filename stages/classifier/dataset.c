@@ -207,10 +207,11 @@ enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, st
 static struct ahead_image look(void *context, size_t index) {
     struct dataset *d = context;
     struct dataset_particle *p = &d->particles[index];
+    bool kept = d->keeps != NULL && d->keeps(d->keeper, index);
     return (struct ahead_image){.stack = d->batches[p->batch]->stacks[p->stack].path,
                                 .box = p->image_box,
                                 .slice = p->slice,
-                                .in_memory = p->image != NULL,
+                                .in_memory = kept || p->image != NULL,
                                 .slot = &p->slot};
 }
 
@@ -220,6 +221,11 @@ enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, str
     stack_reader_destroy(&d->reader);
     d->reader = reader;
     return ahead_create(threads, bytes, cache, look, d, &d->ahead, err);
+}
+
+void dataset_kept_by(struct dataset *d, dataset_keeps *keeps, const void *context) {
+    d->keeps = keeps;
+    d->keeper = context;
 }
 
 void dataset_expect(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {

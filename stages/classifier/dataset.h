@@ -80,6 +80,10 @@ void dataset_destroy(struct dataset **dataset);
  * which must outlive the dataset. Results stay the same. Call it before the first image is read. */
 enum status dataset_read_ahead(struct dataset *dataset, int threads, size_t bytes, struct shards *cache,
                                struct err *err);
+/* Names who knows of images that need not be read, since a device keeps them; they are not read ahead either. `keeps` is
+ * asked by the owner's thread, in dataset_expect and before. NULL: nobody. */
+typedef bool dataset_keeps(const void *context, size_t index);
+void dataset_kept_by(struct dataset *dataset, dataset_keeps *keeps, const void *context);
 /* Says which images are needed next, in their order: which[count], then probably next[next_count]. Does nothing without
  * dataset_read_ahead. */
 void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, const size_t *next, size_t next_count);

@@ -30,6 +30,8 @@ struct dataset {
     size_t given_floats;
     struct stack_reader *reader; /* of the computing thread; NULL in a copy */
     struct ahead *ahead;         /* NULL: images are read when they are needed */
+    dataset_keeps *keeps;        /* NULL: no device keeps images */
+    const void *keeper;
 };
 
 #endif

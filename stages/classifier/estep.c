@@ -352,6 +352,11 @@ static void next_share(const struct estep *e, int loaded, struct share *s) {
     *s = (struct share){.first = loaded, .chunk = s->chunk + 1};
 }
 
+bool estep_keeps(const struct estep *e, size_t particle) {
+    size_t chunks = e->chunks > 0 ? e->chunks : 1; /* 0: no half has begun, and nothing is kept */
+    return alignment_keeps_image(e->alignment, (int)particle + 1, (int)estep_chunk(particle, chunks));
+}
+
 /* Loads images of the current half, as many as one alignment_add takes. */
 static enum status load(struct estep *e, struct dataset *dataset, const size_t *which, size_t count, int *ret_loaded,
                         size_t *ret_done, struct err *err) {
@@ -362,11 +367,13 @@ static enum status load(struct estep *e, struct dataset *dataset, const size_t *
     for (; done < count && loaded < e->batch && read < e->image_room && estep_half(which[done]) == e->half; done++) {
         if (on_cpu) next_share(e, loaded, &share);
         if (share.chunk == workers) break;
-        const float *image;
         float *scratch = e->images + (size_t)read * pixels;
-        TRY(dataset_image(dataset, which[done], scratch, &image, err));
-        read += image == scratch;
-        share.read += image == scratch;
+        const float *image = scratch;
+        if (!estep_keeps(e, which[done])) {
+            TRY(dataset_image(dataset, which[done], scratch, &image, err));
+            read += image == scratch;
+            share.read += image == scratch;
+        }
         if (dataset_at(dataset, which[done])->unusable) continue;
         e->indices[loaded] = which[done];
         e->particles[loaded].number = (int)which[done] + 1;

@@ -64,6 +64,8 @@ enum status estep_run(struct estep *estep, struct model *model, struct dataset *
 /* Call after estep_run has failed. Returns how many particles of earlier calls must be added again, because the failure
  * reset the sums and the result of their half. 0: no sums were reset, for example if an image could not be read. */
 size_t estep_lost(struct estep *estep);
+/* Returns whether the device that would compare a particle keeps its image, which need not be read then. */
+bool estep_keeps(const struct estep *estep, size_t particle);
 /* Call between batches when images have other values than before: a device reads them again. */
 void estep_forget_images(struct estep *estep);
 /* Ends the batch: completes the sums of its last half. */

@@ -24,7 +24,8 @@ class Chain:
     """stages: [(name, program, replicas, params)]. Each stage is fed by the one before it. tcp: the chain keeps listening
     sockets for all instances, as the launcher does, and has a record of those that have moved."""
 
-    def __init__(self, folder, stages, run=1, tcp=False):
+    def __init__(self, folder, stages, run=1, tcp=False, orders=()):
+        self.orders = dict(orders)
         self.folder, self.stages, self.run, self.processes = folder, stages, run, {}
         os.makedirs(f"{folder}/run", exist_ok=True)
         self.sockets = tempfile.mkdtemp(prefix="ic", dir="/tmp")
@@ -96,6 +97,7 @@ class Chain:
             "log": base + ".log",
             "heartbeat": base + ".beat",
             "current": base + ".current",
+            **self.orders,
         }
         handed = []
         if self.keys:
@@ -326,6 +328,62 @@ def terminated(folder):
     return again
 
 
+def absent(folder):
+    """Files that come late on a shared file system hold up nothing else, and their items are done once."""
+    late = (0, 20, 21, COUNT - 1)
+    os.mkdir(f"{folder}/inputs")
+    put(folder, *(i for i in range(COUNT) if i not in late))
+    chain = Chain(folder, [source(reads=True), relay("middle", reads=True), relay("sink")], orders={"shared": True})
+    chain.start_all()
+    until(chain, lambda: chain.done("sink") == COUNT - len(late))
+    put(folder, *late[1:])
+    until(chain, lambda: chain.done("sink") == COUNT - 1)
+    # Whoever takes the item from an instance that dies begins to wait anew.
+    chain.processes[1, 0].kill()
+    chain.processes[1, 0].wait()
+    chain.start(1)
+    put(folder, late[0])
+    chain.wait()
+    chain.check()
+    said = [line for line in open(f"{folder}/run/middle.0.log") if " absent " in line]
+    if not any("mic_0020" in line for line in said) or len(said) < len(late):
+        fail(f"the log says {said}", chain)
+    return chain
+
+
+def lost(folder):
+    """A file that does not come fails its item alone, and later than without a shared file system."""
+    os.mkdir(f"{folder}/inputs")
+    put(folder, *(i for i in range(COUNT) if i != 7))
+    for run, orders in ((1, {"shared": True, "file_wait": 1.5}), (2, {})):
+        begin = time.monotonic()
+        work = f"{folder}/{run}"
+        os.mkdir(work)
+        os.symlink(f"{folder}/inputs", f"{work}/inputs")
+        orders["folders"] = [f"{folder}/inputs"]
+        chain = Chain(work, [source(reads=True), relay("middle", reads=True), relay("sink")], orders=orders)
+        chain.start_all()
+        chain.wait()
+        db = sqlite3.connect(f"{work}/ledger/middle.sqlite")
+        rows = db.execute("SELECT id, reason FROM items WHERE state = 3").fetchall()
+        if [row[0] for row in rows] != ["grid/mic_0007"] or chain.done("sink") != COUNT - 1:
+            fail(f"failed: {rows}", chain)
+        reason, waited = rows[0][1], "shared" in orders
+        if f"'inputs/mic_0007.mrc' is neither in {work} nor" not in reason:
+            fail(f"it failed with: {reason}", chain)
+        if ("waited" in reason and "icestream retry" in reason) != waited:
+            fail(f"it failed with: {reason}", chain)
+        if waited and time.monotonic() - begin < 1.5:
+            fail("it did not wait", chain)
+        chain.stop()
+    return chain
+
+
+def put(folder, *numbers):
+    for number in numbers:
+        open(f"{folder}/inputs/mic_{number:04d}.mrc", "w").close()
+
+
 def failing(folder):
     chain = Chain(folder, [source(), relay("middle", fail_at=4, reject_if="number > 50"), relay("sink")])
     chain.start_all()
@@ -366,4 +424,6 @@ with tempfile.TemporaryDirectory() as work:
         "aborting": aborting,
         "terminated": terminated,
         "failing": failing,
+        "absent": absent,
+        "lost": lost,
     }[CASE](work).stop()

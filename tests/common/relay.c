@@ -3,6 +3,7 @@
  *   relay relay …    passes items on with one more column
  *                    abort_at, abort_times: aborts inside process at this item, this many times
  *                    hang_at, hang_times: stays inside process for ever, this many times
+ *                    reads: reads the file that the item names (a source with `reads` names one in inputs/)
  *   relay thinker …  takes items in, and computes by itself until FOLDER/enough is there */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +16,12 @@
 
 #include "common/files.h"
 #include "common/harness/stage.h"
+#include "common/memory.h"
 
 struct parameters {
     int count, first, abort_at, abort_times, hang_at, hang_times, fail_at, picks;
     double work;
+    bool reads;
 };
 
 #define OFFSET(member) offsetof(struct parameters, member)
@@ -31,6 +34,8 @@ static const struct param table[] = {
     {"hang_times", PARAM_INT, OFFSET(hang_times), "", "1", 0, 100, NULL, 0, false, "how often it does not"},
     {"fail_at", PARAM_INT, OFFSET(fail_at), "", "-1", 0, 0, NULL, 0, false, "number of the item that fails"},
     {"picks", PARAM_INT, OFFSET(picks), "", "0", 0, 1000, NULL, 0, false, "picks that each item gets"},
+    {"reads", PARAM_BOOL, OFFSET(reads), "", "false", 0, 0, NULL, 0, false,
+     "whether items name a file each, to be read"},
     {"work", PARAM_FLOAT, OFFSET(work), "s", "0", 0, 3600, NULL, 0, false, "how long an item takes"},
 };
 
@@ -38,12 +43,13 @@ static enum status produce(struct stage *stage, void *state, struct err *err) {
     (void)state;
     const struct parameters *parameters = stage_params(stage);
     for (int i = parameters->first; i < parameters->first + parameters->count && !stage_stopping(stage); i++) {
-        char id[32];
+        char id[32], path[32] = "nowhere.mrc";
         struct item *item = NULL;
         bool is_new;
         snprintf(id, sizeof id, "grid/mic_%04d", i);
+        if (parameters->reads) snprintf(path, sizeof path, "inputs/mic_%04d.mrc", i);
         TRY(item_create(id, "micrograph", &item, err));
-        enum status status = item_set_string(item, "micrograph.path", "nowhere.mrc", err);
+        enum status status = item_set_string(item, "micrograph.path", path, err);
         if (status == STATUS_OK) status = item_set_number(item, "columns.number", i, err);
         if (status == STATUS_OK) status = stage_emit(stage, item, &is_new, err);
         item_destroy(&item);
@@ -64,6 +70,18 @@ static bool is_due(struct stage *stage, const char *what, int times) {
         }
     }
     return false;
+}
+
+static enum status load(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
+    (void)state;
+    const struct parameters *parameters = stage_params(stage);
+    const char *name = NULL;
+    char path[PATH_SIZE];
+    _cleanup_(file_close) int descriptor = -1;
+    if (!parameters->reads) return STATUS_OK;
+    TRY(item_need_string(lane->item, "micrograph.path", &name, err));
+    TRY(stage_resolve(stage, name, path, err));
+    return file_open_read(path, &descriptor, NULL, err);
 }
 
 static enum status process(struct stage *stage, void *state, struct stage_lane *lane, struct err *err) {
@@ -126,6 +144,7 @@ static const struct stage_descriptor relay = {
     .params = table,
     .param_count = sizeof table / sizeof *table,
     .params_size = sizeof(struct parameters),
+    .load = load,
     .process = process,
     .store = store,
     .summarise = summarise,

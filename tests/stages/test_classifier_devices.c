@@ -14,13 +14,19 @@ struct classification {
     struct classifier classifier;
 };
 
-static void begin(struct classification *c, const struct classifier_options *options, enum device_kind kind) {
+/* bytes: of the host's memory for images. */
+static void begin_with(struct classification *c, const struct classifier_options *options, enum device_kind kind,
+                       size_t bytes) {
     struct classifier_options o = *options;
     o.device = (struct device){.kind = kind};
-    OK(dataset_create(1 << 24, &c->dataset, &err));
+    OK(dataset_create(bytes, &c->dataset, &err));
     for (int part = 0; part < PARTS; part++)
         submit(c->dataset, part);
     classifier_init(&c->classifier, &o, c->dataset);
+}
+
+static void begin(struct classification *c, const struct classifier_options *options, enum device_kind kind) {
+    begin_with(c, options, kind, 1 << 24);
 }
 
 /* Makes so many updates, or stops when the classification has converged. */
@@ -128,6 +134,24 @@ static void repeats_to_the_bit(void **state) {
     }
 }
 
+/* Classes are seeded before a device keeps images. */
+static void images_are_read_twice_at_most(void **state) {
+    (void)state;
+    struct classification kept, read;
+    struct classifier_options o = options_of(8);
+    struct stack_reads ahead, asked;
+    begin(&kept, &o, DEVICE_CUDA);
+    begin_with(&read, &o, DEVICE_CUDA, 0);
+    go_on(&kept, 100);
+    go_on(&read, 100);
+    same(&kept, &read);
+    dataset_reads(read.dataset, &ahead, &asked);
+    print_message("%d particles, %d updates, %zu images read\n", COUNT, read.classifier.updates, asked.images);
+    assert_true(ahead.images == 0 && asked.images >= COUNT && asked.images <= 2 * COUNT);
+    end(&kept);
+    end(&read);
+}
+
 /* Runs to the end: most particles of a shape share classes of their own. */
 static void shapes_are_told_apart(void **state) {
     (void)state;
@@ -198,7 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_cpu),          cmocka_unit_test(repeats_to_the_bit),
         cmocka_unit_test(shapes_are_told_apart),        cmocka_unit_test(little_memory_is_enough_or_refused),
-        cmocka_unit_test(too_many_classes_are_refused),
+        cmocka_unit_test(too_many_classes_are_refused), cmocka_unit_test(images_are_read_twice_at_most),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);
 }

@@ -42,6 +42,7 @@ void graph_destroy(struct graph **graph) {
         free(stage->from);
         free(stage->gpus);
         free(stage->device);
+        free(stage->on);
     }
     free(g->stages);
     free(g->folder);

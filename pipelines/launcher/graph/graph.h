@@ -54,6 +54,7 @@ struct graph_stage {
     bool wrong; /* some of its values are: the program is not asked about them */
     int replicas, lanes;
     int threads;      /* 0: the plan decides */
+    char *on;         /* the name of a host, "cpu" or "gpu"; NULL: the plan decides */
     bool gpu_auto;    /* the instances take turns with the GPUs */
     int *gpus;        /* as in the graph */
     size_t gpu_count; /* 0: the CPU */
@@ -72,6 +73,8 @@ struct graph {
     bool tcp;      /* session.transport */
     char ledger[LEDGER_URL_SIZE]; /* session.ledger; "": files */
     char listen[16];              /* session.listen, an IPv4 address; "": loopback */
+    bool spread;                  /* hosts may join: session.hosts or session.control_port is given */
+    int control_port;             /* session.control_port; 0: any that is free */
 };
 
 /* Parses a graph. `name` stands for the path in messages. Errors in the text go to problems, and there may still be a

@@ -297,6 +297,7 @@ static enum status check_common_key(struct graph_checks *c, struct graph_stage *
         return STATUS_OK;
     }
     if (strcmp(entry->key, "gpu") == 0) return check_gpu(c, stage, entry);
+    if (strcmp(entry->key, "on") == 0) return graph_check_on(c, stage, entry, text);
     if (strcmp(entry->key, "device") == 0) return check_device(c, stage, entry, text);
     if (strcmp(entry->key, "reject_if") == 0) {
         struct rules rules;
@@ -367,7 +368,8 @@ static void note_defaults(struct graph_checks *c, const struct graph_stage *stag
         problems_add(c->problems, PROBLEM_ERROR, section->line,
                      "%s: `model` is required, as icestream-crystal-scorer --train makes one; or `keep_features: true`",
                      section->name);
-    if (stage->gpu_auto && (!c->machine->cuda || c->machine->gpus == 0))
+    /* Other hosts may have GPUs. */
+    if (stage->gpu_auto && !c->graph->spread && (!c->machine->cuda || c->machine->gpus == 0))
         problems_add(c->problems, PROBLEM_NOTE, graph_entry(section, "gpu")->line, "%s: %s, so it runs on the CPU",
                      section->name, c->machine->cuda ? "there is no GPU" : "this build is for the CPU only");
 }

@@ -36,6 +36,12 @@ void graph_unknown_key(struct graph_checks *c, const json_t *described, bool wit
 enum status graph_check_session(struct graph_checks *c);
 void graph_check_pixel_size(struct graph_checks *c);
 
+/* Several hosts (graph_check_hosts.c): checks what a session needs for them, which sets graph->tcp; and the `on` of a
+ * stage, whose program is known. */
+void graph_check_hosts(struct graph_checks *c);
+enum status graph_check_on(struct graph_checks *c, struct graph_stage *stage, const struct graph_entry *entry,
+                           const char *text);
+
 /* Asks each program that knows --check whether its values make sense together (graph_check_ask.c). Adds the problems
  * that the programs find. */
 enum status graph_check_ask(struct graph_checks *c);

@@ -40,6 +40,15 @@ static const struct param session_table[] = {
     {.name = "ledger",
      .type = PARAM_STRING,
      .help = "Where stages keep their ledgers: postgresql://HOST/DB, or by default files of SQLite in the session."},
+    {.name = "hosts",
+     .type = PARAM_STRING,
+     .help = "Hosts on which stages may run besides the launcher's, such as [node1, node2]; they join as they come."},
+    {.name = "control_port",
+     .type = PARAM_INT,
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = 65535,
+     .help = "The port on which the launcher waits for hosts; 0 takes any that is free."},
     {.name = "notify",
      .type = PARAM_STRING,
      .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
@@ -154,10 +163,10 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         FAIL_IF(text == NULL, c->err, STATUS_NO_MEMORY, "no memory for the graph");
         if (!graph_check_has_value(c, described, false, section, entry)) continue;
         if (graph_find_param(described, entry->key) == NULL)
-            graph_unknown_key(
-                c, described, false, section, entry,
-                "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
-                "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, notify, defocus and alarms");
+            graph_unknown_key(c, described, false, section, entry,
+                              "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
+                              "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, hosts, "
+                              "control_port, notify, defocus and alarms");
         else if (strcmp(entry->key, "mtf") == 0)
             TRY(check_mtf(c, entry));
         else
@@ -166,6 +175,8 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (strcmp(entry->key, "threads") == 0) c->graph->threads = atoi(text);
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "ledger") == 0) check_ledger(c, entry);
+        if (strcmp(entry->key, "control_port") == 0) c->graph->control_port = atoi(text);
+        if (strcmp(entry->key, "hosts") == 0 || strcmp(entry->key, "control_port") == 0) c->graph->spread = true;
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
         if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
         if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);
@@ -185,6 +196,7 @@ enum status graph_check_session(struct graph_checks *c) {
     json_decref(own);
     json_decref(described);
     if (status != STATUS_OK) return status;
+    graph_check_hosts(c);
     const struct graph_entry *listen = graph_entry(section, "listen");
     if (listen != NULL) check_listen(c, listen);
     return STATUS_OK;

@@ -18,12 +18,12 @@ static json_t *params_without(const struct graph_section *section, const char *c
 }
 
 json_t *graph_stage_params(const struct graph_stage *stage) {
-    static const char *const KEYS[] = {"from", "replicas", "program", "gpu", "threads", "device"};
+    static const char *const KEYS[] = {"from", "replicas", "program", "gpu", "threads", "device", "on"};
     return params_without(&stage->section, KEYS, sizeof KEYS / sizeof *KEYS);
 }
 
 json_t *graph_session_params(const struct graph *graph) {
-    static const char *const KEYS[] = {"threads", "transport", "listen", "inputs", "web",
-                                       "notify",  "defocus",   "alarms", "ledger"};
+    static const char *const KEYS[] = {"threads",      "transport", "listen",  "inputs", "web",   "hosts",
+                                       "control_port", "notify",    "defocus", "alarms", "ledger"};
     return params_without(&graph->session, KEYS, sizeof KEYS / sizeof *KEYS);
 }

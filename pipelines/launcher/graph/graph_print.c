@@ -16,7 +16,8 @@ static bool is_among(const char *key, const char *const *keys, size_t count) {
 /* Returns false for keys that may change between runs of a session: they decide where the work is done and who is told,
  * not its results. stage NULL: a key of `session`. */
 static bool matters(const struct graph_stage *stage, const char *key) {
-    static const char *const anywhere[] = {"threads", "gpu", "device", "lanes", "transport", "listen", "inputs"};
+    static const char *const anywhere[] = {"threads", "gpu",    "device", "lanes", "transport",
+                                           "listen",  "inputs", "on",     "hosts", "control_port"};
     static const char *const session[] = {"web", "notify", "defocus", "alarms"};
     if (is_among(key, anywhere, sizeof anywhere / sizeof *anywhere)) return false;
     return stage != NULL || !is_among(key, session, sizeof session / sizeof *session);

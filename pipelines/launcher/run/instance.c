@@ -94,8 +94,11 @@ static json_t *instance_json(const struct session *session, const struct plan *p
         paths[2], "separate", session->separate, "change", instance->change);
 }
 
-static enum status add_endpoints(json_t *object, const struct instance_orders *orders, struct err *err) {
+/* Adds what only some sessions have: listening sockets, and other hosts. */
+static enum status add_places(json_t *object, const struct instance_orders *orders, struct err *err) {
     if (orders->listeners != NULL) TRY(listeners_fill(orders->listeners, object, err));
+    FAIL_IF(orders->shared && json_object_set_new(object, "shared", json_true()) != 0, err, STATUS_NO_MEMORY,
+            "no memory for the orders");
     if (orders->endpoints == NULL) return STATUS_OK;
     FAIL_IF(json_object_set_new(object, "endpoints", json_string(orders->endpoints)) != 0 ||
                 json_object_set_new(object, "endpoints_number", json_integer(orders->endpoints_number)) != 0,
@@ -104,7 +107,7 @@ static enum status add_endpoints(json_t *object, const struct instance_orders *o
 }
 
 /* The orders of an encrypted session hold its secret key; nobody else needs to read those of others either. */
-static enum status write_orders(const char *path, const char *text, struct err *err) {
+enum status instance_write_private(const char *path, const char *text, struct err *err) {
     struct file_output *output = NULL;
     TRY(file_create(path, &output, err));
     FILE *stream = file_output_stream(output);
@@ -123,14 +126,14 @@ enum status instance_write(const struct session *session, const struct plan *pla
     struct err own = {0};
     json_t *object = instance_json(session, plan, index, orders, &own);
     FAIL_IF(object == NULL, err, STATUS_NO_MEMORY, "%s: %s", path, own.message[0] ? own.message : "no memory");
-    if (add_endpoints(object, orders, err) != STATUS_OK) {
+    if (add_places(object, orders, err) != STATUS_OK) {
         json_decref(object);
         return err_context(err, err->status, "%s", path);
     }
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);
-    enum status status = write_orders(path, text, err);
+    enum status status = instance_write_private(path, text, err);
     free(text);
     return status;
 }

@@ -16,10 +16,13 @@ struct instance_orders {
     const char *curve_public, *curve_secret; /* NULL: no encryption */
     const struct listeners *listeners;       /* of the launcher's own host; NULL: none, without tcp */
     const char *endpoints;                   /* the record of endpoints that have moved; NULL: no host may join */
-    int endpoints_number;                    /* of the last change that the plan's endpoints have */
+    bool shared;          /* hosts share the session's files: a stage waits for those that come late */
+    int endpoints_number; /* of the last change that the plan's endpoints have */
 };
 /* Writes the file of one instance of the plan. */
 enum status instance_write(const struct session *session, const struct plan *plan, size_t instance,
                            const struct instance_orders *orders, struct err *err);
+/* Writes a whole file that no other user may read. */
+enum status instance_write_private(const char *path, const char *text, struct err *err);
 
 #endif

@@ -101,6 +101,7 @@ static void rotate_logs(struct run *run, const struct supervisor *supervisor) {
 
 static void look_around(struct run *run, struct supervisor *supervisor) {
     bool due = clock_monotonic() >= run->look_at;
+    run_hosts_tend(run, supervisor);
     run_sockets_tend(run, supervisor, due);
     run_again_tend(run, supervisor);
     if (!due) return;
@@ -198,6 +199,7 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 
 static void run_clear(struct run *run) {
     run_serve_end(run);
+    run_hosts_end(run);
     run_again_destroy(run);
     /* Those of a launcher that has taken over lie at the same place. */
     if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);
@@ -274,6 +276,7 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     }
     TRY(run_changes_begin(run, err));
     TRY(run_prepare(run, err));
+    TRY(run_hosts_begin(run, err));
     TRY(session_read_plan(&run->session, &run->planned, err));
     TRY(run_again_create(run, err));
     if (run->replay != NULL) TRY(replay_advance(run->replay, err));
@@ -281,6 +284,8 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
     progress_begin(&run->progress, run->log);
     const struct supervisor_hooks hooks = {.context = run,
                                            .starting = run_starting,
+                                           .where = run_where,
+                                           .lost = run_lost,
                                            .died = run_died,
                                            .silent = run_silent,
                                            .tick = tick,

@@ -49,7 +49,10 @@ static enum status apply(struct run *run, struct supervisor *supervisor, const j
         enum status status = instance_write(&run->session, run->plan, i, &run->orders, err);
         if (status != STATUS_OK) instance->change = before;
         TRY(status);
-        if (restart) supervisor_renew(supervisor, i);
+        if (restart)
+            supervisor_renew(supervisor, i);
+        else
+            run_hosts_pass_orders(run, i);
     }
     return STATUS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "common/edges/transport_keys.h"
 #include "common/memory.h"
+#include "pipelines/launcher/run/environment.h"
 #include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/run_private.h"
 
@@ -12,22 +13,10 @@
  * makes items again, that takes its time. */
 static const double REPLAY_IDLE = 2, AGAIN_IDLE = 3600;
 
-/* Appends the name of GPU i among those that this process may see, as CUDA numbers them. */
-static void append_gpu(char *text, size_t size, int gpu) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    size_t used = strlen(text);
-    for (int i = 0; visible != NULL && i < gpu && *visible != '\0'; i++)
-        visible += strcspn(visible, ",") + (strchr(visible, ',') != NULL);
-    if (visible != NULL)
-        snprintf(text + used, size - used, "%s%.*s", used ? "," : "", (int)strcspn(visible, ","), visible);
-    else
-        snprintf(text + used, size - used, "%s%d", used ? "," : "", gpu);
-}
-
 static enum status fill_environment(const struct plan_instance *instance, struct child_texts *texts, struct err *err) {
     char gpus[512] = "";
     for (size_t g = 0; g < instance->gpu_count; g++)
-        append_gpu(gpus, sizeof gpus, instance->gpus[g]);
+        environment_add_gpu(gpus, sizeof gpus, instance->gpus[g]);
     int count = 0;
     bool well = asprintf(&texts->env[count++], "OMP_NUM_THREADS=%d", instance->threads) >= 0 &&
                 (texts->env[count++] = strdup("OMP_WAIT_POLICY=passive")) != NULL &&
@@ -37,6 +26,13 @@ static enum status fill_environment(const struct plan_instance *instance, struct
         well = asprintf(&texts->env[count], "CUDA_VISIBLE_DEVICES=%s", gpus) >= 0;
     FAIL_IF(!well, err, STATUS_NO_MEMORY, "no memory for the environment of %s", instance->name);
     return STATUS_OK;
+}
+
+enum status run_environment(struct run *run, size_t child, struct err *err) {
+    struct child_texts *texts = &run->texts[child];
+    for (size_t k = 0; k < RUN_ENV_MAX; k++)
+        mem_free(&texts->env[k]);
+    return fill_environment(&run->plan->instances[child], texts, err);
 }
 
 static enum status prepare_child(struct run *run, size_t index, struct err *err) {
@@ -104,6 +100,7 @@ enum status run_prepare(struct run *run, struct err *err) {
             err, STATUS_NO_MEMORY, "no memory for the processes");
     memory_kills_open(&run->memory, NULL);
     TRY(run_endpoints_make(run, err));
+    TRY(run_hosts_prepare(run, err));
     TRY(release_claims(run, err));
     for (size_t i = 0; i < count; i++)
         TRY(prepare_child(run, i, err));

@@ -51,6 +51,8 @@ struct run {
     char sockets[PATH_SIZE]; /* folder of the ipc endpoints; "": none */
     struct run_binding *bindings;
     struct listeners *listeners; /* of the edges that leave instances on this host; NULL without tcp */
+    struct run_hosts *hosts;     /* NULL: the session has one host */
+    char endpoints[PATH_SIZE];   /* the record of endpoints; "": none */
     bool unmended;               /* the folder is gone and cannot be made again, which was reported */
     struct instance_orders orders;
     char public_key[TRANSPORT_KEY_SIZE], secret_key[TRANSPORT_KEY_SIZE]; /* what the orders point to, with tcp */
@@ -119,6 +121,21 @@ enum status run_endpoints_make(struct run *run, struct err *err);
  * endpoints and the orders of the receivers anew. Those that do not read the record are started again. Call it when an
  * instance has moved to another host, before it starts there. Until it has succeeded, call it again. */
 enum status run_endpoints_moved(struct run *run, struct supervisor *supervisor, size_t instance, struct err *err);
+
+/* run_prepare.c: writes the environment of an instance anew, as its plan is now. */
+enum status run_environment(struct run *run, size_t child, struct err *err);
+
+/* run_hosts.c: names the record of endpoints, before instance files are written; listens for hosts; ends them. */
+enum status run_hosts_prepare(struct run *run, struct err *err);
+enum status run_hosts_begin(struct run *run, struct err *err);
+void run_hosts_end(struct run *run);
+/* Takes what hosts say, and follows them as they come and go. Call it at each tick. */
+void run_hosts_tend(struct run *run, struct supervisor *supervisor);
+/* Passes the instance file of a running instance on that was written anew. */
+void run_hosts_pass_orders(struct run *run, size_t child);
+/* Hooks of the supervisor. */
+enum status run_where(void *context, size_t child, const struct process_place **ret_place, struct err *err);
+enum status run_lost(void *context, size_t child, struct err *err);
 
 /* Makes the folder of the sockets: SESSION/log/sockets, or a short path elsewhere, which the file of that name then
  * holds. Removes what an earlier launcher left. STATUS_UNAVAILABLE when none can be made. */

@@ -16,6 +16,7 @@
 #include "common/files.h"
 
 static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent` */
+static const double WAITED = 0.5;        /* s until a child that has no place yet asks again */
 
 struct child {
     enum child_state state;
@@ -390,7 +391,10 @@ static void pass_interrupt(struct supervisor *s, size_t index) {
 static enum status start_when_possible(struct supervisor *s, size_t index, struct err *err) {
     struct err own = {0};
     enum status status = start(s, index, &own);
-    if (status == STATUS_UNAVAILABLE) wait_for_machine(s, index, own.message);
+    if (status == STATUS_UNAVAILABLE && own.message[0] == '\0')
+        s->children[index].start_at = clock_monotonic() + WAITED;
+    else if (status == STATUS_UNAVAILABLE)
+        wait_for_machine(s, index, own.message);
     FAIL_IF(status != STATUS_OK && status != STATUS_UNAVAILABLE, err, status, "%s", own.message);
     return STATUS_OK;
 }

@@ -40,8 +40,8 @@ struct supervisor_hooks {
      * again later; any other error ends everything. May be NULL. */
     enum status (*starting)(void *context, size_t child, struct err *err);
     /* Called before each start of a child, after `starting`. *ret_place: where it starts, borrowed for as long as it runs
-     * there; NULL: on this machine. After STATUS_UNAVAILABLE the supervisor calls again later. May be NULL: all children
-     * start on this machine. */
+     * there; NULL: on this machine. After STATUS_UNAVAILABLE the supervisor calls again later; if there is no message, it tells
+     * nobody, and soon. May be NULL: all children start on this machine. */
     enum status (*where)(void *context, size_t child, const struct process_place **ret_place, struct err *err);
     /* Called when the place of a child is lost. The child then starts again at once, and that is no death. After
      * STATUS_UNAVAILABLE the supervisor calls again later. May be NULL. */

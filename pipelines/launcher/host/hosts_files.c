@@ -1,0 +1,52 @@
+/* What the launcher writes into the session for its hosts, and on their behalf. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/memory.h"
+#include "pipelines/launcher/host/hosts_private.h"
+#include "pipelines/launcher/run/instance.h"
+
+enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
+    const struct hosts_settings *settings = &hosts->settings;
+    json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:s, s:s, s:{s:s, s:s}}", "v", HOST_MESSAGE_VERSION, "address",
+                               settings->address, "port", hosts->port, "run", settings->run, "session_id",
+                               settings->session_id, "revision", settings->revision, "curve", "public",
+                               settings->public_key, "secret", settings->secret_key);
+    char *text = object != NULL ? json_dumps(object, JSON_INDENT(1)) : NULL;
+    json_decref(object);
+    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", hosts->path);
+    enum status status = file_make_parents(hosts->path, 0777, err);
+    if (status == STATUS_OK) status = instance_write_private(hosts->path, text, err);
+    explicit_bzero(text, strlen(text));
+    free(text);
+    return status;
+}
+
+/* Writes a file that readers find whole; nothing is lost if the machine ends before it is on the disk. */
+static void put(const char *path, const void *bytes, size_t length) {
+    char other[PATH_SIZE + 16];
+    snprintf(other, sizeof other, "%s.of-host", path);
+    int descriptor = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) return;
+    bool whole = write(descriptor, bytes, length) == (ssize_t)length;
+    if (close(descriptor) != 0 || !whole || rename(other, path) != 0) unlink(other);
+}
+
+void hosts_write_beat(const struct remote *remote, const char *text) {
+    put(remote->heartbeat, text, strlen(text));
+}
+
+/* The file has the form in which a stage keeps it (common/harness/instance.c). */
+void hosts_write_current(const struct remote *remote, const json_t *process) {
+    char *bytes = calloc(2, PATH_SIZE);
+    if (bytes == NULL) return;
+    snprintf(bytes, PATH_SIZE, "%s", host_text(process, "item"));
+    snprintf(bytes + PATH_SIZE, PATH_SIZE - 1, "%s", host_text(process, "item_of_signal"));
+    bytes[2 * PATH_SIZE - 1] = host_flag(process, "own_work");
+    put(remote->current, bytes, 2 * (size_t)PATH_SIZE);
+    free(bytes);
+}

@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""Runs sessions on two hosts, which are both this machine: the launcher's own, and an agent by the name `away`. The stages
+only pass items on (tests/common/relay.c). Needs a PostgreSQL (tests/common/private_postgresql.sh).
+
+hosts.py CASE"""
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.path.abspath(os.environ.get("ICESTREAM_BIN", os.path.join(os.path.dirname(__file__), "../../build/cpu/bin")))
+RELAY = os.path.join(BIN, "../tests/relay")
+URL = os.environ["ICESTREAM_TEST_POSTGRESQL"]
+COUNT = 200
+LOST = 12  # s in which items of a lost host are in work elsewhere
+
+
+class Session:
+    def __init__(self, folder, one="", two="", session="", count=COUNT):
+        self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
+        self.agents = []
+        for name in ("source", "relay"):
+            script = f"{folder}/icestream-{name}"
+            with open(script, "w") as file:
+                file.write(f"#!/bin/sh\nexec '{RELAY}' {name} \"$@\"\n")
+            os.chmod(script, 0o755)
+        with open(self.graph, "w") as graph:
+            graph.write(
+                f"session: {{ledger: '{URL}', listen: 127.0.0.1{session or ', hosts: [away]'}}}\n"
+                f"programs: [{folder}/icestream-source, {folder}/icestream-relay]\n"
+                "stages:\n"
+                f"  source: {{program: {folder}/icestream-source, count: {count}}}\n"
+                f"  one: {{program: {folder}/icestream-relay, from: source{one}}}\n"
+                f"  two: {{program: {folder}/icestream-relay, from: one{two}}}\n"
+            )
+        os.makedirs(self.path)
+
+    def launch(self, *options):
+        log = open(f"{self.folder}/launcher.out", "a")
+        self.launcher = subprocess.Popen(
+            [f"{BIN}/icestream", "run", self.graph, "--session", self.path, *options],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def join(self, name="away", *options):
+        log = open(f"{self.folder}/{name}.out", "a")
+        agent = subprocess.Popen(
+            [f"{BIN}/icestream", "host", self.path, "--name", name, *options],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ, TMPDIR=self.folder),
+        )
+        self.agents.append(agent)
+        return agent
+
+    def said(self, name="launcher"):
+        return open(f"{self.folder}/{name}.out").read()
+
+    def finish(self, expected=0):
+        assert self.launcher.wait(timeout=90) == expected, self.said()
+
+    def command(self, *words):
+        return subprocess.run([f"{BIN}/icestream", *words, "--session", self.path], capture_output=True, text=True)
+
+    def status(self):
+        return json.loads(self.command("status", "--json").stdout)
+
+    def done(self, stage):
+        try:
+            return self.status()["stages"][stage]["done"]
+        except (ValueError, KeyError):
+            return 0
+
+    def until(self, what, true, seconds=60):
+        end = time.time() + seconds
+        while not true():
+            assert self.launcher.poll() is None, f"the session ended before {what}:\n{self.said()}"
+            assert time.time() < end, f"not within {seconds} s: {what}\n{self.said()}"
+            time.sleep(0.05)
+
+    def until_done(self, stage, count):
+        self.until(f"{stage} has done {count}", lambda: self.done(stage) >= count)
+
+    def places(self):
+        with contextlib.suppress(OSError, ValueError):
+            return json.load(open(f"{self.path}/hosts/hosts.json"))["instances"]
+        return {}
+
+    def until_place(self, instance, host, seconds=60):
+        self.until(f"{instance} runs on {host}", lambda: self.places().get(instance) == host, seconds)
+
+    def pid(self, instance):
+        """The process of an instance, from its heartbeat, which the launcher has written into the session."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return json.load(open(f"{self.path}/log/{instance}.heartbeat.json"))["pid"]
+        return None
+
+    def products(self):
+        """What the session has made, without what tells when."""
+        found = {}
+        for stage in ("one", "two"):
+            for path in glob.glob(f"{self.path}/{stage}/**/*.txt", recursive=True):
+                found[os.path.relpath(path, self.path)] = open(path).read()
+        return found
+
+    def all_done(self, count=COUNT):
+        for stage in ("source", "one", "two"):
+            found = self.status()["stages"][stage]
+            counts = tuple(found[k] for k in ("seen", "done", "rejected", "failed", "in_flight"))
+            assert counts == (count, count, 0, 0, 0), f"{stage}: {counts}\n{self.said()}"
+        products = self.products()
+        assert len(products) == 2 * count + 2, len(products)
+        for path, text in products.items():
+            assert text == (f"{count}\n" if path.endswith("summary.txt") else path), f"{path}: {text}"
+        assert not os.path.exists(f"{self.path}/hosts/launcher.json"), "the keys were left"
+
+    def end(self):
+        for process in [*self.agents, self.launcher]:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
+
+
+def gone(pid):
+    with contextlib.suppress(OSError):
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
+    return True
+
+
+def case_calm(session):
+    """A stage runs on another host, and another one is dealt out. Both hosts end with the session."""
+    agent = session.join()
+    session.launch()
+    session.finish()
+    session.all_done()
+    assert agent.wait(timeout=20) == 0, session.said("away")
+    assert "is over" in session.said("away"), session.said("away")
+    assert not glob.glob(f"{session.folder}/icestream-host-*"), "the folder of the host was left"
+
+
+def case_died(session):
+    """An instance that dies on a host starts again there. Its heartbeat and its death come over the control channel."""
+    session.join()
+    session.launch()
+    session.until_place("two.0", "away")
+    session.until_done("two", 20)
+    session.until("two.0 has a heartbeat", lambda: session.pid("two.0"))
+    os.kill(session.pid("two.0"), signal.SIGKILL)
+    session.finish()
+    assert "two.0 was killed by signal 9" in session.said(), session.said()
+    session.all_done()
+
+
+def case_agent_killed(session):
+    """What ran on a host that is lost goes on elsewhere, and that is no death."""
+    agent = session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    pid = session.pid("one.1")
+    agent.kill()
+    begin = time.time()
+    session.until_place("one.1", "launcher", LOST)
+    print(f"elsewhere after {time.time() - begin:.1f} s")
+    assert gone(pid), "an instance outlives its agent"
+    session.finish()
+    assert "the host away is not heard any more" in session.said(), session.said()
+    assert "starting it again" not in session.said(), session.said()
+    session.all_done()
+
+
+def case_agent_stopped(session):
+    """A host that seemed to be lost comes back: what it still runs is killed, and it joins again."""
+    agent = session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    pid = session.pid("one.1")
+    agent.send_signal(signal.SIGSTOP)
+    session.until_place("one.1", "launcher", LOST)
+    assert not gone(pid), "an instance ends when its agent is stopped"
+    agent.send_signal(signal.SIGCONT)
+    session.until("the host joins again", lambda: session.said().count("the host away has joined") == 2, 20)
+    session.until("the old instance is gone", lambda: gone(pid), 10)
+    session.finish()
+    session.all_done()
+    assert agent.wait(timeout=20) == 0, session.said("away")
+
+
+def case_launcher_killed(session):
+    """Instances on a host outlive the launcher. The next launcher does not know them: they are killed, and begin anew."""
+    agent = session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    pid = session.pid("one.1")
+    session.launcher.kill()
+    session.launcher.wait()
+    assert not gone(pid), "an instance on another host ends with the launcher"
+    session.launch()
+    session.finish()
+    assert gone(pid), "an instance of the launcher before is left"
+    assert session.said("away").count("has welcomed this host") == 2, session.said("away")
+    session.all_done()
+    assert agent.wait(timeout=20) == 0, session.said("away")
+
+
+def case_leaving(session):
+    """A host that is told to end lets its instances go on elsewhere, at once."""
+    agent = session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    agent.terminate()
+    session.until_place("one.1", "launcher", 7)
+    assert agent.wait(timeout=20) == 0, session.said("away")
+    session.finish()
+    assert "the host away has left" in session.said(), session.said()
+    assert "starting it again" not in session.said(), session.said()
+    session.all_done()
+
+
+def case_joins_later(session):
+    """A host that joins while the session runs gets a replica."""
+    session.launch()
+    session.until_done("two", 20)
+    assert set(session.places().values()) == {"launcher"}, session.places()
+    session.join()
+    session.until("a replica moves", lambda: "away" in (session.places()["one.0"], session.places()["one.1"]))
+    session.finish()
+    session.all_done()
+
+
+def case_drain(session):
+    """The source ends; all that has begun is finished, on both hosts."""
+    session.join()
+    session.launch()
+    session.until_place("two.0", "away")
+    session.until_done("two", 20)
+    session.launcher.send_signal(signal.SIGINT)
+    session.finish()
+    seen = session.status()["stages"]["source"]["seen"]
+    assert 20 <= seen < COUNT, seen
+    session.all_done(seen)
+
+
+def case_stop(session):
+    """A session that is stopped ends its hosts, and goes on from there."""
+    agent = session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    pid = session.pid("one.1")
+    session.launcher.terminate()
+    session.finish(1)
+    assert agent.wait(timeout=20) == 0 and gone(pid), session.said("away")
+    session.join()
+    session.launch()
+    session.finish()
+    session.all_done()
+
+
+def case_alone(session):
+    """Without a launcher a host ends after a while."""
+    agent = session.join("away", "--alone", "1")
+    session.launcher = agent
+    assert agent.wait(timeout=30) == 75, session.said("away")
+    assert "no launcher runs" in session.said("away"), session.said("away")
+
+
+cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
+SLOW = ", replicas: 2, work: 0.1"
+graphs = {
+    "calm": {"one": ", replicas: 2", "two": ", on: away"},
+    "died": {"two": ", on: away, work: 0.05"},
+    "joins_later": {"one": SLOW, "session": ", control_port: 0"},
+    "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
+    "alone": {},
+}
+if len(sys.argv) != 2 or sys.argv[1] not in cases:
+    sys.exit(f"usage: hosts.py {'|'.join(cases)}")
+work = tempfile.mkdtemp(prefix="icestream-hosts-")
+print(f"in {work}")
+one_session = Session(work, **graphs.get(sys.argv[1], {"one": SLOW}))
+try:
+    cases[sys.argv[1]](one_session)
+finally:
+    one_session.end()
+shutil.rmtree(work)
