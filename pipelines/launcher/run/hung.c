@@ -63,7 +63,11 @@ enum status hung_release(const struct session *session, const char *stage, int r
     if (ledger == NULL) return STATUS_OK;
     enum status status = ledger_release_instance(ledger, replica, err);
     ledger_close(&ledger);
-    return status;
+    TRY(status);
+    /* The one instance of a cumulative stage may still renew its lease. */
+    char path[PATH_SIZE];
+    TRY(session_ledger_path(session, stage, false, path, err));
+    return ledger_is_address(path) ? ledger_lease_void(path, stage, err) : STATUS_OK;
 }
 
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err) {
