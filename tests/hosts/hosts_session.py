@@ -121,10 +121,10 @@ class Session:
             if self.over.wait(pace):
                 return
 
-    def launch(self, host=None, *more):
+    def launch(self, host=None, *more, env=None):
         host = host or self.launcher_host
         words = [program("icestream"), "run", self.graph, "--session", self.path, *more]
-        self.launcher = host.start(*words, log=os.path.join(host.local, "launcher.out"))
+        self.launcher = host.start(*words, log=os.path.join(host.local, "launcher.out"), env=env)
         return self.launcher
 
     def join(self, host):
