@@ -25,8 +25,9 @@ static void write_tool(const char *name, const char *body) {
     snprintf(where, sizeof where, "bin/%s", name);
     scratch_path(where, path);
     scratch_path("session", where);
-    snprintf(text, sizeof text, "#!/bin/sh\ncd '%s'\nprintf '%%s|' %s \"$@\" >>calls; echo >>calls\n%s\n", where, name,
-             body);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\ncd '%s'\ncall=$(printf '%%s|' %s \"$@\")\nprintf '%%s\\n' \"$call\" >>calls\n%s\n", where,
+             name, body);
     assert_ok(file_write_whole(path, text, strlen(text), &err));
     assert_int_equal(chmod(path, 0700), 0);
 }
