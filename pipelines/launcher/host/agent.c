@@ -101,8 +101,9 @@ static enum status look_for_launcher(struct agent *agent, struct err *err) {
     if (status == STATUS_NOT_FOUND && agent->launcher.text != NULL && now - agent->heard_at > SILENT)
         agent->over = true;
     if (status != STATUS_OK) return STATUS_OK;
-    bool same = agent->launcher.text != NULL && strcmp(agent->launcher.text, text) == 0;
-    if (same || !read_launcher(text, &launcher)) return STATUS_OK;
+    bool known = agent->launcher.text != NULL, same = known && strcmp(agent->launcher.text, text) == 0;
+    /* A launcher of an earlier run may live, but nobody works for it any more. */
+    if (same || !read_launcher(text, &launcher) || (known && launcher.run < agent->launcher.run)) return STATUS_OK;
     status = turn_to(agent, &text, &launcher, err);
     return status == STATUS_UNAVAILABLE ? STATUS_OK : status; /* this looks again */
 }

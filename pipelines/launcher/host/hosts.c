@@ -9,8 +9,8 @@
 #include "common/memory.h"
 #include "pipelines/launcher/host/hosts_private.h"
 
-/* s: a launcher that has not looked for that long was held up itself; between looks at launcher.json; within which a
- * host was heard of that another one of its name cannot replace. */
+/* s: a launcher that has not looked for that long was held up itself; between looks at launcher.json; of silence after
+ * which another host of the name may take a host's place. */
 static const double HELD_UP = 1, FILE_PAUSE = 2, ALIVE = 3;
 enum { AT_ONCE = 1000 };
 
@@ -44,6 +44,7 @@ enum status hosts_create(const struct hosts_settings *settings, struct hosts **r
     enum status status = begin(hosts, err);
     if (status != STATUS_OK) {
         control_close(&hosts->control);
+        free(hosts->text);
         mem_free(&hosts->preparations);
         mem_free(&hosts);
         return status;
@@ -54,14 +55,17 @@ enum status hosts_create(const struct hosts_settings *settings, struct hosts **r
 
 void hosts_destroy(struct hosts **hosts) {
     if (*hosts == NULL) return;
+    bool ours = !hosts_are_anothers(*hosts);
     for (size_t i = 0; i < (*hosts)->count; i++) {
         struct host *host = (*hosts)->list[i];
-        if (host->there || host->leaving) (void)!hosts_order(host, "end", NULL, NULL);
+        if (ours && (host->there || host->leaving)) (void)!hosts_order(host, "end", NULL, NULL);
         hosts_orders_clear(host);
         free(host->remotes);
         free(host);
     }
-    unlink((*hosts)->path);
+    if (ours) unlink((*hosts)->path);
+    if ((*hosts)->text != NULL) explicit_bzero((*hosts)->text, strlen((*hosts)->text));
+    free((*hosts)->text);
     control_close(&(*hosts)->control);
     free((*hosts)->list);
     free((*hosts)->endpoints);
@@ -111,6 +115,7 @@ static void lose(struct host *host, const char *why) {
     size_t running = 0;
     for (size_t i = 0; i < hosts->settings.children; i++) {
         running += host->remotes[i].start > 0;
+        if (host->remotes[i].start > 0) hosts_write_end(&host->remotes[i]);
         host->remotes[i].lost = host->remotes[i].start > 0;
     }
     bool warns = running > 0 && !host->leaving;
@@ -129,10 +134,26 @@ static void refuse(struct hosts *hosts, const char *peer, const char *reason) {
     hosts_send(hosts, peer, HOST_REFUSED, json_pack("{s:s}", "reason", reason));
 }
 
+/* Returns whether the host of a name has to make room for another peer of this name: it may be dead. One that goes on
+ * speaking while the other asks is not, and the other is refused. */
+static bool makes_room(struct host *known, const char *peer) {
+    double now = clock_monotonic();
+    if (!(known->there || known->leaving) || strcmp(known->peer, peer) == 0 || now - known->heard_at > ALIVE)
+        return true;
+    if (strcmp(known->rival, peer) != 0) {
+        snprintf(known->rival, sizeof known->rival, "%s", peer);
+        known->rival_at = now;
+    } else if (now - known->rival_at > 2 * ALIVE) {
+        refuse(known->hosts, peer,
+               "a host of this name is there already; give this one another by `icestream host --name`");
+    }
+    return false;
+}
+
 /* Returns whether a host may join; else answers it. */
 static bool may_join(struct hosts *hosts, const char *peer, const json_t *join) {
     char reason[2 * HOST_REVISION_SIZE + 160], text[HOST_NAME_SIZE + sizeof reason + 32];
-    const struct host *known = find(hosts, host_text(join, "name"));
+    struct host *known = find(hosts, host_text(join, "name"));
     if (strcmp(host_text(join, "revision"), hosts->settings.revision) != 0) {
         snprintf(reason, sizeof reason, "this host has icestream %s, and the launcher of the session has %s",
                  host_text(join, "revision"), hosts->settings.revision);
@@ -142,9 +163,7 @@ static bool may_join(struct hosts *hosts, const char *peer, const json_t *join) 
         return false;
     }
     if (host_text(join, "name")[0] == '\0') return false;
-    /* Two hosts of one name: the second waits, in case the first is dead. */
-    return known == NULL || !(known->there || known->leaving) || strcmp(known->peer, peer) == 0 ||
-           clock_monotonic() - known->heard_at > ALIVE;
+    return known == NULL || makes_room(known, peer);
 }
 
 static void welcome(struct host *host) {
@@ -193,10 +212,11 @@ static void take_process(struct host *host, const json_t *process) {
     remote->writes = host_flag(process, "writes");
     if (host_number(process, "beats") > remote->beats && host_text(process, "beat")[0] != '\0') {
         remote->beats = host_number(process, "beats");
-        hosts_write_beat(remote, host_text(process, "beat"));
+        hosts_write_beat(host, remote, host_text(process, "beat"));
     }
     if (!host_flag(process, "ended") || remote->ended) return;
     hosts_write_current(remote, process);
+    hosts_write_end(remote);
     remote->wait_status = (int)host_number(process, "wait_status");
     snprintf(remote->error, sizeof remote->error, "%s", host_text(process, "error"));
     remote->ended = true;

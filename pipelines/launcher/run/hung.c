@@ -57,18 +57,22 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
     return transport_send(hung->acks[edge], text, length, &sent, err);
 }
 
-static enum status release(const struct session *session, const char *stage, int replica, struct err *err) {
+enum status hung_release(const struct session *session, const char *stage, int replica, struct err *err) {
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage, false, &ledger, err));
     if (ledger == NULL) return STATUS_OK;
     enum status status = ledger_release_instance(ledger, replica, err);
     ledger_close(&ledger);
-    return status;
+    TRY(status);
+    /* The one instance of a cumulative stage may still renew its lease. */
+    char path[PATH_SIZE];
+    TRY(session_ledger_path(session, stage, false, path, err));
+    return ledger_is_address(path) ? ledger_lease_void(path, stage, err) : STATUS_OK;
 }
 
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err) {
     const struct plan_instance *silent = &hung->plan->instances[instance];
-    TRY(release(session, hung->plan->graph->stages[silent->stage].section.name, silent->replica, err));
+    TRY(hung_release(session, hung->plan->graph->stages[silent->stage].section.name, silent->replica, err));
     for (size_t i = 0; i < hung->plan->edge_count; i++)
         if (hung->plan->edges[i].to == silent->stage) TRY(say_hello(hung, i, silent->replica, err));
     return STATUS_OK;
