@@ -24,7 +24,7 @@ LOST = 12  # s in which items of a lost host are in work elsewhere
 
 
 class Session:
-    def __init__(self, folder, one="", two="", session="", count=COUNT):
+    def __init__(self, folder, one="", two="", session="", source="", count=COUNT):
         self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
         self.agents, self.launcher = [], None
         for name in ("source", "relay"):
@@ -37,7 +37,7 @@ class Session:
                 f"session: {{ledger: '{URL}', listen: 127.0.0.1{session or ', hosts: [away]'}}}\n"
                 f"programs: [{folder}/icestream-source, {folder}/icestream-relay]\n"
                 "stages:\n"
-                f"  source: {{program: {folder}/icestream-source, count: {count}}}\n"
+                f"  source: {{program: {folder}/icestream-source, count: {count}{source}}}\n"
                 f"  one: {{program: {folder}/icestream-relay, from: source{one}}}\n"
                 f"  two: {{program: {folder}/icestream-relay, from: one{two}}}\n"
             )
@@ -146,6 +146,28 @@ def case_calm(session):
     assert agent.wait(timeout=20) == 0, session.said("away")
     assert "is over" in session.said("away"), session.said("away")
     assert not glob.glob(f"{session.folder}/icestream-host-*"), "the folder of the host was left"
+
+
+def case_late(session):
+    """Files that are late on the file system that hosts share hold up nothing else. Partial files that a host has left are
+    removed."""
+    late, left = (0, 100, COUNT - 1), f"{session.path}/two/grid/.mic_0000.txt.gone-0123abcd.partial"
+    os.makedirs(f"{session.path}/inputs")
+    os.makedirs(os.path.dirname(left))
+    for number in range(COUNT):
+        if number not in late:
+            open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    open(left, "w").close()
+    session.join()
+    session.launch()
+    session.until_done("two", COUNT - len(late))
+    assert not os.path.exists(left), "a partial file was left"
+    for number in late:
+        open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    session.finish()
+    session.all_done()
+    said = open(f"{session.path}/log/two.0.log").read()
+    assert " INFO absent grid/mic_0100" in said, said
 
 
 def case_died(session):
@@ -322,6 +344,7 @@ cases = {name[5:]: function for name, function in globals().items() if name.star
 SLOW = ", replicas: 2, work: 0.1"
 graphs = {
     "calm": {"one": ", replicas: 2", "two": ", on: away"},
+    "late": {"source": ", reads: true", "two": ", on: away, reads: true"},
     "died": {"two": ", on: away, work: 0.05"},
     "joins_later": {"one": SLOW, "session": ", control_port: 0"},
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
