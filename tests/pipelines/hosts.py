@@ -130,6 +130,10 @@ class Session:
             process.wait()
 
 
+def psql(command):
+    return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
+
+
 def gone(pid):
     with contextlib.suppress(OSError):
         return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -275,6 +279,21 @@ def case_alone(session):
     session.launcher = agent
     assert agent.wait(timeout=30) == 75, session.said("away")
     assert "no launcher runs" in session.said("away"), session.said("away")
+
+
+def case_taken_over(session):
+    """A launcher whose session another one has taken ends, although a host works for it."""
+    session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
+    psql(
+        f"UPDATE \"{schema}\".leases SET number = number + 1, token = 'another', host = 'elsewhere', process = '',"
+        " renewed = clock_timestamp() WHERE name = ''"
+    )
+    session.finish(1)
+    assert "has taken this session over" in session.said(), session.said()
 
 
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}

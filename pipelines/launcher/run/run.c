@@ -146,7 +146,10 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
 static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
     run->supervisor = supervisor;
-    if (run->failed) return;
+    if (run->failed) {
+        run_hosts_listen(run); /* until the processes on hosts have ended, too */
+        return;
+    }
     enum status status = advance(run, supervisor, &run->failure);
     if (status == STATUS_UNAVAILABLE && !run->waits) progress_say(&run->progress, run->failure.message);
     run->waits = status == STATUS_UNAVAILABLE;

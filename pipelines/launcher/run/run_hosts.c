@@ -301,6 +301,10 @@ void run_hosts_tend(struct run *run, struct supervisor *supervisor) {
     if (h->unwritten) h->unwritten = write_view(run, NULL) != STATUS_OK;
 }
 
+void run_hosts_listen(struct run *run) {
+    if (run->hosts != NULL) hosts_tend(run->hosts->hosts);
+}
+
 void run_hosts_pass_orders(struct run *run, size_t child) {
     if (run->hosts != NULL) (void)!hosts_pass_orders(run->hosts->hosts, child, run->texts[child].orders, NULL);
 }
