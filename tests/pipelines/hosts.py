@@ -296,6 +296,23 @@ def case_taken_over(session):
     assert "has taken this session over" in session.said(), session.said()
 
 
+def case_record_of_before(session):
+    """Where edges listened in an earlier run does not count in the next one, however often they had moved."""
+    session.join()
+    session.launch()
+    session.until_place("two.0", "away")
+    session.until_done("two", 20)
+    session.launcher.kill()
+    session.launcher.wait()
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    nowhere = {"data": "tcp://127.0.0.1:9", "ack": "tcp://127.0.0.1:9"}
+    with open(f"{folder}/endpoints.json", "w") as file:
+        json.dump({"v": 1, "number": 50, "edges": {"one.0>two": nowhere}}, file)
+    session.launch()
+    session.finish()
+    session.all_done()
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 SLOW = ", replicas: 2, work: 0.1"
 graphs = {
@@ -304,6 +321,7 @@ graphs = {
     "joins_later": {"one": SLOW, "session": ", control_port: 0"},
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
     "alone": {},
+    "record_of_before": {"two": ", on: away, work: 0.05"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: hosts.py {'|'.join(cases)}")
