@@ -313,6 +313,20 @@ def case_record_of_before(session):
     session.all_done()
 
 
+def case_no_room(session):
+    """An order that a host cannot carry out for want of room does not keep signals away."""
+    agent = session.join()
+    session.launcher = agent  # which must not end
+    session.until("the host has a folder", lambda: glob.glob(f"{session.folder}/icestream-host-*"))
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    os.mkdir(f"{folder}/endpoints.json.new")  # so that no file of this name can be written
+    session.launch()
+    session.until_done("one", 20)
+    session.launcher.terminate()
+    session.finish(1)
+    assert agent.wait(timeout=20) == 0, session.said("away")
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 SLOW = ", replicas: 2, work: 0.1"
 graphs = {
@@ -322,6 +336,7 @@ graphs = {
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
     "alone": {},
     "record_of_before": {"two": ", on: away, work: 0.05"},
+    "no_room": {"one": ", on: away, work: 0.1"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: hosts.py {'|'.join(cases)}")

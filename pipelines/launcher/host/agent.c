@@ -81,6 +81,8 @@ static enum status turn_to(struct agent *agent, char **text, const struct agent_
     listeners_destroy(&agent->listeners);
     agent->member[0] = '\0';
     agent->heard = 0;
+    json_decref(agent->record);
+    agent->record = NULL;
     free(agent->launcher.text);
     agent->launcher = *launcher;
     agent->launcher.text = NULL;
@@ -180,6 +182,7 @@ static enum status step(struct agent *agent, struct err *err) {
     receive(agent);
     take_signals(agent);
     agent_look(agent);
+    agent_write_late(agent);
     stay_in_touch(agent);
     speak(agent);
     return control_wait(agent->control, agent->signals, WAIT_MS, err);
@@ -250,6 +253,7 @@ enum status agent_run(const struct agent_options *options, enum agent_outcome *r
     listeners_destroy(&agent.listeners);
     remove_folder(agent.folder);
     free(agent.children);
+    json_decref(agent.record);
     free(agent.launcher.text);
     explicit_bzero(&agent.launcher, sizeof agent.launcher);
     if (agent.signals >= 0) close(agent.signals);
