@@ -131,7 +131,7 @@ void agent_take(struct agent *agent, const void *bytes, size_t length) {
     agent->told_alone = false;
     if (message.kind == HOST_WELCOME) take_welcome(agent, message.root);
     if (message.kind == HOST_ORDER && ours) take_order(agent, message.root);
-    if (message.kind == HOST_VOID && agent->member[0] != '\0') begin_anew(agent);
+    if (message.kind == HOST_VOID && ours) begin_anew(agent);
     if (message.kind == HOST_REFUSED) {
         fprintf(stderr, "icestream: the session does not take this host: %s\n", host_text(message.root, "reason"));
         agent->refused = true;
