@@ -23,7 +23,8 @@ LOST = 12  # s in which items of a lost host are in work elsewhere
 
 
 class Session:
-    def __init__(self, folder, one="", two="", session="", count=COUNT):
+    def __init__(self, folder, one="", two="", session="", count=COUNT, read=True):
+        self.read = read  # whether the output of agents is
         self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
         self.agents = []
         for name in ("source", "relay"):
@@ -51,13 +52,15 @@ class Session:
         )
 
     def join(self, name="away", *options):
-        log = open(f"{self.folder}/{name}.out", "a")
+        log = open(f"{self.folder}/{name}.out", "a") if self.read else subprocess.PIPE
         agent = subprocess.Popen(
             [f"{BIN}/icestream", "host", self.path, "--name", name, *options],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(os.environ, TMPDIR=self.folder),
         )
+        if not self.read:
+            agent.stdout.close()
         self.agents.append(agent)
         return agent
 
@@ -313,6 +316,15 @@ def case_record_of_before(session):
     session.all_done()
 
 
+def case_unread(session):
+    """A host whose output nobody reads any more, such as one that was started over ssh, goes on."""
+    agent = session.join()
+    session.launch()
+    session.finish()
+    session.all_done()
+    assert agent.wait(timeout=20) >= 0, "a signal has ended it"
+
+
 def case_no_room(session):
     """An order that a host cannot carry out for want of room does not keep signals away."""
     agent = session.join()
@@ -336,6 +348,7 @@ graphs = {
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
     "alone": {},
     "record_of_before": {"two": ", on: away, work: 0.05"},
+    "unread": {"two": ", on: away", "read": False},
     "no_room": {"one": ", on: away, work: 0.1"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
