@@ -200,7 +200,8 @@ static void print_beginning(FILE *out) {
           "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
           "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
           "ledgers), `hosts` (further hosts on which stages run), `control_port` (where the launcher waits for them),\n"
-          "`notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
+          "`notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and `alarms` "
+          "(thresholds of alarms).\n",
           out);
 }
 
