@@ -183,8 +183,10 @@ static void let_go_again(struct run *run) {
     struct run_hosts *h = run->hosts;
     if (clock_monotonic() < h->hello_at) return;
     h->hello_at = clock_monotonic() + HELLO;
-    for (size_t i = 0; i < run->plan->instance_count; i++)
-        if (h->lost[i]) (void)!hung_let_go(run->hung, &run->session, i, NULL);
+    /* A server that is away keeps this waiting once, not once for each instance. */
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status != STATUS_UNAVAILABLE && i < run->plan->instance_count; i++)
+        if (h->lost[i]) status = hung_let_go(run->hung, &run->session, i, NULL);
 }
 
 static enum status pass_record(struct run *run, struct err *err) {
