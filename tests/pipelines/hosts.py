@@ -8,6 +8,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,7 +27,7 @@ class Session:
     def __init__(self, folder, one="", two="", session="", count=COUNT, read=True):
         self.read = read  # whether the output of agents is
         self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
-        self.agents = []
+        self.agents, self.launcher = [], None
         for name in ("source", "relay"):
             script = f"{folder}/icestream-{name}"
             with open(script, "w") as file:
@@ -126,7 +127,7 @@ class Session:
         assert not os.path.exists(f"{self.path}/hosts/launcher.json"), "the keys were left"
 
     def end(self):
-        for process in [*self.agents, self.launcher]:
+        for process in filter(None, [*self.agents, self.launcher]):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
@@ -161,6 +162,12 @@ def case_died(session):
     session.until_place("two.0", "away")
     session.until_done("two", 20)
     session.until("two.0 has a heartbeat", lambda: session.pid("two.0"))
+    (beat,) = session.status()["stages"]["two"]["instances"]
+    assert beat["host"] == "away" and "silent" not in beat, beat
+    (host,) = session.status()["hosts"]
+    assert host["name"] == "away" and host["there"], host
+    text = session.command("status").stdout
+    assert "host launcher: source.0, one.0\n" in text and "GPUs): two.0\n" in text, text
     os.kill(session.pid("two.0"), signal.SIGKILL)
     session.finish()
     assert "two.0 was killed by signal 9" in session.said(), session.said()
@@ -276,6 +283,40 @@ def case_stop(session):
     session.all_done()
 
 
+def case_check(session):
+    """A graph is told what several hosts need, and shows where its instances may run."""
+    with open(session.graph) as file:
+        good = file.read()
+
+    def check(text, code):
+        with open(session.graph, "w") as file:
+            file.write(text)
+        answer = subprocess.run([f"{BIN}/icestream", "check", session.graph], capture_output=True, text=True)
+        assert answer.returncode == code, answer
+        return answer.stdout + answer.stderr
+
+    shutil.copy(f"{session.folder}/icestream-relay", f"{session.folder}/relay")  # by a name that is not ours
+    said = check(good, 0)
+    for words in (r"source\.0 .* launcher +icestream-source", r"one\.0 .* any +icestream", r"two\.0 .* away +icestream"):
+        assert re.search(words, said), said
+    for text, words in (
+        (good.replace(f"ledger: '{URL}', ", ""), "session.hosts: several hosts share their ledgers in PostgreSQL"),
+        (good.replace("session: {", "session: {transport: ipc, "), "several hosts speak over tcp"),
+        (good.replace("hosts: [away]", "hosts: [away, away]"), "session.hosts: away is there twice"),
+        (good.replace("hosts: [away]", "hosts: [away, launcher]"), "launcher is the launcher's own host"),
+        (good.replace("hosts: [away]", "hosts: [away, gpu]"), '"gpu" cannot name a host'),
+        (good.replace("on: away", "on: awaz"), 'did you mean "away"?'),
+        (good.replace(", hosts: [away]", ""), "two.on: the session has one host"),
+        (good.replace("icestream-relay", "relay"), "two.on: a program of others keeps its ledger"),
+        (good.replace("hosts: [away]", "host: [away]"), 'did you mean "hosts"?'),
+    ):
+        said = check(text, 2)
+        assert words in said, f"{words}\n{said}"
+    assert "session.listen is missing" in check(good.replace("listen: 127.0.0.1, ", ""), 0)
+    for kind, shown in (("gpu", "any with a GPU"), ("cpu", "any without a GPU"), ("launcher", "launcher")):
+        assert re.search(rf"two\.0 .* {shown} +icestream", check(good.replace("on: away", f"on: {kind}"), 0))
+
+
 def case_alone(session):
     """Without a launcher a host ends after a while."""
     agent = session.join("away", "--alone", "1")
@@ -350,6 +391,7 @@ graphs = {
     "record_of_before": {"two": ", on: away, work: 0.05"},
     "unread": {"two": ", on: away", "read": False},
     "no_room": {"one": ", on: away, work: 0.1"},
+    "check": {"two": ", on: away"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: hosts.py {'|'.join(cases)}")

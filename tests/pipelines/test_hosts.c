@@ -1,4 +1,5 @@
 /* Tests what a launcher makes of hosts. The test plays the hosts, over the real channel. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,13 +208,19 @@ static pid_t start_one(struct scene *scene) {
     return pid;
 }
 
-static void expect_file(struct scene *scene, const char *name, const char *text) {
+/* A heartbeat arrives with the name of its host, by the clock of this one; at the end of its process it says so. */
+static void expect_beat(struct scene *scene, bool ended) {
     char path[PATH_SIZE + 64], *found = NULL;
     size_t length;
     struct err err = {0};
-    snprintf(path, sizeof path, "%s/log/%s", scene->folder, name);
+    snprintf(path, sizeof path, "%s/log/one.0.heartbeat.json", scene->folder);
     assert_ok(file_read_whole(path, 1 << 16, &found, &length, &err));
-    assert_string_equal(found, text);
+    json_t *beat = json_loads(found, 0, NULL);
+    assert_int_equal(host_number(beat, "pid"), 77);
+    assert_string_equal(host_text(beat, "host"), "away");
+    assert_true(fabs(json_number_value(json_object_get(beat, "time")) - clock_realtime()) < 2 * LONGEST);
+    assert_true(host_flag(beat, "ended") == ended);
+    json_decref(beat);
     free(found);
 }
 
@@ -266,7 +273,7 @@ static void test_a_process(void **state) {
         tell_state(scene, 1, false, process((int)pid, false, 0, "{\"pid\": 77}"),
                    json_pack("{s:i, s:s, s:s, s:s}", "start", (int)pid, "edge", "one.0>two", "data", "tcp://d:1", "ack",
                              "tcp://a:2"));
-    expect_file(scene, "one.0.heartbeat.json", "{\"pid\": 77}");
+    expect_beat(scene, false);
     assert_string_equal(scene->listens, "1 one.0>two tcp://d:1 tcp://a:2");
     assert_int_equal(place->reap(context, 1, pid, &wait_status), PLACE_RUNS);
     place->signal(context, 1, pid, SIGTERM, true);
@@ -280,6 +287,7 @@ static void test_a_process(void **state) {
     }
     assert_int_equal(news, PLACE_ENDED);
     assert_true(WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL);
+    expect_beat(scene, true);
     place->last_error(context, 1, NULL, text, sizeof text);
     assert_string_equal(text, ": it is late");
     order(scene, &message, "forget");

@@ -111,6 +111,7 @@ static void lose(struct host *host, const char *why) {
     size_t running = 0;
     for (size_t i = 0; i < hosts->settings.children; i++) {
         running += host->remotes[i].start > 0;
+        if (host->remotes[i].start > 0) hosts_write_end(&host->remotes[i]);
         host->remotes[i].lost = host->remotes[i].start > 0;
     }
     bool warns = running > 0 && !host->leaving;
@@ -203,10 +204,11 @@ static void take_process(struct host *host, const json_t *process) {
     remote->writes = host_flag(process, "writes");
     if (host_number(process, "beats") > remote->beats && host_text(process, "beat")[0] != '\0') {
         remote->beats = host_number(process, "beats");
-        hosts_write_beat(remote, host_text(process, "beat"));
+        hosts_write_beat(host, remote, host_text(process, "beat"));
     }
     if (!host_flag(process, "ended") || remote->ended) return;
     hosts_write_current(remote, process);
+    hosts_write_end(remote);
     remote->wait_status = (int)host_number(process, "wait_status");
     snprintf(remote->error, sizeof remote->error, "%s", host_text(process, "error"));
     remote->ended = true;

@@ -6,9 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "pipelines/launcher/host/hosts_private.h"
 #include "pipelines/launcher/run/instance.h"
+
+enum { BEAT_MAX = 1 << 17 };
 
 enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
     const struct hosts_settings *settings = &hosts->settings;
@@ -36,8 +39,32 @@ static void put(const char *path, const void *bytes, size_t length) {
     if (close(descriptor) != 0 || !whole || rename(other, path) != 0) unlink(other);
 }
 
-void hosts_write_beat(const struct remote *remote, const char *text) {
-    put(remote->heartbeat, text, strlen(text));
+static void put_json(const char *path, json_t *object) {
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    if (text != NULL) put(path, text, strlen(text));
+    free(text);
+    json_decref(object);
+}
+
+/* The clocks of hosts differ, and a process id means nothing on another host. */
+void hosts_write_beat(const struct host *host, const struct remote *remote, const char *text) {
+    json_t *beat = json_loads(text, 0, NULL);
+    if (!json_is_object(beat)) {
+        json_decref(beat);
+        return;
+    }
+    json_object_set_new(beat, "host", json_string(host->name));
+    json_object_set_new(beat, "time", json_real(clock_realtime()));
+    put_json(remote->heartbeat, beat);
+}
+
+void hosts_write_end(const struct remote *remote) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    if (remote->beats == 0 || file_read_whole(remote->heartbeat, BEAT_MAX, &text, &length, NULL) != STATUS_OK) return;
+    json_t *beat = json_loads(text, 0, NULL);
+    json_object_set_new(beat, "ended", json_true());
+    put_json(remote->heartbeat, beat);
 }
 
 /* The file has the form in which a stage keeps it (common/harness/instance.c). */

@@ -80,7 +80,8 @@ extern const struct place_operations hosts_place_operations;
 /* hosts_files.c */
 enum status hosts_write_launcher(const struct hosts *hosts, struct err *err);
 /* Write what a process has sent into the session. What cannot be written is left out. */
-void hosts_write_beat(const struct remote *remote, const char *text);
+void hosts_write_beat(const struct host *host, const struct remote *remote, const char *text);
+void hosts_write_end(const struct remote *remote);
 void hosts_write_current(const struct remote *remote, const json_t *process);
 
 #endif
