@@ -74,7 +74,7 @@ enum status agent_write_orders(const struct agent *agent, const struct agent_chi
 void agent_look(struct agent *agent);
 void agent_signal_all(const struct agent *agent, int signal);
 void agent_forget(struct agent *agent, int start);
-/* Kills all processes, and waits for their end. */
+/* Kills all processes, waits for their end, and forgets where the edges of their run have moved. */
 void agent_kill_all(struct agent *agent);
 
 /* agent_orders.c: takes one message of the launcher. */
