@@ -16,11 +16,15 @@
 
 static const double ALONE = 600; /* s without a launcher before a host ends */
 
-/* A name stands in graphs, messages and file names: that of the machine up to its first dot, or what the user gives. */
+/* A name stands in graphs, messages and file names: that of the machine up to its first dot, or what the user gives.
+ * Several jobs of Slurm may run on one machine, each with a share of it: their numbers tell them apart. */
 static enum status find_name(const struct options *options, char name[HOST_NAME_SIZE], struct err *err) {
     char own[256] = "";
     if (gethostname(own, sizeof own - 1) != 0) own[0] = '\0';
     own[strcspn(own, ".")] = '\0';
+    const char *job = getenv("SLURM_JOB_ID");
+    size_t used = strlen(own);
+    if (job != NULL && used > 0) snprintf(own + used, sizeof own - used, "-%s", job);
     const char *given = options->name != NULL ? options->name : own;
     FAIL_IF(
         !graph_is_stage_name(given) || placement_is_kind(given) || strcmp(given, "launcher") == 0, err,

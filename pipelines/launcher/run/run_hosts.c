@@ -63,7 +63,7 @@ static bool waits_for_hosts(const struct run *run, const struct placement_wish *
     bool chosen = wish->on != NULL && !placement_is_kind(wish->on);
     if (named == NULL || wish->bound || chosen || clock_monotonic() - run->hosts->begun_at > PATIENCE) return false;
     for (size_t i = 0; i < named->count; i++)
-        if (!has_come(run, named->texts[i])) return true;
+        if (!placement_is_own(named->texts[i]) && !has_come(run, named->texts[i])) return true;
     return false;
 }
 
