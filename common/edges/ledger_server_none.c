@@ -70,8 +70,9 @@ enum status ledger_lease_look(const char *path, const char *name, struct ledger_
     return refuse(path, err);
 }
 
-enum status ledger_lease_void(const char *path, const char *name, struct err *err) {
+enum status ledger_lease_void(const char *path, const char *name, const struct ledger_lease *by, struct err *err) {
     (void)name;
+    (void)by;
     return refuse(path, err);
 }
 
@@ -104,6 +105,12 @@ int64_t ledger_lease_before(const struct ledger_lease *lease) {
 
 enum status ledger_lease_count(struct ledger_lease *lease, struct err *err) {
     (void)lease;
+    return refuse("a lease", err);
+}
+
+enum status ledger_lease_counts(struct ledger_lease *lease, int64_t *ret_number, struct err *err) {
+    (void)lease;
+    (void)ret_number;
     return refuse("a lease", err);
 }
 

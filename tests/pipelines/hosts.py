@@ -24,7 +24,8 @@ LOST = 12  # s in which items of a lost host are in work elsewhere
 
 
 class Session:
-    def __init__(self, folder, one="", two="", session="", count=COUNT):
+    def __init__(self, folder, one="", two="", session="", source="", count=COUNT, read=True):
+        self.read = read  # whether the output of agents is
         self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
         self.agents, self.launcher = [], None
         for name in ("source", "relay"):
@@ -37,7 +38,7 @@ class Session:
                 f"session: {{ledger: '{URL}', listen: 127.0.0.1{session or ', hosts: [away]'}}}\n"
                 f"programs: [{folder}/icestream-source, {folder}/icestream-relay]\n"
                 "stages:\n"
-                f"  source: {{program: {folder}/icestream-source, count: {count}}}\n"
+                f"  source: {{program: {folder}/icestream-source, count: {count}{source}}}\n"
                 f"  one: {{program: {folder}/icestream-relay, from: source{one}}}\n"
                 f"  two: {{program: {folder}/icestream-relay, from: one{two}}}\n"
             )
@@ -52,13 +53,15 @@ class Session:
         )
 
     def join(self, name="away", *options):
-        log = open(f"{self.folder}/{name}.out", "a")
+        log = open(f"{self.folder}/{name}.out", "a") if self.read else subprocess.PIPE
         agent = subprocess.Popen(
             [f"{BIN}/icestream", "host", self.path, "--name", name, *options],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(os.environ, TMPDIR=self.folder),
         )
+        if not self.read:
+            agent.stdout.close()
         self.agents.append(agent)
         return agent
 
@@ -131,6 +134,10 @@ class Session:
             process.wait()
 
 
+def psql(command):
+    return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
+
+
 def gone(pid):
     with contextlib.suppress(OSError):
         return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -146,6 +153,28 @@ def case_calm(session):
     assert agent.wait(timeout=20) == 0, session.said("away")
     assert "is over" in session.said("away"), session.said("away")
     assert not glob.glob(f"{session.folder}/icestream-host-*"), "the folder of the host was left"
+
+
+def case_late(session):
+    """Files that are late on the file system that hosts share hold up nothing else. Partial files that a host has left are
+    removed."""
+    late, left = (0, 100, COUNT - 1), f"{session.path}/two/grid/.mic_0000.txt.gone-0123abcd.partial"
+    os.makedirs(f"{session.path}/inputs")
+    os.makedirs(os.path.dirname(left))
+    for number in range(COUNT):
+        if number not in late:
+            open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    open(left, "w").close()
+    session.join()
+    session.launch()
+    session.until_done("two", COUNT - len(late))
+    assert not os.path.exists(left), "a partial file was left"
+    for number in late:
+        open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    session.finish()
+    session.all_done()
+    said = open(f"{session.path}/log/two.0.log").read()
+    assert " INFO absent grid/mic_0100" in said, said
 
 
 def case_died(session):
@@ -318,14 +347,73 @@ def case_alone(session):
     assert "no launcher runs" in session.said("away"), session.said("away")
 
 
+def case_taken_over(session):
+    """A launcher whose session another one has taken ends, although a host works for it."""
+    session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
+    psql(
+        f"UPDATE \"{schema}\".leases SET number = number + 1, token = 'another', host = 'elsewhere', process = '',"
+        " renewed = clock_timestamp() WHERE name = ''"
+    )
+    session.finish(1)
+    assert "has taken this session over" in session.said(), session.said()
+
+
+def case_record_of_before(session):
+    """Where edges listened in an earlier run does not count in the next one, however often they had moved."""
+    session.join()
+    session.launch()
+    session.until_place("two.0", "away")
+    session.until_done("two", 20)
+    session.launcher.kill()
+    session.launcher.wait()
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    nowhere = {"data": "tcp://127.0.0.1:9", "ack": "tcp://127.0.0.1:9"}
+    with open(f"{folder}/endpoints.json", "w") as file:
+        json.dump({"v": 1, "number": 50, "edges": {"one.0>two": nowhere}}, file)
+    session.launch()
+    session.finish()
+    session.all_done()
+
+
+def case_unread(session):
+    """A host whose output nobody reads any more, such as one that was started over ssh, goes on."""
+    agent = session.join()
+    session.launch()
+    session.finish()
+    session.all_done()
+    assert agent.wait(timeout=20) >= 0, "a signal has ended it"
+
+
+def case_no_room(session):
+    """An order that a host cannot carry out for want of room does not keep signals away."""
+    agent = session.join()
+    session.launcher = agent  # which must not end
+    session.until("the host has a folder", lambda: glob.glob(f"{session.folder}/icestream-host-*"))
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    os.mkdir(f"{folder}/endpoints.json.new")  # so that no file of this name can be written
+    session.launch()
+    session.until_done("one", 20)
+    session.launcher.terminate()
+    session.finish(1)
+    assert agent.wait(timeout=20) == 0, session.said("away")
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 SLOW = ", replicas: 2, work: 0.1"
 graphs = {
     "calm": {"one": ", replicas: 2", "two": ", on: away"},
+    "late": {"source": ", reads: true", "two": ", on: away, reads: true"},
     "died": {"two": ", on: away, work: 0.05"},
     "joins_later": {"one": SLOW, "session": ", control_port: 0"},
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
     "alone": {},
+    "record_of_before": {"two": ", on: away, work: 0.05"},
+    "unread": {"two": ", on: away", "read": False},
+    "no_room": {"one": ", on: away, work: 0.1"},
     "check": {"two": ", on: away"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:

@@ -326,6 +326,7 @@ static void test_begins_anew(void **state) {
     join(scene);
     pid_t pid = start_one(scene);
     memcpy(first, scene->member, sizeof first);
+    tell_state(scene, 0, false, NULL, NULL);
     tell_join(scene, "away", REVISION);
     struct host_message welcome = hear(scene, HOST_WELCOME);
     assert_string_not_equal(host_text(welcome.root, "member"), first);
@@ -336,6 +337,7 @@ static void test_begins_anew(void **state) {
     assert_int_equal(hosts_count(scene->hosts), 1);
     tell_state(scene, 0, false, NULL, NULL); /* as the first member */
     struct host_message nothing = hear(scene, HOST_VOID);
+    assert_string_equal(host_text(nothing.root, "member"), first);
     host_message_clear(&nothing);
 }
 
@@ -429,6 +431,43 @@ static void test_the_end(void **state) {
     assert_true(over);
 }
 
+/* A host that asks again before it has heard its welcome is not a new one: a launcher that was held up finds several
+ * joins. */
+static void test_joins_twice(void **state) {
+    struct scene *scene = *state;
+    void *context;
+    int wait_status = 0;
+    join(scene);
+    pid_t pid = start_one(scene);
+    tell_join(scene, "away", REVISION);
+    struct host_message welcome = hear(scene, HOST_WELCOME);
+    assert_string_equal(host_text(welcome.root, "member"), scene->member);
+    host_message_clear(&welcome);
+    const struct place_operations *place = operations(scene, &context);
+    assert_int_equal(place->reap(context, 1, pid, &wait_status), PLACE_RUNS);
+    assert_null(strstr(scene->said, "begun anew"));
+}
+
+/* Orders that cannot be read now, as when the session's files are away, may be there later. A listener of no process
+ * means nobody. */
+static void test_what_is_not_there(void **state) {
+    struct scene *scene = *state;
+    const struct supervisor_child spec = {.name = "one.0", .argv = scene->argv, .log = "/log"};
+    struct err err = {0};
+    pid_t pid = 0;
+    void *context;
+    join(scene);
+    const struct place_operations *place = operations(scene, &context);
+    strcat(scene->orders, ".away");
+    assert_int_equal(place->start(context, 1, &spec, &pid, &err), STATUS_UNAVAILABLE);
+    tell_state(
+        scene, 0, false, process(1, false, 0, ""),
+        json_pack("{s:i, s:s, s:s, s:s}", "start", 0, "edge", "one.0>two", "data", "tcp://d:1", "ack", "tcp://a:2"));
+    struct host_message beat = hear(scene, HOST_BEAT_KIND);
+    host_message_clear(&beat);
+    assert_string_equal(scene->listens, "");
+}
+
 static void expect_bad(const char *text) {
     struct host_message message = {0};
     struct err err = {0};
@@ -466,6 +505,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_taken_over, begin, end),
         cmocka_unit_test_setup_teardown(test_leaves, begin, end),
         cmocka_unit_test_setup_teardown(test_the_end, begin, end),
+        cmocka_unit_test_setup_teardown(test_joins_twice, begin, end),
+        cmocka_unit_test_setup_teardown(test_what_is_not_there, begin, end),
         cmocka_unit_test(test_bad_messages),
     };
     return scratch_run("hosts", tests, sizeof tests / sizeof *tests);

@@ -1,5 +1,6 @@
 /* `icestream host`: makes this machine a host of a session. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,7 @@ int command_host(const struct options *options) {
                                         .gpus = machine.cuda ? machine.gpus : 0,
                                         .alone = options->alone > 0 ? options->alone : ALONE,
                                         .stop_kill = options->supervisor.stop_kill};
+    signal(SIGPIPE, SIG_IGN); /* whoever read the output may be gone, such as an ssh that has started this */
     if (status == STATUS_OK) status = agent_run(&agent, &outcome, &err);
     if (status == STATUS_OK) return code_of(outcome, session);
     fprintf(stderr, "icestream: %s\n", err.message);

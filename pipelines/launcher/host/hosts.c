@@ -166,9 +166,13 @@ static bool may_join(struct hosts *hosts, const char *peer, const json_t *join) 
     return known == NULL || makes_room(known, peer);
 }
 
+static void send_welcome(const struct host *host) {
+    hosts_send(host->hosts, host->peer, HOST_WELCOME, json_pack("{s:s}", "member", host->member));
+}
+
 static void welcome(struct host *host) {
     struct hosts *hosts = host->hosts;
-    hosts_send(hosts, host->peer, HOST_WELCOME, json_pack("{s:s}", "member", host->member));
+    send_welcome(host);
     if (hosts->endpoints == NULL) return;
     json_t *record = json_string(hosts->endpoints);
     (void)!hosts_order(host, "endpoints", json_pack("{s:o}", "record", record), NULL);
@@ -180,6 +184,11 @@ static void take_join(struct hosts *hosts, const char *peer, const json_t *join)
     struct host *host = find(hosts, host_text(join, "name"));
     if (host == NULL) host = add(hosts, host_text(join, "name"));
     if (host == NULL) return; /* no memory: it asks again */
+    /* Whoever has not heard the welcome yet asks again. */
+    if (host->there && !host->answered && strcmp(host->peer, peer) == 0) {
+        send_welcome(host);
+        return;
+    }
     if (host->there || host->leaving) lose(host, "has begun anew");
     snprintf(host->peer, sizeof host->peer, "%s", peer);
     snprintf(host->address, sizeof host->address, "%s", host_text(join, "address"));
@@ -187,6 +196,7 @@ static void take_join(struct hosts *hosts, const char *peer, const json_t *join)
     host->cores = (int)host_number(join, "cores");
     host->gpus = (int)host_number(join, "gpus");
     host->there = true;
+    host->answered = false;
     host->heard_at = clock_monotonic();
     host->beat_at = 0;
     welcome(host);
@@ -224,7 +234,8 @@ static void take_process(struct host *host, const json_t *process) {
 
 static void take_listener(const struct host *host, const json_t *listener) {
     const struct hosts_settings *settings = &host->hosts->settings;
-    size_t child = find_start(host, (int)host_number(listener, "start"));
+    int start = (int)host_number(listener, "start");
+    size_t child = start > 0 ? find_start(host, start) : settings->children;
     if (child == settings->children || settings->listens == NULL) return;
     settings->listens(settings->context, child, host_text(listener, "edge"), host_text(listener, "data"),
                       host_text(listener, "ack"));
@@ -241,11 +252,12 @@ static void take_state(struct hosts *hosts, const char *peer, const json_t *stat
     size_t i;
     json_t *entry;
     if (host == NULL) {
-        hosts_send(hosts, peer, HOST_VOID, NULL);
+        hosts_send(hosts, peer, HOST_VOID, json_pack("{s:s}", "member", host_text(state, "member")));
         return;
     }
     snprintf(host->peer, sizeof host->peer, "%s", peer);
     host->heard_at = clock_monotonic();
+    host->answered = true;
     hosts_orders_heard(host, host_number(state, "heard"));
     json_array_foreach(json_object_get(state, "processes"), i, entry) take_process(host, entry);
     json_array_foreach(json_object_get(state, "listeners"), i, entry) take_listener(host, entry);
@@ -297,14 +309,21 @@ static void tend_file(struct hosts *hosts, double now) {
     if (!file_exists(hosts->path)) (void)!hosts_write_launcher(hosts, NULL);
 }
 
-void hosts_tend(struct hosts *hosts) {
-    double now = clock_monotonic(), gap = now - hosts->tended_at;
-    receive(hosts);
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (gap > HELD_UP) hosts->list[i]->heard_at += gap;
-        if (hosts->list[i]->heard_at > now) hosts->list[i]->heard_at = now;
-        tend_host(hosts->list[i], now);
+/* Counts no silence of the time in which the launcher itself did not listen. */
+static void excuse(struct hosts *hosts, double now) {
+    double gap = now - hosts->tended_at;
+    for (size_t i = 0; gap > HELD_UP && i < hosts->count; i++) {
+        struct host *host = hosts->list[i];
+        host->heard_at = host->heard_at + gap < now ? host->heard_at + gap : now;
     }
+}
+
+void hosts_tend(struct hosts *hosts) {
+    double now = clock_monotonic();
+    excuse(hosts, now); /* before a second host of a name asks whether the first one is silent */
+    receive(hosts);
+    for (size_t i = 0; i < hosts->count; i++)
+        tend_host(hosts->list[i], now);
     tend_file(hosts, now);
     hosts->tended_at = now;
 }

@@ -35,6 +35,7 @@ struct host {
     char name[HOST_NAME_SIZE], address[65], peer[CONTROL_PEER_SIZE], member[HOST_MEMBER_SIZE];
     int cores, gpus;
     bool there, leaving;
+    bool answered; /* as this member */
     double heard_at, beat_at, sent_at;
     char rival[CONTROL_PEER_SIZE]; /* who wants to join by the same name; "": nobody */
     double rival_at;               /* since when */

@@ -63,16 +63,14 @@ enum status hung_release(const struct session *session, const char *stage, int r
     if (ledger == NULL) return STATUS_OK;
     enum status status = ledger_release_instance(ledger, replica, err);
     ledger_close(&ledger);
-    TRY(status);
-    /* The one instance of a cumulative stage may still renew its lease. */
-    char path[PATH_SIZE];
-    TRY(session_ledger_path(session, stage, false, path, err));
-    return ledger_is_address(path) ? ledger_lease_void(path, stage, err) : STATUS_OK;
+    return status;
 }
 
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err) {
     const struct plan_instance *silent = &hung->plan->instances[instance];
-    TRY(hung_release(session, hung->plan->graph->stages[silent->stage].section.name, silent->replica, err));
+    const struct graph_stage *stage = &hung->plan->graph->stages[silent->stage];
+    TRY(hung_release(session, stage->section.name, silent->replica, err));
+    if (stage->cumulative) TRY(session_void_lease(session, stage->section.name, err));
     for (size_t i = 0; i < hung->plan->edge_count; i++)
         if (hung->plan->edges[i].to == silent->stage) TRY(say_hello(hung, i, silent->replica, err));
     return STATUS_OK;

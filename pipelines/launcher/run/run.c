@@ -148,7 +148,7 @@ static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
     run->supervisor = supervisor;
     if (run->failed) {
-        run_hosts_tend(run, supervisor); /* hosts are told to stop, or are lost: else their processes never end */
+        run_hosts_listen(run); /* until the processes on hosts have ended, too */
         return;
     }
     enum status status = advance(run, supervisor, &run->failure);

@@ -184,8 +184,10 @@ static void let_go_again(struct run *run) {
     struct run_hosts *h = run->hosts;
     if (clock_monotonic() < h->hello_at) return;
     h->hello_at = clock_monotonic() + HELLO;
-    for (size_t i = 0; i < run->plan->instance_count; i++)
-        if (h->lost[i]) (void)!hung_let_go(run->hung, &run->session, i, NULL);
+    /* A server that is away keeps this waiting once, not once for each instance. */
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status != STATUS_UNAVAILABLE && i < run->plan->instance_count; i++)
+        if (h->lost[i]) status = hung_let_go(run->hung, &run->session, i, NULL);
 }
 
 /* A host that was lost, and comes back, has killed what it still had. What these processes took meanwhile is free, and so
@@ -314,6 +316,10 @@ void run_hosts_tend(struct run *run, struct supervisor *supervisor) {
     }
     balance(run, supervisor);
     if (h->unwritten) h->unwritten = write_view(run, NULL) != STATUS_OK;
+}
+
+void run_hosts_listen(struct run *run) {
+    if (run->hosts != NULL) hosts_tend(run->hosts->hosts);
 }
 
 void run_hosts_pass_orders(struct run *run, size_t child) {

@@ -72,6 +72,8 @@ static enum status release_claims(struct run *run, struct err *err) {
         enum status status = ledger_release_instance(ledger, instance->replica, err);
         ledger_close(&ledger);
         TRY(status);
+        const struct graph_stage *stage = &run->graph->stages[instance->stage];
+        if (stage->cumulative) TRY(session_void_lease(&run->session, stage->section.name, err));
     }
     return STATUS_OK;
 }

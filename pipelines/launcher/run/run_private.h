@@ -147,6 +147,8 @@ enum status run_hosts_begin(struct run *run, struct err *err);
 void run_hosts_end(struct run *run);
 /* Takes what hosts say, and follows them as they come and go. Call it at each tick. */
 void run_hosts_tend(struct run *run, struct supervisor *supervisor);
+/* Only takes what hosts say, and finds those that are lost: for a run that ends after an error. */
+void run_hosts_listen(struct run *run);
 /* Passes the instance file of a running instance on that was written anew. */
 void run_hosts_pass_orders(struct run *run, size_t child);
 /* Hooks of the supervisor. */
