@@ -107,6 +107,15 @@ pid_t ledger_writer(const char *path);
 /* Releases the claims of an instance that died or hangs. */
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err);
 
+/* Where a session has several hosts, two incarnations of an instance may run at once: the earlier one on a host that is
+ * lost and does not know it. Their tokens begin with the text of a number, the life, that grows from one to the next: a
+ * later life takes over the claims of an earlier one, and never the other way. */
+enum { LEDGER_LIFE_SIZE = 16 };
+/* Prints how the token of a life begins. */
+void ledger_life_print(int64_t life, char text[LEDGER_LIFE_SIZE]);
+/* Releases the claims that an instance took in lives before this one. */
+enum status ledger_release_earlier(struct ledger *ledger, int instance, int64_t life, struct err *err);
+
 struct ledger_send {
     const char *edge;        /* "lowpass-picker.0>extractor" */
     const struct item *item; /* borrowed */

@@ -54,11 +54,24 @@ enum { BATCH = 128 }; /* items that are looked for at once */
 
 struct found {
     bool known, same_token;
+    bool later_life; /* a later incarnation than the one that asks has it */
     enum ledger_state state;
     int instance;
     int64_t number, revision;
     char source[ITEM_SOURCE_SIZE];
 };
+
+void ledger_life_print(int64_t life, char text[LEDGER_LIFE_SIZE]) {
+    snprintf(text, LEDGER_LIFE_SIZE, "L%013llx-", (unsigned long long)life & 0xfffffffffffff);
+}
+
+static bool has_life(const char *token) {
+    return token[0] == 'L' && strlen(token) >= LEDGER_LIFE_SIZE - 1 && token[LEDGER_LIFE_SIZE - 2] == '-';
+}
+
+static bool is_later_life(const char *token, const char *than) {
+    return has_life(token) && has_life(than) && strncmp(token, than, LEDGER_LIFE_SIZE - 1) > 0;
+}
 
 /* Takes what FIND_ITEM, or a look ahead, has found: number, state, instance, token, source, revision from `column`. */
 static struct found take_found(struct sql_statement *statement, int column, const char *token) {
@@ -68,6 +81,7 @@ static struct found take_found(struct sql_statement *statement, int column, cons
     found.instance = (int)sql_int(statement, column + 2);
     const char *held = sql_text(statement, column + 3);
     found.same_token = held != NULL && token != NULL && strcmp(held, token) == 0;
+    found.later_life = held != NULL && token != NULL && is_later_life(held, token);
     const char *source = sql_text(statement, column + 4);
     snprintf(found.source, sizeof found.source, "%s", source != NULL ? source : "");
     found.revision = sql_int(statement, column + 5);
@@ -188,12 +202,12 @@ static enum status claim(struct ledger *ledger, struct ledger_arrival *arrival, 
         arrival->claim = CLAIM_FINISHED;
         return STATUS_OK;
     }
-    /* If the claim is of an earlier incarnation of this instance, that incarnation is dead; otherwise this one would
-     * not live. */
-    bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token);
+    /* If the claim is of an earlier incarnation of this instance, that incarnation is dead, or its host is lost;
+     * otherwise this one would not live. */
+    bool abandoned = found.instance < 0 || (found.instance == instance && !found.same_token && !found.later_life);
     if (found.known && arrival->state == LEDGER_IN_FLIGHT && !abandoned) {
         /* A later revision waits until the earlier one is finished: two at once would write the same products. */
-        arrival->claim = found.instance == instance && !later ? CLAIM_HERE : CLAIM_ELSEWHERE;
+        arrival->claim = found.instance == instance && found.same_token && !later ? CLAIM_HERE : CLAIM_ELSEWHERE;
         return STATUS_OK;
     }
     arrival->claim = found.known ? CLAIM_AGAIN : CLAIM_NEW;
@@ -248,18 +262,30 @@ enum status ledger_claim_item(struct ledger *ledger, const struct item *item, in
     return STATUS_OK;
 }
 
-enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
+/* life: what the tokens of the claims come before; NULL: all. */
+static enum status release(struct ledger *ledger, int instance, const char *life, struct err *err) {
     ledger_hold(ledger);
     struct sql_statement *statement = NULL;
     enum status status = ledger_begin(ledger, ledger->durable, err);
     if (status == STATUS_OK) {
-        status = ledger_prepare(ledger, SQL_RELEASE, &statement, err);
+        status = ledger_prepare(ledger, life != NULL ? SQL_RELEASE_EARLIER : SQL_RELEASE, &statement, err);
         if (status == STATUS_OK) sql_bind_int(statement, 1, instance);
+        if (status == STATUS_OK && life != NULL) sql_bind_text(statement, 2, life);
         if (status == STATUS_OK) status = ledger_run(ledger, statement, err);
         status = ledger_end(ledger, status, err);
     }
     ledger_let_go(ledger);
     return status;
+}
+
+enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err) {
+    return release(ledger, instance, NULL, err);
+}
+
+enum status ledger_release_earlier(struct ledger *ledger, int instance, int64_t life, struct err *err) {
+    char text[LEDGER_LIFE_SIZE];
+    ledger_life_print(life, text);
+    return release(ledger, instance, text, err);
 }
 
 /* changes: 1 when the claim was still held; the caller settles it. */

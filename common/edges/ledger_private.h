@@ -26,6 +26,7 @@ enum ledger_statement {
     SQL_REPLACE_ITEM,
     SQL_NAME_SOURCE,
     SQL_RELEASE,
+    SQL_RELEASE_EARLIER,
     SQL_FINISH_ITEM,
     SQL_CRASH_ITEM,
     SQL_SET_ASIDE,

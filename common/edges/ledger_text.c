@@ -31,6 +31,8 @@ static const char *const texts[SQL_COUNT] = {
                          " WHERE number = ?1",
     [SQL_NAME_SOURCE] = "UPDATE items SET source = ?2 WHERE number = ?1",
     [SQL_RELEASE] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1",
+    [SQL_RELEASE_EARLIER] = "UPDATE items SET instance = -1, token = NULL WHERE state = 0 AND instance = ?1"
+                            " AND substr(token, 1, 15) < ?2",
     [SQL_FINISH_ITEM] = "UPDATE items SET state = ?3, reason = ?4, item = COALESCE(?5, item), time_changed = ?6"
                         " WHERE " THE_ITEM " AND +state = 0 AND instance = ?7 AND token = ?8"
                         " AND revision = ?9",

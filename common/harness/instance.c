@@ -96,6 +96,13 @@ static enum status set_session(struct stage *stage, const json_t *object, struct
     return params_set_json(table, count, &stage->session, object, "session", err);
 }
 
+/* Lets the token begin with the life of this incarnation; the rest of it stays random. */
+static void begin_token(struct stage *stage, int64_t life) {
+    char text[LEDGER_LIFE_SIZE];
+    ledger_life_print(life, text);
+    memcpy(stage->token, text, strlen(text));
+}
+
 static enum status read_identity(struct stage *stage, const json_t *root, struct err *err) {
     const char *name = NULL, *session = NULL;
     TRY(need_text(root, "name", &name, err));
@@ -111,6 +118,10 @@ static enum status read_identity(struct stage *stage, const json_t *root, struct
     int change = 0;
     TRY(read_count(root, "change", 0, INT_MAX, 0, &change, err));
     atomic_store(&stage->change, change);
+    const json_t *life = json_object_get(root, "life");
+    FAIL_IF(life != NULL && (!json_is_integer(life) || json_integer_value(life) < 1), err, STATUS_BAD_FORMAT,
+            "'life' must be a whole number from 1 on");
+    if (life != NULL) begin_token(stage, json_integer_value(life));
     TRY(read_count(root, "replicas", 1, REPLICAS_MAX, 1, &stage->replicas, err));
     FAIL_IF(stage->descriptor->cumulative && stage->replicas > 1, err, STATUS_BAD_ARGUMENT,
             "%s keeps what it has learnt from all items, so it cannot have %d replicas", name, stage->replicas);

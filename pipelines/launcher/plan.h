@@ -29,6 +29,7 @@ struct plan_instance {
     int replica, threads, flush_threads;
     int one_by_one; /* so many items at first are taken one by one; 0: as many as fit. Set after deaths */
     int deaths;     /* of its stage, in a row, with no item in work. Set after deaths */
+    int64_t life;   /* grows with each start, in a session of several hosts; 0: not counted */
     int change;     /* number of the last change of its stage's parameters; 0: none */
     int *gpus;      /* the future content of CUDA_VISIBLE_DEVICES; points into gpu_list */
     size_t gpu_count;

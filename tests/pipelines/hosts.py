@@ -227,6 +227,7 @@ def case_agent_stopped(session):
     agent.send_signal(signal.SIGCONT)
     session.until("the host joins again", lambda: session.said().count("the host away has joined") == 2, 20)
     session.until("the old instance is gone", lambda: gone(pid), 10)
+    assert session.done("one") < COUNT, "all was done before the host came back"
     session.finish()
     session.all_done()
     assert agent.wait(timeout=20) == 0, session.said("away")
@@ -241,10 +242,13 @@ def case_launcher_killed(session):
     pid = session.pid("one.1")
     session.launcher.kill()
     session.launcher.wait()
+    said = len(session.said())
     assert not gone(pid), "an instance on another host ends with the launcher"
     session.launch()
+    session.until("the host joins anew", lambda: "has joined" in session.said()[said:], 40)
+    session.until("the old instance is gone", lambda: gone(pid), 10)
+    assert session.done("one") < COUNT, "all was done before the host joined anew"
     session.finish()
-    assert gone(pid), "an instance of the launcher before is left"
     assert session.said("away").count("has welcomed this host") == 2, session.said("away")
     session.all_done()
     assert agent.wait(timeout=20) == 0, session.said("away")
@@ -299,6 +303,7 @@ def case_stop(session):
     session.launcher.terminate()
     session.finish(1)
     assert agent.wait(timeout=20) == 0 and gone(pid), session.said("away")
+    print(open(f"{session.path}/log/one.1.log").read())
     session.join()
     session.launch()
     session.finish()
@@ -410,6 +415,8 @@ graphs = {
     "died": {"two": ", on: away, work: 0.05"},
     "joins_later": {"one": SLOW, "session": ", control_port: 0"},
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
+    "agent_stopped": {"one": ", replicas: 2, work: 0.2"},
+    "launcher_killed": {"one": ", replicas: 2, work: 0.2"},
     "alone": {},
     "record_of_before": {"two": ", on: away, work: 0.05"},
     "unread": {"two": ", on: away", "read": False},

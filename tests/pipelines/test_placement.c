@@ -57,7 +57,7 @@ static void test_names(void **state) {
     assert_int_equal(placement_choose(&(struct placement_wish){.on = "launcher", .gpu = true}, hosts, 3), 0);
     assert_int_equal(gethostname(own, sizeof own - 1), 0);
     assert_int_equal(placement_choose(&(struct placement_wish){.on = own}, hosts, 3), 0);
-    hosts[0].same = 9;
+    hosts[0].same = 10;
     assert_int_equal(placement_choose(&(struct placement_wish){.bound = true}, hosts, 3), 0);
     assert_int_equal(placement_choose(&(struct placement_wish){.bound = true, .on = "gpus"}, hosts, 3), 1);
 }

@@ -130,6 +130,7 @@ enum status instance_write(const struct session *session, const struct plan *pla
         json_decref(object);
         return err_context(err, err->status, "%s", path);
     }
+    if (plan->instances[index].life > 0) json_object_set_new(object, "life", json_integer(plan->instances[index].life));
     char *text = json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     json_decref(object);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", path);

@@ -128,6 +128,12 @@ static enum status open_own(struct run *run, size_t child, struct err *err) {
     return STATUS_OK;
 }
 
+/* Lives of later runs are greater. */
+static int64_t next_life(const struct run *run) {
+    enum { LIVES_OF_RUN = 1 << 24 };
+    return (int64_t)run->session.run * LIVES_OF_RUN + ++run->hosts->lives;
+}
+
 static enum status settle(struct run *run, size_t child, int host, const struct process_place **ret_place,
                           struct err *err) {
     struct run_hosts *h = run->hosts;
@@ -137,6 +143,7 @@ static enum status settle(struct run *run, size_t child, int host, const struct 
     else
         listeners_close(run->listeners, instance->name);
     fit_instance(run, child, host);
+    run->plan->instances[child].life = next_life(run);
     TRY(instance_write(&run->session, run->plan, child, &run->orders, err));
     TRY(run_environment(run, child, err));
     if (host != OWN) {
@@ -190,15 +197,22 @@ static void let_go_again(struct run *run) {
         if (h->lost[i]) status = hung_let_go(run->hung, &run->session, i, NULL);
 }
 
-/* A host that was lost, and comes back, has killed what it still had. What these processes took meanwhile is free, and so
- * is what their successors have, which is then done twice and counts once. */
+static enum status release_earlier(const struct run *run, const struct plan_instance *instance, struct err *err) {
+    struct ledger *ledger = NULL;
+    TRY(session_ledger(&run->session, run->graph->stages[instance->stage].section.name, false, &ledger, err));
+    if (ledger == NULL) return STATUS_OK;
+    enum status status = ledger_release_earlier(ledger, instance->replica, instance->life, err);
+    ledger_close(&ledger);
+    return status;
+}
+
+/* A host that was lost, and comes back, has killed what it still had. What these processes had taken since is free. */
 static void lay_ghosts(struct run *run) {
     struct run_hosts *h = run->hosts;
     for (size_t i = 0; i < run->plan->instance_count; i++) {
-        const struct plan_instance *instance = &run->plan->instances[i];
         if (h->ghost[i] == 0 || !hosts_view(h->hosts, (size_t)h->ghost[i] - 1).there) continue;
         /* Without this, senders find the right receiver after a while. */
-        (void)!hung_release(&run->session, run->graph->stages[instance->stage].section.name, instance->replica, NULL);
+        (void)!release_earlier(run, &run->plan->instances[i], NULL);
         h->ghost[i] = 0;
     }
 }

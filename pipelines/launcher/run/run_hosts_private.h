@@ -18,6 +18,7 @@ struct run_hosts {
     bool *moved;                   /* its edges listen elsewhere, and its receivers were not told yet */
     bool *moving;                  /* it was stopped to start on another host */
     int own_gpus;
+    int64_t lives; /* starts in this run */
     double begun_at, balance_at, hello_at;
     bool changed;   /* a host has come or gone */
     bool unwritten; /* what users see has changed */
