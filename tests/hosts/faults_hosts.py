@@ -155,7 +155,10 @@ def take_over(session, other, *more):
     """The launcher's host stands still, and a launcher on another host takes the session over. The first one wakes."""
     first = session.launcher
     session.world.hosts[0].stop()
+    run = session.run_number()
     session.launch(other, "--set", f"session.listen={other.address}", *more)
+    session.until(lambda: session.run_number() > run, 60, "another launcher runs the session")
+    session.arrive(BATCH)
     session.until_all_done()
     session.world.hosts[0].wake()
     check(first.wait(60) != 0, "the launcher that was replaced ends when it wakes")

@@ -155,6 +155,12 @@ class Session:
             return self.last
         return {}
 
+    def run_number(self):
+        """Returns how often a launcher has begun the session."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return json.load(open(f"{self.path}/log/plan.json"))["run"]
+        return 0
+
     def instances(self, host):
         """Returns {instance: pid} of the processes on a host."""
         found = {}

@@ -2,6 +2,7 @@
 """Runs a session whose hosts are started through ssh: one sshd on each, with keys of the test. A connection that is ended
 is made again, and the session ends like an undisturbed one."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -56,8 +57,9 @@ def clients(host):
     """Returns the pids of ssh on a host."""
     found = []
     for pid in host.processes():
-        if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "ssh":
-            found.append(pid)
+        with contextlib.suppress(OSError):
+            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == "ssh":
+                found.append(pid)
     return found
 
 
