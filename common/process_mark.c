@@ -1,6 +1,8 @@
 #include "common/process_mark.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +18,24 @@ static bool read_line(const char *path, char *line, size_t size) {
     return well;
 }
 
-/* Reads when a process began, in ticks since the machine did; false: there is no such process, or only its remains. */
-static bool read_start(long pid, unsigned long long *ret_start) {
+enum process { PROCESS_UNKNOWN, PROCESS_ENDED, PROCESS_RUNS };
+
+/* Reads when a process began, in ticks since the machine did. ENDED: there is no such process, or only its remains. That
+ * /proc does not show it says nothing: it may hide the processes of other users, and reading may fail. */
+static enum process read_start(long pid, unsigned long long *ret_start) {
     char path[64], line[1024];
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    if (!read_line(path, line, sizeof line)) return false;
+    if (!read_line(path, line, sizeof line))
+        return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? PROCESS_ENDED : PROCESS_UNKNOWN;
     /* "PID (NAME) STATE …"; the name may hold anything. */
     const char *at = strrchr(line, ')');
-    if (at == NULL || strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0) return false;
+    if (at == NULL) return PROCESS_UNKNOWN;
+    if (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0) return PROCESS_ENDED;
     for (int field = 2; field < START_FIELD && at != NULL; field++)
         at = strchr(at + 1, ' ');
-    if (at == NULL) return false;
+    if (at == NULL) return PROCESS_UNKNOWN;
     *ret_start = strtoull(at, NULL, 10);
-    return true;
+    return PROCESS_RUNS;
 }
 
 /* Writes what tells this machine, since it was started, and this space of process numbers from all others. */
@@ -46,7 +53,7 @@ void process_mark(char mark[PROCESS_MARK_SIZE]) {
     char place[96];
     unsigned long long start = 0;
     mark[0] = '\0';
-    if (read_place(place, sizeof place) && read_start((long)getpid(), &start))
+    if (read_place(place, sizeof place) && read_start((long)getpid(), &start) == PROCESS_RUNS)
         snprintf(mark, PROCESS_MARK_SIZE, "%s %ld %llu", place, (long)getpid(), start);
 }
 
@@ -56,6 +63,8 @@ bool process_mark_has_ended(const char *mark) {
     long pid = 0;
     if (!read_place(place, sizeof place)) return false;
     size_t length = strlen(place);
-    if (strncmp(mark, place, length) != 0 || sscanf(mark + length, " %ld %llu", &pid, &start) != 2) return false;
-    return !read_start(pid, &now) || now != start;
+    if (strncmp(mark, place, length) != 0 || sscanf(mark + length, " %ld %llu", &pid, &start) != 2 || pid <= 0)
+        return false;
+    enum process process = read_start(pid, &now);
+    return process == PROCESS_ENDED || (process == PROCESS_RUNS && now != start);
 }

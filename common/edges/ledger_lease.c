@@ -78,7 +78,6 @@ static enum status have_tables(struct ledger *server, bool *ret_there, struct er
 struct row {
     bool there, alive;
     struct ledger_lease_holder holder;
-    int64_t counts;
     char token[TOKEN_SIZE], process[PROCESS_MARK_SIZE], renewed[RENEWED_SIZE];
 };
 
@@ -89,7 +88,7 @@ static void copy_text(const PGresult *result, int column, char *text, size_t siz
 static void read_columns(const PGresult *result, struct row *row) {
     *row = (struct row){.there = true};
     row->holder.number = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
-    row->counts = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
+    row->holder.counts = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
     copy_text(result, 2, row->token, sizeof row->token);
     copy_text(result, 3, row->holder.host, sizeof row->holder.host);
     row->holder.pid = strtoll(PQgetvalue(result, 0, 4), NULL, 10);
@@ -142,8 +141,8 @@ static enum status write_row(struct ledger_lease *lease, const struct ledger_lea
              " %lld, %lld, '%s', '%s', %ld, '%s', %d, %.17g, clock_timestamp()) ON CONFLICT (name) DO UPDATE SET number"
              " = excluded.number, token = excluded.token, host = excluded.host, pid = excluded.pid, process ="
              " excluded.process, run = excluded.run, seconds = excluded.seconds, renewed = excluded.renewed",
-             (long long)next_number(wish, row), (long long)row->counts, lease->token, host, (long)getpid(), process,
-             wish->run, lease->terms.length);
+             (long long)next_number(wish, row), (long long)row->holder.counts, lease->token, host, (long)getpid(),
+             process, wish->run, lease->terms.length);
     return server_ask(&lease->server, text, wish->name, NULL, err);
 }
 
@@ -163,7 +162,7 @@ static enum status try_take(struct ledger_lease *lease, const struct ledger_leas
     /* Locks nothing as long as another holds it. */
     TRY(read_row(server, wish->name, false, ret_row, err));
     if (ret_row->there && strcmp(ret_row->token, lease->token) == 0) {
-        became_holder(lease, ret_row->holder.number, ret_row->counts, since - ret_row->holder.age);
+        became_holder(lease, ret_row->holder.number, ret_row->holder.counts, since - ret_row->holder.age);
         *ret_taken = true;
         return STATUS_OK;
     }
@@ -180,7 +179,7 @@ static enum status try_take(struct ledger_lease *lease, const struct ledger_leas
     since = lease->clock();
     TRY(write_row(lease, wish, ret_row, err));
     TRY(server_ask(server, "COMMIT", NULL, NULL, err));
-    became_holder(lease, next_number(wish, ret_row), ret_row->counts, since);
+    became_holder(lease, next_number(wish, ret_row), ret_row->holder.counts, since);
     *ret_taken = true;
     return STATUS_OK;
 }
@@ -390,6 +389,13 @@ enum status ledger_lease_count(struct ledger_lease *lease, struct err *err) {
     PQclear(result);
     server_hang_up(&server);
     return status;
+}
+
+enum status ledger_lease_counts(struct ledger_lease *lease, int64_t *ret_number, struct err *err) {
+    struct ledger_lease_holder holder = {0};
+    TRY(ledger_lease_look(lease->server.path, lease->name, &holder, err));
+    *ret_number = holder.counts;
+    return STATUS_OK;
 }
 
 static void let_go(struct ledger_lease *lease) {

@@ -54,6 +54,8 @@ int64_t ledger_lease_before(const struct ledger_lease *lease);
 /* Writes into the ledger that the folder of this lease counts from now on. BAD_STATE: the lease is no longer this
  * one's. */
 enum status ledger_lease_count(struct ledger_lease *lease, struct err *err);
+/* Asks the server for the number of the lease whose folder counts now, this one's or another's; 0: none does. */
+enum status ledger_lease_counts(struct ledger_lease *lease, int64_t *ret_number, struct err *err);
 /* Ends the thread, lets others take the lease at once, and frees it; accepts NULL. */
 void ledger_lease_give_back(struct ledger_lease **lease);
 
@@ -64,7 +66,7 @@ void ledger_fence(struct ledger *ledger, const struct ledger_lease *lease);
 
 struct ledger_lease_holder {
     char host[256];
-    int64_t pid, number;
+    int64_t pid, number, counts;
     int run;
     double age; /* s since it was renewed */
     bool alive;

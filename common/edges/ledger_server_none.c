@@ -108,6 +108,12 @@ enum status ledger_lease_count(struct ledger_lease *lease, struct err *err) {
     return refuse("a lease", err);
 }
 
+enum status ledger_lease_counts(struct ledger_lease *lease, int64_t *ret_number, struct err *err) {
+    (void)lease;
+    (void)ret_number;
+    return refuse("a lease", err);
+}
+
 void ledger_lease_give_back(struct ledger_lease **lease) {
     *lease = NULL;
 }

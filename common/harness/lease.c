@@ -40,10 +40,14 @@ static enum status take(struct stage *stage, const struct instance *instance, st
     return STATUS_OK;
 }
 
+static enum status ask_counts(void *context, int64_t *ret_number, struct err *err) {
+    return ledger_lease_counts(context, ret_number, err);
+}
+
 /* The server is asked first: this process may not know yet that its lease was made void. */
 static enum status promise(struct stage *stage, struct err *err) {
     TRY(ledger_lease_count(stage->lease, err));
-    return lease_folders_promise(stage->root, stage->name, ledger_lease_number(stage->lease), err);
+    return lease_folders_lead(stage->root, stage->name, ask_counts, stage->lease, err);
 }
 
 enum status lease_begin(struct stage *stage, const struct instance *instance, struct err *err) {
@@ -53,7 +57,9 @@ enum status lease_begin(struct stage *stage, const struct instance *instance, st
     TRY(lease_folders_root(stage->root, stage->name, number, stage->lease_root, err));
     TRY(path_join(stage->lease_root, stage->name, stage->folder, sizeof stage->folder, err));
     TRY(lease_folders_make(stage->root, stage->name, number, before, err));
-    TRY(promise(stage, err));
+    enum status status = promise(stage, err);
+    if (status == STATUS_BAD_STATE) return err_context(err, STATUS_UNAVAILABLE, "%s", stage->name);
+    TRY(status);
     lease_folders_clear(stage->root, stage->name, number, before);
     return STATUS_OK;
 }

@@ -160,9 +160,24 @@ static enum status refuse_links(const char *path, const char *stage, struct err 
     return STATUS_OK;
 }
 
+static void remove_tree(const char *folder) {
+    char start[PATH_SIZE];
+    snprintf(start, sizeof start, "%s", folder);
+    char *const roots[] = {start, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (walk == NULL) return;
+    for (FTSENT *found; (found = fts_read(walk)) != NULL;) {
+        if (found->fts_info == FTS_DP)
+            (void)rmdir(found->fts_path);
+        else if (found->fts_info != FTS_D)
+            (void)unlink(found->fts_path);
+    }
+    fts_close(walk);
+}
+
 enum status lease_folders_make(const char *session, const char *stage, int64_t number, int64_t before,
                                struct err *err) {
-    char folder[PATH_SIZE], from[PATH_SIZE], promised[PATH_SIZE];
+    char root[PATH_SIZE], folder[PATH_SIZE], from[PATH_SIZE], promised[PATH_SIZE];
     TRY(folder_of(session, stage, number, folder, err));
     TRY(folder_of(session, stage, before, from, err));
     TRY(promised_path(session, stage, promised, err));
@@ -170,8 +185,11 @@ enum status lease_folders_make(const char *session, const char *stage, int64_t n
     TRY(file_make_folders(folder, 0777, err));
     /* A backup has no folders of leases. */
     const char *content = before > 0 && file_is_folder(from) ? from : promised;
-    if (file_is_folder(content)) TRY(take_all(content, folder, err));
-    return file_sync_folders(folder, err);
+    enum status status = file_is_folder(content) ? take_all(content, folder, err) : STATUS_OK;
+    if (status == STATUS_OK) return file_sync_folders(folder, err);
+    /* A full disk is tried again and again, each time with another number. */
+    if (lease_folders_root(session, stage, number, root, NULL) == STATUS_OK) remove_tree(root);
+    return status;
 }
 
 bool lease_folders_promised(const char *session, const char *stage, int64_t number) {
@@ -193,27 +211,26 @@ enum status lease_folders_promise(const char *session, const char *stage, int64_
     FAIL_IF(folder && rename(path, aside) != 0, err, status_of_writing(errno), "%s: cannot be moved to %s: %s", path,
             aside, status_reason(errno));
     TRY(file_link(target, path, err));
-    FAIL_IF(!lease_folders_promised(session, stage, number), err, STATUS_UNSUPPORTED,
+    /* It may lead to the folder of another lease by now; that it is a link is enough. */
+    read_promise(path, target);
+    FAIL_IF(target[0] == '\0', err, STATUS_UNSUPPORTED,
             "%s: cannot be a link on this file system, which a session with ledgers in PostgreSQL needs", path);
     return STATUS_OK;
 }
 
-/* ---- Old ones ---- */
-
-static void remove_tree(const char *folder) {
-    char start[PATH_SIZE];
-    snprintf(start, sizeof start, "%s", folder);
-    char *const roots[] = {start, NULL};
-    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    if (walk == NULL) return;
-    for (FTSENT *found; (found = fts_read(walk)) != NULL;) {
-        if (found->fts_info == FTS_DP)
-            (void)rmdir(found->fts_path);
-        else if (found->fts_info != FTS_D)
-            (void)unlink(found->fts_path);
+enum status lease_folders_lead(const char *session, const char *stage, lease_counts *counts, void *context,
+                               struct err *err) {
+    int64_t number = 0, now = 0;
+    TRY(counts(context, &now, err));
+    while (now != number && now > 0) {
+        number = now;
+        TRY(lease_folders_promise(session, stage, number, err));
+        TRY(counts(context, &now, err));
     }
-    fts_close(walk);
+    return STATUS_OK;
 }
+
+/* ---- Old ones ---- */
 
 /* Returns the number in "STAGE.N"; -1: it is not such a name. */
 static int64_t number_of(const char *name, const char *stage) {
@@ -231,7 +248,8 @@ void lease_folders_clear(const char *session, const char *stage, int64_t number,
     if (entries == NULL) return;
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
         int64_t other = number_of(entry->d_name, stage);
-        if (other < 0 || other == number || other == before) continue;
+        /* Later ones are of another process, which has taken the lease while this one stood still. */
+        if (other < 0 || other >= number || other == before) continue;
         if (path_join(leases, entry->d_name, path, sizeof path, NULL) == STATUS_OK) remove_tree(path);
     }
     closedir(entries);

@@ -315,7 +315,10 @@ static enum status run(struct pipeline *pipeline, bool *ret_configured, struct e
 
 static int report(struct stage *stage, enum status status, bool configured, const struct err *err) {
     if (status == STATUS_OK) return EXIT_OK;
-    if (status == STATUS_CANCELLED && stage->again) {
+    stage_lock(stage); /* the thread of a lease may set it now */
+    bool again = stage->again;
+    stage_unlock(stage);
+    if (status == STATUS_CANCELLED && again) {
         log_write(stage->log, LOG_INFO, "again", "%s", err->message);
         return EXIT_AGAIN;
     }

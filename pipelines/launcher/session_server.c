@@ -259,6 +259,7 @@ enum status session_use_server(struct session *session, const struct graph *grap
     enum status status = bring_all(session, graph, before, err);
     json_decref(before);
     TRY(status);
+    TRY(session_await_lease(session, err)); /* bringing ledgers takes its time */
     json_t *marker = json_pack("{s:i, s:s, s:b, s:s, s:o}", "v", VERSION, "url", graph->ledger, "standing", 0, "mark",
                                mark, "strangers", strangers_of(graph));
     FAIL_IF(marker == NULL, err, STATUS_NO_MEMORY, "no memory for the place of the ledgers");
@@ -325,6 +326,8 @@ enum status session_export(const struct session *session, const json_t *plan, st
     }
     json_decref(marker);
     if (status == STATUS_OK) status = write_file(session, WARNINGS_LAUNCHER, err);
+    /* All that took its time, and another may run the session by now, whose ledgers do not stand. */
+    if (status == STATUS_OK) status = session_await_lease(session, err);
     if (status == STATUS_OK) status = set_standing(session, true, err);
     return status == STATUS_OK ? write_holder(session, session->path, mark, err) : status;
 }

@@ -18,6 +18,7 @@ void classifier_init(struct classifier *c, const struct classifier_options *opti
 }
 
 void classifier_clear(struct classifier *c) {
+    if (c->dataset != NULL) dataset_kept_by(c->dataset, NULL, NULL);
     model_destroy(&c->model); /* first: parts of it lie in the E-step's memory on a device */
     estep_destroy(&c->estep);
     mem_free(&c->order);

@@ -1,6 +1,8 @@
 /* Tests the folders of leases: what a new one takes over, where the promised names lead, and which folders stay. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +108,77 @@ static void the_folder_that_counts_is_taken_over(void **state) {
     expect(session, "refiner/map.mrc", "first");
 }
 
+/* One that stood still before it cleared wakes while another works, which has gone on from its folder. */
+static void folders_of_later_leases_stay(void **state) {
+    (void)state;
+    char session[PATH_SIZE];
+    begin("later", session);
+    take(session, 3, 0);
+    take(session, 4, 3);
+    take(session, 5, 4);
+    put(session, "refiner/map.mrc", "later");
+    put(session, "leases/refiner.12/refiner/map.mrc", "being made");
+    lease_folders_clear(session, "refiner", 4, 3);
+    expect(session, "refiner/map.mrc", "later");
+    expect(session, "leases/refiner.12/refiner/map.mrc", "being made");
+}
+
+/* What the server answers, one after the other. */
+struct answers {
+    int64_t numbers[4];
+    int asked, count;
+};
+
+static enum status answer(void *context, int64_t *ret_number, struct err *err) {
+    struct answers *answers = context;
+    FAIL_IF(answers->asked == answers->count, err, STATUS_UNAVAILABLE, "the server is away");
+    *ret_number = answers->numbers[answers->asked++];
+    return STATUS_OK;
+}
+
+/* It asks, stands still, and another takes the lease, lets the name lead to its folder, and ends. */
+static void who_stood_still_sets_the_link_right(void **state) {
+    (void)state;
+    char session[PATH_SIZE];
+    struct err err = {0};
+    struct answers late = {.numbers = {1, 3, 3}, .count = 3}, alone = {.numbers = {1, 1}, .count = 2};
+    begin("still", session);
+    take(session, 1, 0);
+    assert_ok(lease_folders_lead(session, "refiner", answer, &alone, &err));
+    assert_int_equal(alone.asked, 2);
+    assert_true(lease_folders_promised(session, "refiner", 1));
+    take(session, 3, 1);
+    assert_ok(lease_folders_lead(session, "refiner", answer, &late, &err));
+    assert_int_equal(late.asked, 3);
+    assert_true(lease_folders_promised(session, "refiner", 3));
+    struct answers away = {0};
+    assert_int_equal(lease_folders_lead(session, "refiner", answer, &away, &err), STATUS_UNAVAILABLE);
+    assert_true(lease_folders_promised(session, "refiner", 3));
+}
+
+/* A stage that finds the disk full begins again and again, each time with another lease. */
+static void a_full_disk_is_not_filled_further(void **state) {
+    (void)state;
+    char session[PATH_SIZE];
+    struct err err = {0};
+    struct rlimit before, small;
+    begin("full", session);
+    take(session, 1, 0);
+    put(session, "refiner/history.jsonl", "{\"iteration\": 1}\n");
+    put(session, "refiner/parts/a.star", "a");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){.rlim_cur = 4, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    enum status status = lease_folders_make(session, "refiner", 2, 1, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_not_equal(status, STATUS_OK);
+    assert_non_null(strstr(err.message, "cannot be copied"));
+    expect(session, "leases/refiner.2", NULL);
+    expect(session, "refiner/parts/a.star", "a");
+}
+
 /* A session that kept its ledgers in files, or that comes back from a backup, has a folder in place of the link. */
 static void a_folder_becomes_a_link(void **state) {
     (void)state;
@@ -167,6 +240,8 @@ int main(void) {
         cmocka_unit_test(a_new_stage_has_an_empty_folder),      cmocka_unit_test(a_late_writer_is_not_seen),
         cmocka_unit_test(the_folder_that_counts_is_taken_over), cmocka_unit_test(a_folder_becomes_a_link),
         cmocka_unit_test(a_link_of_the_user_is_refused),        cmocka_unit_test(no_file_is_placed_without_the_lease),
+        cmocka_unit_test(folders_of_later_leases_stay),         cmocka_unit_test(who_stood_still_sets_the_link_right),
+        cmocka_unit_test(a_full_disk_is_not_filled_further),
     };
     return scratch_run("lease_folders", tests, sizeof tests / sizeof *tests);
 }

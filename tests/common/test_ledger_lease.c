@@ -81,7 +81,12 @@ static void a_lease_is_taken_and_given_back(void **state) {
     assert_true(ledger_lease_holds(lease));
     assert_int_equal(ledger_lease_number(lease), 1);
     assert_int_equal(ledger_lease_before(lease), 0);
+    int64_t counts = -1;
+    assert_ok(ledger_lease_counts(lease, &counts, &err));
+    assert_int_equal(counts, 0);
     assert_ok(ledger_lease_count(lease, &err));
+    assert_ok(ledger_lease_counts(lease, &counts, &err));
+    assert_int_equal(counts, 1);
     assert_ok(ledger_lease_look(f.path, "stage", &holder, &err));
     assert_true(holder.alive);
     assert_int_equal(holder.pid, getpid());

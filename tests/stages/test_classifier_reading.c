@@ -192,12 +192,33 @@ static void a_classification_may_end_while_images_are_read(void **state) {
     }
 }
 
+/* A classification that cannot be restored begins anew with the same particles. */
+static void images_may_be_read_between_two_classifications(void **state) {
+    (void)state;
+    size_t which[COUNT];
+    struct classifier c;
+    struct classifier_progress progress;
+    for (size_t i = 0; i < COUNT; i++)
+        which[i] = i;
+    begin(&c, 2, AMPLE);
+    for (int part = 0; part < PARTS; part++)
+        submit(c.dataset, part);
+    OK(classifier_step(&c, true, &progress, &err));
+    struct dataset *dataset = c.dataset;
+    classifier_clear(&c);
+    dataset_expect(dataset, which, COUNT, NULL, 0);
+    classifier_init(&c, options(), dataset);
+    OK(classifier_step(&c, true, &progress, &err));
+    end(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_the_same_however_images_are_read),
         cmocka_unit_test(classes_are_the_same_with_a_cache),
         cmocka_unit_test(errors_are_the_same_and_pass),
         cmocka_unit_test(a_classification_may_end_while_images_are_read),
+        cmocka_unit_test(images_may_be_read_between_two_classifications),
     };
     return cmocka_run_group_tests(tests, make_particles, remove_particles);
 }

@@ -437,6 +437,13 @@ def check_tomograms(folder):
         for path in ("%d/12.jpg" % one["n"], "%d/x.jpg" % one["n"], "%d/0.png" % one["n"], "12/0.jpg"):
             server.refused("/pic/tomogram/" + path, 404)
         server.refused("/api/classes", 404)
+        # With its ledger in PostgreSQL the stage writes into the folder of its lease.
+        place, lease = os.path.join(session.folder, "tilt-reconstructor"), "leases/tilt-reconstructor.1/tilt-reconstructor"
+        os.makedirs(os.path.join(session.folder, os.path.dirname(lease)))
+        os.rename(place, os.path.join(session.folder, lease))
+        os.symlink(lease, place)
+        assert {it["name"]: it for it in server.ask("/api/tomograms")["tomograms"]} == found
+        picture(server, "/pic/tomogram/%d/3.jpg?h=%s" % (one["n"], one["h"]), (48, 40))
     finally:
         server.close()
         session.close()

@@ -33,9 +33,10 @@ static bool ends_with(const char *text, const char *ending) {
     return length > size && strcmp(text + length - size, ending) == 0;
 }
 
-/* Adds the maps of a folder, and of those below it. */
-static void add_folder(int session, const char *folder, int depth, struct list *list) {
-    int descriptor = openat(session, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+/* Adds the maps of a folder, and of those below it. The folder of a stage may be a link to that of its lease. */
+static void add_folder(const struct serve *serve, const char *folder, int depth, struct list *list) {
+    const int session = serve->folder_fd, flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int descriptor = depth == 0 ? serve_open_folder(serve, folder) : openat(session, folder, flags);
     DIR *entries = descriptor >= 0 ? fdopendir(descriptor) : NULL;
     if (entries == NULL && descriptor >= 0) close(descriptor);
     for (struct dirent *entry = entries != NULL ? readdir(entries) : NULL; entry != NULL; entry = readdir(entries)) {
@@ -44,7 +45,7 @@ static void add_folder(int session, const char *folder, int depth, struct list *
         int used = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
         if (entry->d_name[0] == '.' || used >= (int)sizeof path || list->count == TOMOGRAMS_MAX) continue;
         if (fstatat(session, path, &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        if (S_ISDIR(info.st_mode) && depth < DEPTH_MAX) add_folder(session, path, depth + 1, list);
+        if (S_ISDIR(info.st_mode) && depth < DEPTH_MAX) add_folder(serve, path, depth + 1, list);
         if (!S_ISREG(info.st_mode) || !ends_with(path, ".mrc")) continue;
         list->paths[list->count] = strdup(path);
         if (list->paths[list->count] != NULL) list->count++;
@@ -67,7 +68,7 @@ static bool is_replaced(const struct list *list, const char *path) {
 
 static enum status find_all(struct serve *serve, const char *stage, struct list *list, struct err *err) {
     TRY(mem_new(TOMOGRAMS_MAX, sizeof *list->paths, "the list of tomograms", &list->paths, err));
-    add_folder(serve->folder_fd, stage, 0, list);
+    add_folder(serve, stage, 0, list);
     qsort(list->paths, list->count, sizeof *list->paths, by_path);
     return STATUS_OK;
 }

@@ -22,6 +22,7 @@ static void free_child(struct agent_child *child) {
     for (char **pair = child->env; pair != NULL && *pair != NULL; pair++)
         free(*pair);
     free(child->env);
+    json_decref(child->renewed);
     unlink(child->orders);
     unlink(child->heartbeat);
     unlink(child->current);
@@ -210,6 +211,7 @@ void agent_forget(struct agent *agent, int start) {
 }
 
 void agent_kill_all(struct agent *agent) {
+    char record[PATH_SIZE];
     agent_signal_all(agent, SIGKILL);
     for (size_t i = 0; i < agent->count; i++) {
         struct agent_child *child = agent->children[i];
@@ -218,4 +220,6 @@ void agent_kill_all(struct agent *agent) {
         free_child(child);
     }
     agent->count = 0;
+    /* Another run counts its changes from the beginning, and would be taken for an older one. */
+    if (agent_endpoints_path(agent, record, NULL) == STATUS_OK) (void)unlink(record);
 }

@@ -103,6 +103,7 @@ enum status run_prepare(struct run *run, struct err *err) {
     memory_kills_open(&run->memory, NULL);
     TRY(run_endpoints_make(run, err));
     TRY(run_hosts_prepare(run, err));
+    if (run->graph->spread) run_share(run);
     TRY(release_claims(run, err));
     for (size_t i = 0; i < count; i++)
         TRY(prepare_child(run, i, err));

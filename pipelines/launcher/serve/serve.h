@@ -59,6 +59,8 @@ extern const struct serve_part serve_parts[];
  * also not through a link, nor be a folder or a device. NOT_FOUND otherwise. */
 enum status serve_open_beneath(const struct serve *serve, const char *path, int *ret_descriptor, int64_t *ret_size,
                                struct err *err);
+/* Opens a folder below the session in the same way, for readdir. Returns -1 where there is none. */
+int serve_open_folder(const struct serve *serve, const char *path);
 /* Builds the path of a file in the session's folder web, which it makes if it is not there. UNAVAILABLE where nothing
  * can be written. */
 enum status serve_web_file(const struct serve *serve, const char *name, char path[PATH_SIZE], struct err *err);

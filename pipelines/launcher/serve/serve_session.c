@@ -18,8 +18,8 @@
 enum { TRIES = 100 };
 static const double AWAY_LEAST = 3; /* s */
 
-static int open_at(int folder, const char *path) {
-    struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+static int open_at(int folder, const char *path, int flags) {
+    struct open_how how = {.flags = (unsigned)(flags | O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     int descriptor = -1;
     for (int i = 0; i < TRIES && descriptor < 0; i++) {
@@ -32,7 +32,7 @@ static int open_at(int folder, const char *path) {
 enum status serve_open_beneath(const struct serve *serve, const char *path, int *ret_descriptor, int64_t *ret_size,
                                struct err *err) {
     struct stat about;
-    int descriptor = open_at(serve->folder_fd, path);
+    int descriptor = open_at(serve->folder_fd, path, 0);
     int reason = errno;
     FAIL_IF(descriptor < 0 && (reason == EMFILE || reason == ENFILE), err, STATUS_UNAVAILABLE, "%s: %s", path,
             strerror(reason));
@@ -46,6 +46,10 @@ enum status serve_open_beneath(const struct serve *serve, const char *path, int 
     *ret_descriptor = descriptor;
     *ret_size = about.st_size;
     return STATUS_OK;
+}
+
+int serve_open_folder(const struct serve *serve, const char *path) {
+    return open_at(serve->folder_fd, path, O_DIRECTORY);
 }
 
 enum status serve_web_file(const struct serve *serve, const char *name, char path[PATH_SIZE], struct err *err) {
