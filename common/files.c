@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/files_private.h"
 #include "common/memory.h"
 #include "common/text.h"
 
@@ -20,6 +21,7 @@ struct file_output {
     char path[PATH_SIZE];
     char partial[PATH_SIZE];
     char folder[PATH_SIZE];
+    char mark[FILE_MARK_SIZE];
     struct stat opened;
     FILE *stream;
 };
@@ -237,7 +239,9 @@ static bool is_named(const struct file_output *output) {
 static enum status name_partial(struct file_output *output, bool second, struct err *err) {
     /* The name of a file has at most 255 bytes. */
     char name[256];
-    snprintf(name, sizeof name, second ? ".%.238s.2.partial" : ".%.240s.partial", path_name(output->path));
+    const char *mark = output->mark;
+    int room = (second ? 238 : 240) - (int)strlen(mark);
+    snprintf(name, sizeof name, ".%.*s%s%s.partial", room, path_name(output->path), second ? ".2" : "", mark);
     return path_join(output->folder, name, output->partial, sizeof output->partial, err);
 }
 
@@ -271,13 +275,14 @@ static enum status open_partial(struct file_output *output, int *ret_descriptor,
     }
 }
 
-enum status file_create(const char *path, struct file_output **ret_output, struct err *err) {
+static enum status create(const char *path, const char *mark, struct file_output **ret_output, struct err *err) {
     _cleanup_(mem_free) struct file_output *output = NULL;
     TRY(mem_new(1, sizeof *output, "an output file", &output, err));
     TRY(copy_path(path, strlen(path), output->path, sizeof output->path, err));
     TRY(path_folder(path, output->folder, sizeof output->folder, err));
     FAIL_IF(path_name(path)[0] == '\0', err, STATUS_BAD_ARGUMENT, "%s: that is a folder, not a file to write", path);
     FAIL_IF(file_is_folder(path), err, STATUS_IO, "%s: cannot be written: a folder of that name is in the way", path);
+    memcpy(output->mark, mark, strlen(mark) + 1);
     int descriptor = -1;
     TRY(open_partial(output, &descriptor, err));
     output->stream = fdopen(descriptor, "w+");
@@ -289,6 +294,10 @@ enum status file_create(const char *path, struct file_output **ret_output, struc
     *ret_output = output;
     output = NULL;
     return STATUS_OK;
+}
+
+enum status file_create(const char *path, struct file_output **ret_output, struct err *err) {
+    return create(path, file_writer_mark(), ret_output, err);
 }
 
 FILE *file_output_stream(struct file_output *output) {
@@ -304,8 +313,21 @@ static enum status tell_written(const struct file_output *output, struct err *er
     return observer->written(observer->context, output->path, descriptor, &info, err);
 }
 
-enum status file_place(struct file_output **output, struct err *err) {
+/* Gives the partial file its name, unless another file has it. A file system without hard links cannot do both at once:
+ * there, two writers of the same moment may both succeed. */
+static bool name_if_free(const struct file_output *o, bool *ret_free) {
+    *ret_free = link(o->partial, o->path) == 0;
+    if (*ret_free) return unlink(o->partial) == 0;
+    if (errno == EEXIST) return true;
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK) return false;
+    *ret_free = !file_exists(o->path);
+    return !*ret_free || rename(o->partial, o->path) == 0;
+}
+
+/* ret_free: NULL, to replace a file of this name; else whether there was none. */
+static enum status place(struct file_output **output, bool *ret_free, struct err *err) {
     struct file_output *o = *output;
+    bool is_free = true;
     errno = 0;
     bool bad = ferror(o->stream) != 0 || fflush(o->stream) != 0 || fsync(fileno(o->stream)) != 0;
     if (!bad && !is_named(o)) {
@@ -321,7 +343,7 @@ enum status file_place(struct file_output **output, struct err *err) {
         return status;
     }
     errno = 0;
-    if (bad || rename(o->partial, o->path) != 0) {
+    if (bad || !(ret_free != NULL ? name_if_free(o, &is_free) : rename(o->partial, o->path) == 0)) {
         /* ferror() reports an earlier write whose reason is lost: a full disk is the likely one. */
         int reason = errno;
         enum status failed = reason != 0 ? status_of_writing(reason) : STATUS_UNAVAILABLE;
@@ -331,9 +353,18 @@ enum status file_place(struct file_output **output, struct err *err) {
         file_discard(output);
         return failed;
     }
+    if (ret_free != NULL) *ret_free = is_free;
+    if (!is_free) {
+        file_discard(output);
+        return STATUS_OK;
+    }
     fclose(o->stream);
     mem_free(output);
     return STATUS_OK;
+}
+
+enum status file_place(struct file_output **output, struct err *err) {
+    return place(output, NULL, err);
 }
 
 enum status file_commit(struct file_output **output, struct err *err) {
@@ -356,6 +387,17 @@ enum status file_write_whole(const char *path, const void *bytes, size_t length,
     TRY(file_create(path, &output, err));
     if (length > 0) (void)!fwrite(bytes, 1, length, output->stream); /* file_commit checks the stream's error mark */
     return file_commit(&output, err);
+}
+
+enum status file_write_new(const char *path, const void *bytes, size_t length, bool *ret_new, struct err *err) {
+    struct file_output *output = NULL;
+    char folder[PATH_SIZE], mark[FILE_MARK_SIZE];
+    TRY(path_folder(path, folder, sizeof folder, err));
+    file_unique_mark(mark);
+    TRY(create(path, mark, &output, err));
+    if (length > 0) (void)!fwrite(bytes, 1, length, output->stream); /* place checks the stream's error mark */
+    TRY(place(&output, ret_new, err));
+    return *ret_new ? file_sync_folder(folder, err) : STATUS_OK;
 }
 
 enum status file_missing(const char *path, struct err *err) {

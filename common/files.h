@@ -2,7 +2,8 @@
  *
  * A product is first written beside its place as ".NAME.partial", then synced and renamed, and its folder is synced.
  * After a crash or a power cut there is the old file or the new one, never half of one. When a killed process has left
- * a partial file, the next process that writes the same product overwrites it. */
+ * a partial file, the next process that writes the same product overwrites it. Where several hosts write, see
+ * file_share. */
 #ifndef ICESTREAM_COMMON_FILES_H
 #define ICESTREAM_COMMON_FILES_H
 
@@ -31,6 +32,16 @@ enum status file_commit(struct file_output **output, struct err *err);
 enum status file_place(struct file_output **output, struct err *err);
 /* Removes what was written; accepts NULL. Fits _cleanup_: does nothing after file_commit. */
 void file_discard(struct file_output **output);
+
+/* Gives all partial files of this process a name of its own, ".NAME.HOST-TOKEN.partial". Call it at the start of a process
+ * that writes where other hosts write, too: no lock orders the writers of one path there; each writes its own partial
+ * file, and the last one to finish counts. host NULL: the names are those of a single host again. token: at least 8
+ * hexadecimal digits, others with each start. Not for a process that has other threads already. */
+void file_share(const char *host, const char *token);
+/* Removes partial files with such names in a folder and below it. host: only those that processes of this host have left
+ * behind, which their locks tell. NULL: all, also those of writers that still run; their file_commit then fails with
+ * STATUS_UNAVAILABLE, and they write the file again. What cannot be removed stays. */
+void file_sweep(const char *folder, const char *host);
 
 /* Returns when the content of a file last changed, in ns since 1970. */
 int64_t file_mtime_ns(const struct stat *info);
@@ -61,6 +72,10 @@ enum status file_link(const char *target, const char *path, struct err *err);
 
 /* Creates, writes and commits a file. */
 enum status file_write_whole(const char *path, const void *bytes, size_t length, struct err *err);
+
+/* Does the same unless there is a file of that name, which stays as it is; ret_new: false then. Of several writers, also
+ * on several hosts, one alone makes the file. */
+enum status file_write_new(const char *path, const void *bytes, size_t length, bool *ret_new, struct err *err);
 
 /* Adds one line to the end of a file and syncs it; `text` has no line break. Replaces a last line that a crash cut
  * short. On failure the file stays as it was. Only one writer at a time. */

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include "common/files.h"
+#include "common/files_private.h"
 
 enum status file_link(const char *target, const char *path, struct err *err) {
     char folder[PATH_SIZE], aside[PATH_SIZE];
     TRY(path_folder(path, folder, sizeof folder, err));
-    int length = snprintf(aside, sizeof aside, "%s/.%s.link", folder, path_name(path));
+    int length = snprintf(aside, sizeof aside, "%s/.%s%s.link", folder, path_name(path), file_writer_mark());
     FAIL_IF(length < 0 || (size_t)length >= sizeof aside, err, STATUS_BAD_ARGUMENT, "%s: the path is too long", path);
     (void)unlink(aside); /* of a process that was killed here */
     if (symlink(target, aside) != 0) {

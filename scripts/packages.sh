@@ -4,7 +4,7 @@
 # strace, clang and its libFuzzer, and SPIN, which searches the model of the protocol. It also adds clang-format, flake8
 # and shellcheck, which check the form of the sources, groff and man-db, which read the manual pages, and dpkg-dev and
 # lintian, which make and check the Debian package. Chromium with its driver and python3-selenium test the live page;
-# promtool of prometheus checks metrics and rules.
+# promtool of prometheus checks metrics and rules. iproute2 and openssl make hosts of network namespaces.
 # Does nothing, and needs no privileges, when all packages are installed.
 set -euo pipefail
 
@@ -16,7 +16,7 @@ packages=(gcc g++ cmake ninja-build pkg-config
 optional=(libxgboost-dev libmicrohttpd-dev zlib1g-dev libpq-dev)
 # A test says so where it is not there, and goes on.
 useful=()
-[ "${1:-}" != --tests ] || useful=(lintian postgresql chromium chromium-driver python3-selenium prometheus)
+[ "${1:-}" != --tests ] || useful=(lintian postgresql iproute2 openssl chromium chromium-driver python3-selenium prometheus)
 [ "${1:-}" != --tests ] || packages+=(python3 python3-numpy python3-scipy python3-mrcfile python3-zmq python3-mdtraj
   python3-mdanalysis python3-gemmi python3-skimage python3-pil relion strace spin
   clang libclang-rt-dev clang-format-14 shellcheck flake8

@@ -17,11 +17,12 @@
 # Tests with random input take the seed of ICESTREAM_SEED, here a fixed one. Another run finds other cases:
 # ICESTREAM_SEED=$RANDOM tests/run.sh; ctest alone takes a new seed each time.
 #
-# With CI=true a test may skip for five reasons only:
+# With CI=true a test may skip for six reasons only:
 #   - there is no GPU;
 #   - mounting in a mount namespace is not allowed (faults_disk_full; faults_disk_refused needs no mount);
 #   - axe.min.js could not be had from PyPI (web_axe_light, web_axe_dark);
 #   - no server of PostgreSQL could be started (ledger_postgresql, faults_postgresql, pipeline_python_postgresql);
+#   - namespaces cannot be made, or no server of PostgreSQL could be started (hosts_*);
 #   - the folder of real data beside the checkout (../shared/data) does not exist.
 # Any other skip fails the run, and so does a build without fuzz targets.
 set -uo pipefail
@@ -62,7 +63,7 @@ check() { # check BUILD [CTEST ARGUMENT...]: --quiet prints only the summary, or
     # CTest lists skipped tests as " 12 - name (Skipped)". Tests that need a GPU are called gpu_*.
     local skipped
     skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
-      grep -v -e '^gpu_' -e '^faults_disk_full$' -e '^web_axe_' -e '_postgresql$' || true)
+      grep -v -e '^gpu_' -e '^faults_disk_full$' -e '^web_axe_' -e '_postgresql$' -e '^hosts_' || true)
     [ -s build/axe/axe.min.js ] || echo "web_axe_* may skip: PyPI did not give axe.min.js"
     if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # fault tests need no real data
       echo "skipped, since there is no real data in ../shared/data: ${skipped//$'\n'/ }"

@@ -453,13 +453,19 @@ enum status ledger_lease_look(const char *path, const char *name, struct ledger_
     return STATUS_OK;
 }
 
-enum status ledger_lease_void(const char *path, const char *name, struct err *err) {
+enum status ledger_lease_void(const char *path, const char *name, const struct ledger_lease *by, struct err *err) {
     struct ledger server;
+    char text[512];
     bool there = false;
+    int used = snprintf(text, sizeof text, "UPDATE leases SET renewed = '-infinity' WHERE name = $1");
+    if (by != NULL)
+        snprintf(text + used, sizeof text - (size_t)used,
+                 " AND EXISTS (SELECT 1 FROM leases AS l WHERE l.name = '%s' AND l.token = '%s'"
+                 " AND l.renewed + make_interval(secs => l.seconds) > clock_timestamp())",
+                 by->name, by->token);
     enum status status = server_dial(path, false, &server, err);
     if (status == STATUS_OK) status = have_tables(&server, &there, err);
-    if (status == STATUS_OK && there)
-        status = server_ask(&server, "UPDATE leases SET renewed = '-infinity' WHERE name = $1", name, NULL, err);
+    if (status == STATUS_OK && there) status = server_ask(&server, text, name, NULL, err);
     server_hang_up(&server);
     return status;
 }

@@ -74,7 +74,8 @@ struct ledger_lease_holder {
 /* Looks who holds a lease; alive is false where nobody does. */
 enum status ledger_lease_look(const char *path, const char *name, struct ledger_lease_holder *ret_holder,
                               struct err *err);
-/* Makes a lease void in its holder's place, who is lost or hangs: others may take it at once. */
-enum status ledger_lease_void(const char *path, const char *name, struct err *err);
+/* Makes a lease void in its holder's place, who is lost or hangs: others may take it at once. Does nothing unless the
+ * lease `by`, of who decides that, is alive; NULL: whoever asks decides. */
+enum status ledger_lease_void(const char *path, const char *name, const struct ledger_lease *by, struct err *err);
 
 #endif

@@ -47,10 +47,12 @@ static void one_line(const char *message, char *line, size_t size) {
 static enum status refuse(struct ledger *ledger, const char *message, struct err *err) {
     char line[400];
     one_line(message, line, sizeof line);
-    FAIL(err, STATUS_UNAVAILABLE,
-         "%s: the server of the ledgers cannot be reached: %s (does it run there, and does it let this user in? a "
-         "password comes from ~/.pgpass or a service file)",
-         ledger->server->address.url.text, line);
+    bool of_tls = strstr(line, "SSL") != NULL || strstr(line, "certificate") != NULL;
+    FAIL(err, STATUS_UNAVAILABLE, "%s: the server of the ledgers cannot be reached: %s (%s)",
+         ledger->server->address.url.text, line,
+         of_tls ? "beyond this machine it must prove the name in its address, with a certificate of an authority that "
+                  "sslrootcert names, or else ~/.postgresql/root.crt"
+                : "does it run there, and does it let this user in? a password comes from ~/.pgpass or a service file");
 }
 
 /* Beyond this machine the server must prove its name, and nobody may read along. */

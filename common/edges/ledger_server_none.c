@@ -70,8 +70,9 @@ enum status ledger_lease_look(const char *path, const char *name, struct ledger_
     return refuse(path, err);
 }
 
-enum status ledger_lease_void(const char *path, const char *name, struct err *err) {
+enum status ledger_lease_void(const char *path, const char *name, const struct ledger_lease *by, struct err *err) {
     (void)name;
+    (void)by;
     return refuse(path, err);
 }
 

@@ -24,8 +24,9 @@ enum { SOCKETS_MAX = 512, KEY_LENGTH = 40, ACK_LINGER_MS = 1000, RECONNECT_MAX_M
  * cuts off a peer that sends more, before it allocates memory for it. Together with the sockets' limits this bounds how
  * much memory strangers can fill. */
 enum { DATA_SIZE_MAX = 2 << 20, ANSWER_SIZE_MAX = 64 << 10 };
-/* Time (ms) after which another host counts as gone when it does not answer. */
-enum { HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000 };
+/* Time (ms) after which another host counts as gone when it does not answer. That is sooner than its launcher gives it up:
+ * what is sent again then must not go into a connection that leads nowhere. */
+enum { HEARTBEAT_MS = 2000, HEARTBEAT_TIMEOUT_MS = 6000 };
 
 /* Events of a socket that connects. Losses: its connection has ended. Finds: libzmq tries again, or has succeeded. */
 enum {

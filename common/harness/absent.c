@@ -68,9 +68,8 @@ bool absent_waits(struct stage *stage, struct slot *slot, enum status status) {
 }
 
 void absent_keep(struct stage *stage, struct absent *absent, struct slot *slot) {
+    /* There is room: nothing is taken in while ABSENT_MAX items are kept, and no more than SLOTS_MAX are in hand. */
     struct absent_item *kept = &absent->list[absent->count];
-    if (absent->count == ABSENT_MAX + SLOTS_MAX)
-        return; /* the item goes with its slot, and its sender sends it again */
     stage_lock(stage);
     *kept = (struct absent_item){.item = slot->item,
                                  .arrival_count = slot->arrival_count,

@@ -71,6 +71,10 @@ double stage_until_idle(const struct stage *stage) {
     return stage->until_idle;
 }
 
+bool stage_decides(const struct stage *stage) {
+    return !stage->shared || stage->instance == 0;
+}
+
 int stage_deaths(const struct stage *stage) {
     return stage->deaths;
 }

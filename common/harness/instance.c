@@ -169,6 +169,14 @@ enum status instance_parse(struct stage *stage, const json_t *root, struct insta
     return copy_text(curve, "secret", &instance->secret_key, err);
 }
 
+/* An earlier process of this host may have left partial files, which have names of their own. */
+static void share_files(const struct stage *stage) {
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') snprintf(host, sizeof host, "host");
+    file_share(host, stage->token);
+    file_sweep(stage->folder, host);
+}
+
 enum status instance_read(struct stage *stage, const char *path, struct instance *instance, struct err *err) {
     _cleanup_(mem_free) char *text = NULL;
     size_t length;
@@ -179,6 +187,7 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     enum status status = instance_parse(stage, root, instance, err);
     if (status == STATUS_OK) status = lease_begin(stage, instance, err);
     if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
+    if (status == STATUS_OK && stage->shared) share_files(stage);
     if (status == STATUS_OK) status = file_sync_folders(stage->folder, err);
     if (status == STATUS_OK) status = stage_confine(stage, json_object_get(root, "folders"), err);
     json_decref(root);

@@ -118,11 +118,7 @@ void lanes_take(struct stage *stage, struct item **item, int edge, int64_t seq, 
 
 void lanes_take_again(struct stage *stage, struct absent_item *before) {
     stage_lock(stage);
-    if (lanes_in_hand(stage) == stage->slot_count) {
-        stage_unlock(stage);
-        item_destroy(&before->item);
-        return;
-    }
+    /* Only the main thread takes items in, and it has asked for room: there is a slot. */
     struct slot *slot = fill_slot(stage, &before->item, before->replaces);
     memcpy(slot->arrivals, before->arrivals, sizeof slot->arrivals);
     slot->arrival_count = before->arrival_count;

@@ -236,6 +236,9 @@ bool stage_stopping(const struct stage *stage);    /* idle, produce and flush sh
 /* Returns how often in a row the stage was killed in idle or flush, or with no item in work, with nothing finished
  * between, in this run of the session. A stage that then knows on what it worked can leave it. */
 int stage_deaths(const struct stage *stage);
+/* Returns whether this instance may decide what holds for all instances of its stage. On one machine each may, and a lock
+ * on a file orders them; where hosts share the files no lock does, and the first instance alone decides. */
+bool stage_decides(const struct stage *stage);
 double stage_until_idle(const struct stage *stage); /* seconds, or infinity */
 /* Waits that many seconds, or until something happens that a source or idle should know of: a request to stop, room to
  * send, a new item. */

@@ -157,10 +157,11 @@ enum status changes_next(const struct session *session, int *ret_number, struct 
     return STATUS_OK;
 }
 
-enum status changes_write(const struct session *session, const json_t *change, int *ret_number, struct err *err) {
+/* Writes a change under its number, unless another host has taken the number: not every file system that hosts share
+ * has locks. */
+static enum status write_numbered(const struct session *session, const json_t *change, int number, bool *ret_new,
+                                  struct err *err) {
     char path[PATH_SIZE], user[128], host[128];
-    int number;
-    TRY(changes_next(session, &number, err));
     TRY(path_of(session, number, path, err));
     name_author(user, sizeof user, host, sizeof host);
     json_t *whole = json_pack("{s:i, s:i, s:f, s:s, s:s, s:s, s:b, s:[]}", "v", 1, "number", number, "time",
@@ -169,7 +170,17 @@ enum status changes_write(const struct session *session, const json_t *change, i
     _cleanup_(mem_free) char *text = whole != NULL ? json_dumps(whole, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(whole);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "no memory for a change of the session");
-    TRY(file_write_whole(path, text, strlen(text), err));
+    return file_write_new(path, text, strlen(text), ret_new, err);
+}
+
+enum status changes_write(const struct session *session, const json_t *change, int *ret_number, struct err *err) {
+    int number;
+    for (bool is_new = false; !is_new;) {
+        TRY(changes_next(session, &number, err));
+        FAIL_IF(number >= CHANGES_MAX, err, STATUS_UNSUPPORTED, "%s has %d changes, which are the most", session->path,
+                CHANGES_MAX - 1);
+        TRY(write_numbered(session, change, number, &is_new, err));
+    }
     *ret_number = number;
     return STATUS_OK;
 }

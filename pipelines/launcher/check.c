@@ -23,6 +23,11 @@ static enum status read_and_check(const char *path, const struct options *option
     TRY(graph_read(path, problems, ret_graph, err));
     for (size_t i = 0; i < options->set_count; i++)
         TRY(graph_set(*ret_graph, options->sets[i], problems, err));
+    if (options->engine != NULL) {
+        char engine[64];
+        snprintf(engine, sizeof engine, "session.engine=%.40s", options->engine);
+        TRY(graph_set(*ret_graph, engine, problems, err));
+    }
     if (preset != NULL) TRY(apply_preset(*ret_graph, preset, err));
     /* The text could not be understood; its problems are reported already. */
     if ((*ret_graph)->stage_count > 0) TRY(graph_check(*ret_graph, machine, problems, err));

@@ -30,6 +30,8 @@ static const struct option_row rows[] = {
      OPTION_TEXT, AT(session), 0},
     {"set", "STAGE.KEY=VALUE", "Replaces or adds a value of the graph; may be given again.", RUNS | COMMAND_CHECK,
      OPTION_TEXTS, AT(sets), AT(set_count)},
+    {"engine", "local|ssh|slurm", "What starts hosts on other machines; instead of session.engine.",
+     RUNS | COMMAND_CHECK, OPTION_TEXT, AT(engine), 0},
     {"until-idle", "SECONDS", "Ends the stream when nothing new has come for that long.", RUNS, OPTION_SECONDS,
      AT(until_idle), 0},
     {"speed", "X|max", "How many times faster than the recording (1), or as fast as possible.", COMMAND_REPLAY,
@@ -196,12 +198,15 @@ static void print_beginning(FILE *out) {
     manual_print_table(&(struct manual_part){.params = common, .param_count = common_count}, out);
     fputs("\nThe keys of `session:` in a graph are parameters of each stage on files:\n", out);
     manual_print_table(&(struct manual_part){.params = session, .param_count = session_count}, out);
-    fputs("\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
-          "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
-          "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
-          "ledgers), `hosts` (further hosts on which stages run), `control_port` (where the launcher waits for them),\n"
-          "`notify` (a program that is told of alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of alarms).\n",
-          out);
+    fputs(
+        "\n`session:` in a graph also takes `threads` (cores that the session takes; by default all), `transport`\n"
+        "(`ipc`, or `tcp`), `listen` (an address, with `tcp`), `inputs` (a list of folders that items may name\n"
+        "files in), `web` (whether a run shows itself as a page), `ledger` (a database of PostgreSQL that holds the\n"
+        "ledgers), `hosts` (further hosts on which stages run), `control_port` (where the launcher waits for them),\n"
+        "`engine` (`local`, `ssh` or `slurm`: what starts hosts), `slurm` (options of `sbatch` for them), `notify` (a\n"
+        "program that is told of alarms), `defocus` (the target of the microscope, µm) and `alarms` (thresholds of\n"
+        "alarms).\n",
+        out);
 }
 
 enum status options_manual(const char *form, FILE *out, struct err *err) {

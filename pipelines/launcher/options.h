@@ -35,7 +35,7 @@ struct options {
     enum command command;
     const char **words; /* words that are no options: GRAPH; RECORDED GRAPH; ITEM… */
     size_t word_count;
-    const char *session, *stage, *to, *output;
+    const char *session, *stage, *to, *output, *engine;
     const char *sessions, *listen, *socket; /* of serve */
     const char **sets, **faults, **hosts;
     size_t set_count, fault_count, host_count;

@@ -1,8 +1,6 @@
 #include "pipelines/launcher/progress.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +61,7 @@ static const char *activity(const struct progress *progress, const struct tally_
     const char *doing = json_string_value(json_object_get(beat, "doing"));
     /* The heartbeat may be that of an earlier run, or of a process that has ended. */
     if (json_number_value(json_object_get(beat, "time")) < progress->begun_real) return "starting";
-    if (pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH) return stage->in_flight > 0 ? "starting" : "ended";
+    if (pid > 0 && !status_lives(beat)) return stage->in_flight > 0 ? "starting" : "ended";
     if (doing != NULL && doing[0] != '\0') return doing;
     return state != NULL ? state : "-";
 }

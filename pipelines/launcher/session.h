@@ -93,6 +93,9 @@ enum status session_take_lease(struct session *session, struct err *err);
 enum status session_check_lease(const struct session *session, struct err *err);
 /* As that, for a process that may have stood still: waits until it knows whether it has the lease, or for 20 s. */
 enum status session_await_lease(const struct session *session, struct err *err);
+/* Lets another process take the lease of a cumulative stage at once: its instance has ended, hangs, or belongs to an
+ * earlier launcher. Does nothing where the ledger of the stage is a file. */
+enum status session_void_lease(const struct session *session, const char *stage, struct err *err);
 /* Return whether a launcher, on any host, has the lease; whether the last one who had it did so on another host. */
 bool session_is_leased(const struct session *session);
 bool session_leased_elsewhere(const struct session *session);

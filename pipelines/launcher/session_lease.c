@@ -64,3 +64,10 @@ enum status session_await_lease(const struct session *session, struct err *err) 
         clock_pause(0.05);
     return session_check_lease(session, err);
 }
+
+enum status session_void_lease(const struct session *session, const char *stage, struct err *err) {
+    char path[PATH_SIZE];
+    if (session->server[0] == '\0') return STATUS_OK;
+    TRY(session_ledger_path(session, stage, false, path, err));
+    return ledger_is_address(path) ? ledger_lease_void(path, stage, session->lease, err) : STATUS_OK;
+}

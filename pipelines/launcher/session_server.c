@@ -141,9 +141,9 @@ static enum status check_mark(const struct session *session, const struct ledger
     json_decref(marker);
     FAIL_IF(
         !good, err, STATUS_BAD_ARGUMENT,
-        "%s: its ledgers in PostgreSQL have gone on with %s since this copy was made: go on there; or, to go on here "
-        "all the same: psql '%s' -c 'UPDATE \"icestream_%s\".version SET folder = current_user'",
-        session->path, owner->folder, session->server, session->id);
+        "%s: its ledgers in PostgreSQL have gone on with %s since this copy was made: go on there; or, if that folder "
+        "is lost, remove its schema (DROP SCHEMA \"icestream_%s\" CASCADE), and this one goes on from its own files",
+        session->path, owner->folder, session->id);
     return STATUS_OK;
 }
 

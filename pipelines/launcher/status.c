@@ -80,6 +80,7 @@ static json_t *status_json(struct view *view, const struct tally *tally, const s
                              miscount[0] == '\0', "miscount", miscount, "stages", stages, "items", items, "left_out",
                              status_left_out(session, plan), "warnings", report->warnings);
     if (root != NULL) json_object_set_new(root, "changes", status_changes_json(session, plan));
+    if (root != NULL) json_object_set_new(root, "hosts", status_hosts_json(session));
     if (root != NULL && marks != NULL) json_object_set_new(root, "marks", choices_marks(marks));
     choices_destroy(&marks);
     return root;
@@ -180,6 +181,7 @@ static void write_text(struct view *view, const struct tally *tally, const struc
         fprintf(out, "%s: %s\n", session->path, session_is_running(session) ? "running" : "not running");
         status_table(session, tally, out);
         status_inputs(tally, out);
+        status_hosts(session, out);
         print_notes(view, out);
         status_left_out_text(session, plan, out);
         warnings_list(report->warnings, out);

@@ -18,6 +18,13 @@ void status_miscount(const struct session *session, const char *reason, FILE *ou
 void status_reasons(const struct tally *tally, size_t limit, FILE *out);
 /* status_heartbeat.c: returns the last heartbeat of an instance, or NULL. */
 json_t *status_heartbeat(const struct session *session, const char *instance);
+/* Returns whether the process of a heartbeat is there. One of another host cannot be asked; its launcher notes its end. */
+bool status_lives(const json_t *beat);
+
+/* status_hosts.c: returns the hosts of a session that runs, as a list of {"name", "address", "cores", "gpus", "there"}; an
+ * empty one if it has but its own. Prints them, and who runs there. */
+json_t *status_hosts_json(const struct session *session);
+void status_hosts(const struct session *session, FILE *out);
 
 /* status_changes.c: returns the history of the session's changes, oldest first, each with "in_force": whether the
  * processes of its stages work with it (null: nobody knows). Prints it as text. */

@@ -1,4 +1,7 @@
 /* Reads heartbeats. */
+#include <errno.h>
+#include <signal.h>
+
 #include "common/memory.h"
 #include "pipelines/launcher/status.h"
 
@@ -17,4 +20,10 @@ json_t *status_heartbeat(const struct session *session, const char *instance) {
         return NULL;
     }
     return beat;
+}
+
+bool status_lives(const json_t *beat) {
+    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
+    if (json_object_get(beat, "host") != NULL) return !json_is_true(json_object_get(beat, "ended"));
+    return pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }

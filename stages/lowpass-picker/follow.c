@@ -361,6 +361,7 @@ static enum status try_step(struct follow *f, struct stage *stage, struct picker
                             struct err *err) {
     bool more = false;
     struct err own = {0};
+    if (!stage_decides(stage)) return STATUS_OK; /* `join` takes over what the one that does has adopted */
     look(f, stage);
     if (!trial_runs(&f->trial)) return STATUS_OK;
     enum status status = trial_step(&f->trial, stage, set, &more, &own);

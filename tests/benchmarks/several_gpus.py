@@ -38,7 +38,8 @@ def arguments():
 
 def refine(a, folder, devices):
     """Returns the lines of history.jsonl. All iterations come after the end of the stream, so that runs have the same."""
-    out = os.path.join(folder, f"devices{devices}")
+    out = os.path.join(folder, f"devices{devices}", "run")  # tables name the last folder
+    os.makedirs(os.path.dirname(out), exist_ok=True)
     command = [os.path.join(a.bin, "icestream-refiner"), "--i", a.star, "--o", out, "--reference", a.reference]
     command += ["--diameter", a.diameter, "--device", "cuda:0", "--devices", str(devices)]
     command += ["--min_particles", "1000000", "--keep_iterations", "1", *a.more]

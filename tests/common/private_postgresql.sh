@@ -8,6 +8,10 @@
 #   ICESTREAM_TEST_POSTGRESQL_TCP    postgresql://secret@127.0.0.1:PORT/postgres, whose password stands in PGPASSFILE
 #   ICESTREAM_TEST_POSTGRESQL_HOME   a folder: while it holds the file `away`, a server that has ended is not started
 #                                    again; data/postmaster.pid names the one that runs
+# With ICESTREAM_TEST_POSTGRESQL_AT="NAME ADDRESS" the server listens there as well, with TLS for that name, and the
+# command finds in its environment
+#   ICESTREAM_TEST_POSTGRESQL_AT     postgresql://secret@NAME:PORT/postgres
+#   PGSSLROOTCERT                    the server's certificate, which signs itself
 # Ends with the command's exit code, or with 77 and a reason where no server can be had.
 set -u
 skip() {
@@ -45,6 +49,11 @@ if [ "$(id -u)" = 0 ]; then
   owner=nobody
   ! getent passwd postgres >/dev/null || owner=postgres
   as=(setpriv "--reuid=$owner" "--regid=$(id -g "$owner")" --clear-groups)
+  # Inside a user namespace there may be no other user; the server gets a namespace of its own, where it is not root.
+  if [ "$(awk '{ n += $3 } END { print n }' /proc/self/uid_map)" = 1 ]; then
+    owner=root
+    as=(unshare --user --map-user=1000 --map-group=1000)
+  fi
 fi
 home=$(mktemp -d "${TMPDIR:-/tmp}/icestream-postgresql.XXXXXX") || skip "there can be no folder in ${TMPDIR:-/tmp}"
 before=$PWD
@@ -61,23 +70,36 @@ trap 'exit 143' TERM INT HUP
 "${as[@]}" test -w "$home" || skip "$owner cannot reach the folder $home"
 [ "$(printf '%s' "$home/.s.PGSQL.10000" | wc -c)" -le 107 ] || skip "$home is too long for the name of a socket"
 
+read -r name address <<<"${ICESTREAM_TEST_POSTGRESQL_AT:-}"
 password=a-word-that-no-log-may-hold
 "${as[@]}" "$bin/initdb" --no-sync --no-locale -E UTF8 -A trust -U icestream -D data >initdb.log 2>&1 ||
   skip_for "initdb cannot make a database in $home" initdb.log
 {
   "${as[@]}" tee -a data/postgresql.conf >/dev/null <<END &&
-listen_addresses = '127.0.0.1'
+listen_addresses = '127.0.0.1${address:+,$address}'
 unix_socket_directories = '$home'
 shared_buffers = 32MB
-max_connections = 60
+max_connections = 100
 logging_collector = off
 END
     "${as[@]}" tee data/pg_hba.conf >/dev/null <<END
 local all icestream trust
 local all secret scram-sha-256
 host all secret 127.0.0.1/32 scram-sha-256
+${address:+hostssl all secret $address/24 scram-sha-256}
 END
 } 2>initdb.log || skip_for "the database in $home cannot be set up" initdb.log
+
+# Makes the certificate, which is its own root.
+certify() {
+  "${as[@]}" openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout data/server.key -out data/server.crt \
+    -subj "/CN=$name" -addext "subjectAltName=DNS:$name" >openssl.log 2>&1 || return 1
+  cp data/server.crt root.crt && echo "ssl = on" | "${as[@]}" tee -a data/postgresql.conf >/dev/null
+}
+if [ -n "$name" ]; then
+  command -v openssl >/dev/null || skip "openssl is not installed"
+  certify || skip_for "openssl cannot make a certificate" openssl.log
+fi
 
 is_over() {
   [ -e over ] || ! kill -0 "$main" 2>/dev/null
@@ -139,5 +161,8 @@ chmod 600 pass
 export PGPASSFILE=$home/pass ICESTREAM_TEST_POSTGRESQL_HOME=$home
 export ICESTREAM_TEST_POSTGRESQL="postgresql://icestream@:$port/postgres?host=$home"
 export ICESTREAM_TEST_POSTGRESQL_TCP="postgresql://secret@127.0.0.1:$port/postgres"
+if [ -n "$name" ]; then
+  export ICESTREAM_TEST_POSTGRESQL_AT="postgresql://secret@$name:$port/postgres" PGSSLROOTCERT=$home/root.crt
+fi
 cd "$before" || exit 1
 "$@"

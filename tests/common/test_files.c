@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/memory.h"
@@ -188,6 +189,146 @@ static void a_writer_that_stands_still_is_passed(void **state) {
     assert_false(file_exists(path));
 }
 
+static bool is_there(const char *name) {
+    char path[PATH_SIZE];
+    scratch_path(name, path);
+    return file_exists(path);
+}
+
+static struct file_output *begin(const char *name, const char *text) {
+    struct err err = {0};
+    struct file_output *output = NULL;
+    char path[PATH_SIZE];
+    scratch_path(name, path);
+    assert_ok(file_create(path, &output, &err));
+    fputs(text, file_output_stream(output));
+    return output;
+}
+
+/* The test is one process after the other: what it writes on two hosts are files of two names. */
+static void writers_on_two_hosts_do_not_meet(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE];
+    scratch_path("both", path);
+    file_share("node-1.example.org", "0123456789abcdef");
+    struct file_output *here = begin("both", "here");
+    file_share("node-2", "fedcba9876543210");
+    struct file_output *there = begin("both", "there"); /* without a wait for the other one */
+    assert_true(is_there(".both.node_1_example_org-01234567.partial"));
+    assert_true(is_there(".both.node_2-fedcba98.partial"));
+    assert_ok(file_commit(&there, &err));
+    assert_text(path, "there");
+    assert_ok(file_commit(&here, &err));
+    assert_text(path, "here");
+    file_share(NULL, NULL);
+    struct file_output *alone = begin("both", "");
+    assert_true(is_there(".both.partial"));
+    file_discard(&alone);
+}
+
+enum { HOSTS = 8 };
+
+/* Processes of several hosts want the same name at once. One gets it, and its content stays. */
+static void one_alone_makes_a_new_file(void **state) {
+    (void)state;
+    struct err err = {0};
+    char path[PATH_SIZE], text[2] = "";
+    pid_t writers[HOSTS];
+    int start[2], firsts = 0, first = -1;
+    scratch_path("number", path);
+    assert_int_equal(pipe(start), 0);
+    for (int i = 0; i < HOSTS; i++) {
+        text[0] = (char)('0' + i);
+        writers[i] = fork();
+        assert_true(writers[i] >= 0);
+        if (writers[i] > 0) continue;
+        char nothing;
+        bool is_new = false;
+        close(start[1]);
+        (void)!read(start[0], &nothing, 1); /* until all are there */
+        _exit(file_write_new(path, text, 1, &is_new, &err) != STATUS_OK ? 2 : is_new ? 1 : 0);
+    }
+    close(start[0]);
+    close(start[1]);
+    for (int i = 0; i < HOSTS; i++) {
+        int wait_status = 0;
+        assert_int_equal(waitpid(writers[i], &wait_status, 0), writers[i]);
+        assert_true(WIFEXITED(wait_status) && WEXITSTATUS(wait_status) < 2);
+        if (WEXITSTATUS(wait_status) == 1) first = i;
+        firsts += WEXITSTATUS(wait_status);
+    }
+    assert_int_equal(firsts, 1);
+    text[0] = (char)('0' + first);
+    assert_text(path, text);
+    bool is_new = true;
+    /* A writer that stands still on another host is not waited for, and keeps its file: no lock is asked. */
+    struct file_output *still = begin("unlocked", "later");
+    scratch_path("unlocked", path);
+    assert_ok(file_write_new(path, "new", 3, &is_new, &err));
+    assert_true(is_new);
+    assert_ok(file_commit(&still, &err));
+    scratch_path("number", path);
+    assert_ok(file_write_new(path, "late", 4, &is_new, &err));
+    assert_false(is_new);
+    assert_text(path, text);
+    assert_int_equal(scratch_shell("ls -A \"$(dirname '%s')\" | grep -q 'number.*partial'", path),
+                     1); /* nothing is left */
+}
+
+static void names_fit_with_a_host(void **state) {
+    (void)state;
+    struct err err = {0};
+    char name[220], path[PATH_SIZE];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    file_share("a-name-of-a-host-that-is-longer-than-most", "0123456789abcdef");
+    scratch_path(name, path);
+    assert_ok(file_write_whole(path, "long", 4, &err));
+    assert_text(path, "long");
+    file_share(NULL, NULL);
+}
+
+static void what_dead_processes_left_is_swept(void **state) {
+    (void)state;
+    struct err err = {0};
+    char folder[PATH_SIZE], path[PATH_SIZE];
+    static const char *const left[] = {
+        "swept/.dead.mrc.here-00000000.partial", "swept/a/b/.dead.2.here-0000000a.partial",
+        "swept/a/.link.mrc.here-00000000.link", "swept/.other.mrc.there-00000000.partial",
+        "swept/.other.mrc.here-and-there-00000000.partial"};
+    static const char *const kept[] = {"swept/.dead.mrc.partial", "swept/.dead.here-0000000.partial",
+                                       "swept/.dead.here-0000000g.partial", "swept/dead.here-00000000.partial",
+                                       "swept/.here-00000000.partial"};
+    scratch_path("swept/a/b", folder);
+    assert_ok(file_make_folders(folder, 0777, &err));
+    scratch_path("swept", folder);
+    for (size_t i = 0; i < 5; i++) {
+        scratch_path(left[i], path);
+        assert_int_equal(scratch_shell("touch '%s'", path), 0);
+        scratch_path(kept[i], path);
+        assert_int_equal(scratch_shell("touch '%s'", path), 0);
+    }
+    file_share("here", "12345678");
+    struct file_output *alive = begin("swept/alive.mrc", "alive");
+    file_sweep(folder, "here");
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(is_there(left[i]), i >= 3); /* those of other hosts stay: they may be at work */
+        assert_true(is_there(kept[i]));
+    }
+    assert_true(is_there("swept/.alive.mrc.here-12345678.partial"));
+    /* Who sweeps for all hosts takes it from a writer, who notices. */
+    file_sweep(folder, NULL);
+    assert_false(is_there(left[3]) || is_there(left[4]) || is_there("swept/.alive.mrc.here-12345678.partial"));
+    assert_true(is_there(kept[0]));
+    assert_int_equal(file_commit(&alive, &err), STATUS_UNAVAILABLE);
+    assert_false(is_there("swept/alive.mrc"));
+    alive = begin("swept/alive.mrc", "again");
+    assert_ok(file_commit(&alive, &err));
+    assert_true(is_there("swept/alive.mrc"));
+    file_share(NULL, NULL);
+}
+
 static void lines_are_appended_whole(void **state) {
     (void)state;
     struct err err = {0};
@@ -310,6 +451,10 @@ int main(void) {
         cmocka_unit_test(what_a_killed_process_left_is_overwritten),
         cmocka_unit_test(failures_name_the_file),
         cmocka_unit_test(a_full_disk_is_reported),
+        cmocka_unit_test(writers_on_two_hosts_do_not_meet),
+        cmocka_unit_test(one_alone_makes_a_new_file),
+        cmocka_unit_test(names_fit_with_a_host),
+        cmocka_unit_test(what_dead_processes_left_is_swept),
         cmocka_unit_test(lines_are_appended_whole),
         cmocka_unit_test(refusals_are_told_apart),
         cmocka_unit_test(a_writer_that_stands_still_is_passed),

@@ -246,7 +246,7 @@ static void one_whose_lease_was_taken_is_told(void **state) {
     const struct ledger_lease_wish wish = {
         .path = f.path, .name = "stage", .terms = &quick, .lost = note_loss, .context = &told};
     assert_ok(ledger_lease_take(&wish, &lease, &err));
-    assert_ok(ledger_lease_void(f.path, "stage", &err));
+    assert_ok(ledger_lease_void(f.path, "stage", NULL, &err));
     wait_until_lost(lease, &told);
     assert_false(ledger_lease_holds(lease));
     assert_int_equal(ledger_lease_check(lease, &err), STATUS_UNAVAILABLE);
@@ -256,6 +256,35 @@ static void one_whose_lease_was_taken_is_told(void **state) {
     ledger_lease_give_back(&lease);
     assert_true(ledger_lease_holds(other));
     ledger_lease_give_back(&other);
+    PQfinish(f.server);
+}
+
+/* A launcher that another has taken over from decides nothing any more. */
+static void only_who_has_a_lease_makes_others_void(void **state) {
+    (void)state;
+    struct fixture f;
+    struct err err = {0};
+    struct ledger_lease *launcher = NULL;
+    struct ledger_lease_holder holder;
+    begin(&f, "void");
+    const struct ledger_lease_wish wish = {.path = f.path, .name = "", .terms = &still};
+    assert_ok(ledger_lease_take(&wish, &launcher, &err));
+    char text[128];
+    snprintf(text, sizeof text, "UPDATE \"%s\".leases SET token = 'of another'", f.schema);
+    PQclear(PQexec(f.server, text));
+    struct ledger_lease *lease = taken(&f, &still);
+    assert_ok(ledger_lease_void(f.path, "stage", launcher, &err));
+    assert_ok(ledger_lease_look(f.path, "stage", &holder, &err));
+    assert_true(holder.alive);
+    ledger_lease_give_back(&launcher);
+    snprintf(text, sizeof text, "UPDATE \"%s\".leases SET renewed = '-infinity' WHERE name = ''", f.schema);
+    PQclear(PQexec(f.server, text));
+    assert_ok(ledger_lease_take(&wish, &launcher, &err));
+    assert_ok(ledger_lease_void(f.path, "stage", launcher, &err));
+    assert_ok(ledger_lease_look(f.path, "stage", &holder, &err));
+    assert_false(holder.alive);
+    ledger_lease_give_back(&launcher);
+    ledger_lease_give_back(&lease);
     PQfinish(f.server);
 }
 
@@ -378,6 +407,7 @@ int main(void) {
         cmocka_unit_test(a_holder_that_has_ended_is_not_waited_for),
         cmocka_unit_test(a_mark_of_one_who_lives_is_alive),
         cmocka_unit_test(one_whose_lease_was_taken_is_told),
+        cmocka_unit_test(only_who_has_a_lease_makes_others_void),
         cmocka_unit_test(nothing_is_published_without_renewal),
         cmocka_unit_test(a_late_holder_writes_nothing_into_the_ledger),
         cmocka_unit_test(a_taker_waits_for_what_was_begun),

@@ -21,6 +21,7 @@ from faults import (
     outcome,
     pids,
     program,
+    run,
     same,
     simulate,
     wait_until,
@@ -28,6 +29,9 @@ from faults import (
     write,
 )
 from session import REFINING, history, star
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../web"))
+import serve_client  # noqa: E402
 
 URL, TCP = os.environ["ICESTREAM_TEST_POSTGRESQL"], os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]
 UNSHARE = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
@@ -140,8 +144,23 @@ def stands_still(work):
         check("leases/" not in open(f"{session}/{name}", "rb").read().decode(errors="replace"), f"{name} names no lease")
     answer = subprocess.run([program("icestream"), "verify", "--session", session], capture_output=True, text=True)
     check(answer.returncode == 0, f"all files are as the ledgers say: {answer.stdout}{answer.stderr}")
+    rest(work, session)
     folders = sorted(os.listdir(f"{session}/leases"))
     check([name for name in folders if "refiner" in name] == ["refiner.5", "refiner.6"], f"the last two stay: {folders}")
+
+
+def rest(work, session):
+    """Those who look find the products under their promised names."""
+    server = serve_client.Server(session)
+    try:
+        sizes = [len(server.get(path).body) for path in ("/api/map/latest?n=32", "/api/fsc", "/api/history/refiner")]
+        check(min(sizes) > 100, f"the page shows map, resolution and history: {sizes} bytes")
+    finally:
+        server.close()
+    check(run("report", "--session", session).returncode == 0, "a report is made")
+    run("backup", "--session", session, "--to", work("backup"), "--products")
+    maps = [open(f"{folder}/refiner/run_class001.mrc", "rb").read() for folder in (session, work("backup"))]
+    check(maps[0] == maps[1], "a backup holds the map")
 
 
 def main():

@@ -8,6 +8,7 @@ import contextlib
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,10 @@ LOST = 12  # s in which items of a lost host are in work elsewhere
 
 
 class Session:
-    def __init__(self, folder, one="", two="", session="", count=COUNT):
+    def __init__(self, folder, one="", two="", session="", source="", count=COUNT, read=True):
+        self.read = read  # whether the output of agents is
         self.folder, self.path, self.graph = folder, f"{folder}/session", f"{folder}/graph.yaml"
-        self.agents = []
+        self.agents, self.launcher = [], None
         for name in ("source", "relay"):
             script = f"{folder}/icestream-{name}"
             with open(script, "w") as file:
@@ -36,7 +38,7 @@ class Session:
                 f"session: {{ledger: '{URL}', listen: 127.0.0.1{session or ', hosts: [away]'}}}\n"
                 f"programs: [{folder}/icestream-source, {folder}/icestream-relay]\n"
                 "stages:\n"
-                f"  source: {{program: {folder}/icestream-source, count: {count}}}\n"
+                f"  source: {{program: {folder}/icestream-source, count: {count}{source}}}\n"
                 f"  one: {{program: {folder}/icestream-relay, from: source{one}}}\n"
                 f"  two: {{program: {folder}/icestream-relay, from: one{two}}}\n"
             )
@@ -51,13 +53,15 @@ class Session:
         )
 
     def join(self, name="away", *options):
-        log = open(f"{self.folder}/{name}.out", "a")
+        log = open(f"{self.folder}/{name}.out", "a") if self.read else subprocess.PIPE
         agent = subprocess.Popen(
             [f"{BIN}/icestream", "host", self.path, "--name", name, *options],
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(os.environ, TMPDIR=self.folder),
         )
+        if not self.read:
+            agent.stdout.close()
         self.agents.append(agent)
         return agent
 
@@ -123,11 +127,15 @@ class Session:
         assert not os.path.exists(f"{self.path}/hosts/launcher.json"), "the keys were left"
 
     def end(self):
-        for process in [*self.agents, self.launcher]:
+        for process in filter(None, [*self.agents, self.launcher]):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
+
+
+def psql(command):
+    return subprocess.run(["psql", "-qAt", URL, "-c", command], capture_output=True, text=True, check=True).stdout
 
 
 def gone(pid):
@@ -147,6 +155,28 @@ def case_calm(session):
     assert not glob.glob(f"{session.folder}/icestream-host-*"), "the folder of the host was left"
 
 
+def case_late(session):
+    """Files that are late on the file system that hosts share hold up nothing else. Partial files that a host has left are
+    removed."""
+    late, left = (0, 100, COUNT - 1), f"{session.path}/two/grid/.mic_0000.txt.gone-0123abcd.partial"
+    os.makedirs(f"{session.path}/inputs")
+    os.makedirs(os.path.dirname(left))
+    for number in range(COUNT):
+        if number not in late:
+            open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    open(left, "w").close()
+    session.join()
+    session.launch()
+    session.until_done("two", COUNT - len(late))
+    assert not os.path.exists(left), "a partial file was left"
+    for number in late:
+        open(f"{session.path}/inputs/mic_{number:04d}.mrc", "w").close()
+    session.finish()
+    session.all_done()
+    said = open(f"{session.path}/log/two.0.log").read()
+    assert " INFO absent grid/mic_0100" in said, said
+
+
 def case_died(session):
     """An instance that dies on a host starts again there. Its heartbeat and its death come over the control channel."""
     session.join()
@@ -154,6 +184,12 @@ def case_died(session):
     session.until_place("two.0", "away")
     session.until_done("two", 20)
     session.until("two.0 has a heartbeat", lambda: session.pid("two.0"))
+    (beat,) = session.status()["stages"]["two"]["instances"]
+    assert beat["host"] == "away" and "silent" not in beat, beat
+    (host,) = session.status()["hosts"]
+    assert host["name"] == "away" and host["there"], host
+    text = session.command("status").stdout
+    assert "host launcher: source.0, one.0\n" in text and "GPUs): two.0\n" in text, text
     os.kill(session.pid("two.0"), signal.SIGKILL)
     session.finish()
     assert "two.0 was killed by signal 9" in session.said(), session.said()
@@ -269,6 +305,40 @@ def case_stop(session):
     session.all_done()
 
 
+def case_check(session):
+    """A graph is told what several hosts need, and shows where its instances may run."""
+    with open(session.graph) as file:
+        good = file.read()
+
+    def check(text, code):
+        with open(session.graph, "w") as file:
+            file.write(text)
+        answer = subprocess.run([f"{BIN}/icestream", "check", session.graph], capture_output=True, text=True)
+        assert answer.returncode == code, answer
+        return answer.stdout + answer.stderr
+
+    shutil.copy(f"{session.folder}/icestream-relay", f"{session.folder}/relay")  # by a name that is not ours
+    said = check(good, 0)
+    for words in (r"source\.0 .* launcher +icestream-source", r"one\.0 .* any +icestream", r"two\.0 .* away +icestream"):
+        assert re.search(words, said), said
+    for text, words in (
+        (good.replace(f"ledger: '{URL}', ", ""), "session.hosts: several hosts share their ledgers in PostgreSQL"),
+        (good.replace("session: {", "session: {transport: ipc, "), "several hosts speak over tcp"),
+        (good.replace("hosts: [away]", "hosts: [away, away]"), "session.hosts: away is there twice"),
+        (good.replace("hosts: [away]", "hosts: [away, launcher]"), "launcher is the launcher's own host"),
+        (good.replace("hosts: [away]", "hosts: [away, gpu]"), '"gpu" cannot name a host'),
+        (good.replace("on: away", "on: awaz"), 'did you mean "away"?'),
+        (good.replace(", hosts: [away]", ""), "two.on: the session has one host"),
+        (good.replace("icestream-relay", "relay"), "two.on: a program of others keeps its ledger"),
+        (good.replace("hosts: [away]", "host: [away]"), 'did you mean "hosts"?'),
+    ):
+        said = check(text, 2)
+        assert words in said, f"{words}\n{said}"
+    assert "session.listen is missing" in check(good.replace("listen: 127.0.0.1, ", ""), 0)
+    for kind, shown in (("gpu", "any with a GPU"), ("cpu", "any without a GPU"), ("launcher", "launcher")):
+        assert re.search(rf"two\.0 .* {shown} +icestream", check(good.replace("on: away", f"on: {kind}"), 0))
+
+
 def case_alone(session):
     """Without a launcher a host ends after a while."""
     agent = session.join("away", "--alone", "1")
@@ -277,14 +347,74 @@ def case_alone(session):
     assert "no launcher runs" in session.said("away"), session.said("away")
 
 
+def case_taken_over(session):
+    """A launcher whose session another one has taken ends, although a host works for it."""
+    session.join()
+    session.launch()
+    session.until_place("one.1", "away")
+    session.until_done("two", 20)
+    schema = psql("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'icestream_%'").strip()
+    psql(
+        f"UPDATE \"{schema}\".leases SET number = number + 1, token = 'another', host = 'elsewhere', process = '',"
+        " renewed = clock_timestamp() WHERE name = ''"
+    )
+    session.finish(1)
+    assert "has taken this session over" in session.said(), session.said()
+
+
+def case_record_of_before(session):
+    """Where edges listened in an earlier run does not count in the next one, however often they had moved."""
+    session.join()
+    session.launch()
+    session.until_place("two.0", "away")
+    session.until_done("two", 20)
+    session.launcher.kill()
+    session.launcher.wait()
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    nowhere = {"data": "tcp://127.0.0.1:9", "ack": "tcp://127.0.0.1:9"}
+    with open(f"{folder}/endpoints.json", "w") as file:
+        json.dump({"v": 1, "number": 50, "edges": {"one.0>two": nowhere}}, file)
+    session.launch()
+    session.finish()
+    session.all_done()
+
+
+def case_unread(session):
+    """A host whose output nobody reads any more, such as one that was started over ssh, goes on."""
+    agent = session.join()
+    session.launch()
+    session.finish()
+    session.all_done()
+    assert agent.wait(timeout=20) >= 0, "a signal has ended it"
+
+
+def case_no_room(session):
+    """An order that a host cannot carry out for want of room does not keep signals away."""
+    agent = session.join()
+    session.launcher = agent  # which must not end
+    session.until("the host has a folder", lambda: glob.glob(f"{session.folder}/icestream-host-*"))
+    (folder,) = glob.glob(f"{session.folder}/icestream-host-*")
+    os.mkdir(f"{folder}/endpoints.json.new")  # so that no file of this name can be written
+    session.launch()
+    session.until_done("one", 20)
+    session.launcher.terminate()
+    session.finish(1)
+    assert agent.wait(timeout=20) == 0, session.said("away")
+
+
 cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
 SLOW = ", replicas: 2, work: 0.1"
 graphs = {
     "calm": {"one": ", replicas: 2", "two": ", on: away"},
+    "late": {"source": ", reads: true", "two": ", on: away, reads: true"},
     "died": {"two": ", on: away, work: 0.05"},
     "joins_later": {"one": SLOW, "session": ", control_port: 0"},
     "drain": {"one": ", work: 0.02", "two": ", on: away, work: 0.05"},
     "alone": {},
+    "record_of_before": {"two": ", on: away, work: 0.05"},
+    "unread": {"two": ", on: away", "read": False},
+    "no_room": {"one": ", on: away, work: 0.1"},
+    "check": {"two": ", on: away"},
 }
 if len(sys.argv) != 2 or sys.argv[1] not in cases:
     sys.exit(f"usage: hosts.py {'|'.join(cases)}")

@@ -114,6 +114,8 @@ def case_calm(folder):
     all_done(session, 40)
     session.run()  # nothing to do
     all_done(session, 40)
+    orders = json.load(open(f"{session.path}/log/one.0.instance.json"))
+    assert not {"shared", "endpoints"} & set(orders), "one machine waits for no other"
 
 
 def case_tcp(folder):

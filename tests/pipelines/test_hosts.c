@@ -1,4 +1,5 @@
 /* Tests what a launcher makes of hosts. The test plays the hosts, over the real channel. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +94,7 @@ static int end(void **state) {
 /* ---- The host ---- */
 
 /* Connects as launcher.json says. */
-static void find_launcher(struct scene *scene) {
+static void find_launcher(struct scene *scene, const char *peer) {
     char path[PATH_SIZE + 64], *text = NULL;
     size_t length;
     struct err err = {0};
@@ -105,7 +106,7 @@ static void find_launcher(struct scene *scene) {
     json_t *root = json_loads(text, 0, NULL), *curve = json_object_get(root, "curve");
     assert_int_equal(host_number(root, "run"), 3);
     assert_ok(control_join(host_text(root, "address"), (int)host_number(root, "port"), host_text(curve, "public"),
-                           host_text(curve, "secret"), "peer", &scene->control, &err));
+                           host_text(curve, "secret"), peer, &scene->control, &err));
     json_decref(root);
     free(text);
 }
@@ -152,7 +153,7 @@ static void tell_join(struct scene *scene, const char *name, const char *revisio
 }
 
 static void join(struct scene *scene) {
-    find_launcher(scene);
+    find_launcher(scene, "peer");
     tell_join(scene, "away", REVISION);
     struct host_message welcome = hear(scene, HOST_WELCOME);
     snprintf(scene->member, sizeof scene->member, "%s", host_text(welcome.root, "member"));
@@ -207,13 +208,19 @@ static pid_t start_one(struct scene *scene) {
     return pid;
 }
 
-static void expect_file(struct scene *scene, const char *name, const char *text) {
+/* A heartbeat arrives with the name of its host, by the clock of this one; at the end of its process it says so. */
+static void expect_beat(struct scene *scene, bool ended) {
     char path[PATH_SIZE + 64], *found = NULL;
     size_t length;
     struct err err = {0};
-    snprintf(path, sizeof path, "%s/log/%s", scene->folder, name);
+    snprintf(path, sizeof path, "%s/log/one.0.heartbeat.json", scene->folder);
     assert_ok(file_read_whole(path, 1 << 16, &found, &length, &err));
-    assert_string_equal(found, text);
+    json_t *beat = json_loads(found, 0, NULL);
+    assert_int_equal(host_number(beat, "pid"), 77);
+    assert_string_equal(host_text(beat, "host"), "away");
+    assert_true(fabs(json_number_value(json_object_get(beat, "time")) - clock_realtime()) < 2 * LONGEST);
+    assert_true(host_flag(beat, "ended") == ended);
+    json_decref(beat);
     free(found);
 }
 
@@ -233,7 +240,7 @@ static void test_joins(void **state) {
 
 static void test_other_revision(void **state) {
     struct scene *scene = *state;
-    find_launcher(scene);
+    find_launcher(scene, "peer");
     tell_join(scene, "away", "0.2.0");
     struct host_message refused = hear(scene, HOST_REFUSED);
     assert_non_null(strstr(host_text(refused.root, "reason"), "0.2.0"));
@@ -266,7 +273,7 @@ static void test_a_process(void **state) {
         tell_state(scene, 1, false, process((int)pid, false, 0, "{\"pid\": 77}"),
                    json_pack("{s:i, s:s, s:s, s:s}", "start", (int)pid, "edge", "one.0>two", "data", "tcp://d:1", "ack",
                              "tcp://a:2"));
-    expect_file(scene, "one.0.heartbeat.json", "{\"pid\": 77}");
+    expect_beat(scene, false);
     assert_string_equal(scene->listens, "1 one.0>two tcp://d:1 tcp://a:2");
     assert_int_equal(place->reap(context, 1, pid, &wait_status), PLACE_RUNS);
     place->signal(context, 1, pid, SIGTERM, true);
@@ -280,6 +287,7 @@ static void test_a_process(void **state) {
     }
     assert_int_equal(news, PLACE_ENDED);
     assert_true(WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL);
+    expect_beat(scene, true);
     place->last_error(context, 1, NULL, text, sizeof text);
     assert_string_equal(text, ": it is late");
     order(scene, &message, "forget");
@@ -318,6 +326,7 @@ static void test_begins_anew(void **state) {
     join(scene);
     pid_t pid = start_one(scene);
     memcpy(first, scene->member, sizeof first);
+    tell_state(scene, 0, false, NULL, NULL);
     tell_join(scene, "away", REVISION);
     struct host_message welcome = hear(scene, HOST_WELCOME);
     assert_string_not_equal(host_text(welcome.root, "member"), first);
@@ -328,7 +337,48 @@ static void test_begins_anew(void **state) {
     assert_int_equal(hosts_count(scene->hosts), 1);
     tell_state(scene, 0, false, NULL, NULL); /* as the first member */
     struct host_message nothing = hear(scene, HOST_VOID);
+    assert_string_equal(host_text(nothing.root, "member"), first);
     host_message_clear(&nothing);
+}
+
+/* A second host of a name is refused while the first one speaks. */
+static void test_two_of_one_name(void **state) {
+    struct scene *scene = *state;
+    struct err err = {0};
+    bool refused = false;
+    join(scene);
+    struct control *first = scene->control;
+    find_launcher(scene, "another");
+    struct control *second = scene->control;
+    for (double until = clock_monotonic() + LONGEST; !refused && clock_monotonic() < until;) {
+        char peer[CONTROL_PEER_SIZE];
+        const void *bytes = NULL;
+        size_t length = 0;
+        struct host_message message = {0};
+        scene->control = first;
+        tell_state(scene, 0, false, NULL, NULL);
+        scene->control = second;
+        tell_join(scene, "away", REVISION);
+        assert_ok(control_wait(second, -1, TURN_MS, &err));
+        assert_ok(control_receive(second, peer, &bytes, &length, &err));
+        if (bytes == NULL) continue;
+        assert_ok(host_message_decode(bytes, length, &message, &err));
+        refused = message.kind == HOST_REFUSED && strstr(host_text(message.root, "reason"), "--name") != NULL;
+        host_message_clear(&message);
+    }
+    control_close(&first);
+    assert_true(refused);
+    assert_true(hosts_view(scene->hosts, 0).there);
+}
+
+/* What another launcher has written stays there. */
+static void test_taken_over(void **state) {
+    struct scene *scene = *state;
+    char path[PATH_SIZE + 64];
+    snprintf(path, sizeof path, "%s/hosts/launcher.json", scene->folder);
+    write_text(path, "{}");
+    hosts_destroy(&scene->hosts);
+    assert_true(file_exists(path));
 }
 
 /* A host that leaves gets nothing new. What it has stopped goes on elsewhere; what has ended well has ended. */
@@ -381,6 +431,43 @@ static void test_the_end(void **state) {
     assert_true(over);
 }
 
+/* A host that asks again before it has heard its welcome is not a new one: a launcher that was held up finds several
+ * joins. */
+static void test_joins_twice(void **state) {
+    struct scene *scene = *state;
+    void *context;
+    int wait_status = 0;
+    join(scene);
+    pid_t pid = start_one(scene);
+    tell_join(scene, "away", REVISION);
+    struct host_message welcome = hear(scene, HOST_WELCOME);
+    assert_string_equal(host_text(welcome.root, "member"), scene->member);
+    host_message_clear(&welcome);
+    const struct place_operations *place = operations(scene, &context);
+    assert_int_equal(place->reap(context, 1, pid, &wait_status), PLACE_RUNS);
+    assert_null(strstr(scene->said, "begun anew"));
+}
+
+/* Orders that cannot be read now, as when the session's files are away, may be there later. A listener of no process
+ * means nobody. */
+static void test_what_is_not_there(void **state) {
+    struct scene *scene = *state;
+    const struct supervisor_child spec = {.name = "one.0", .argv = scene->argv, .log = "/log"};
+    struct err err = {0};
+    pid_t pid = 0;
+    void *context;
+    join(scene);
+    const struct place_operations *place = operations(scene, &context);
+    strcat(scene->orders, ".away");
+    assert_int_equal(place->start(context, 1, &spec, &pid, &err), STATUS_UNAVAILABLE);
+    tell_state(
+        scene, 0, false, process(1, false, 0, ""),
+        json_pack("{s:i, s:s, s:s, s:s}", "start", 0, "edge", "one.0>two", "data", "tcp://d:1", "ack", "tcp://a:2"));
+    struct host_message beat = hear(scene, HOST_BEAT_KIND);
+    host_message_clear(&beat);
+    assert_string_equal(scene->listens, "");
+}
+
 static void expect_bad(const char *text) {
     struct host_message message = {0};
     struct err err = {0};
@@ -414,8 +501,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_process, begin, end),
         cmocka_unit_test_setup_teardown(test_orders_come_again, begin, end),
         cmocka_unit_test_setup_teardown(test_begins_anew, begin, end),
+        cmocka_unit_test_setup_teardown(test_two_of_one_name, begin, end),
+        cmocka_unit_test_setup_teardown(test_taken_over, begin, end),
         cmocka_unit_test_setup_teardown(test_leaves, begin, end),
         cmocka_unit_test_setup_teardown(test_the_end, begin, end),
+        cmocka_unit_test_setup_teardown(test_joins_twice, begin, end),
+        cmocka_unit_test_setup_teardown(test_what_is_not_there, begin, end),
         cmocka_unit_test(test_bad_messages),
     };
     return scratch_run("hosts", tests, sizeof tests / sizeof *tests);

@@ -8,9 +8,22 @@
 
 static const struct graph_entry *spreading_entry(const struct graph *graph) {
     const struct graph_entry *hosts = graph_entry(&graph->session, "hosts");
-    return hosts != NULL ? hosts : graph_entry(&graph->session, "control_port");
+    const struct graph_entry *engine = graph_entry(&graph->session, "engine");
+    if (hosts != NULL) return hosts;
+    if (engine != NULL && !graph_value_holds(&engine->value, "local")) return engine;
+    return graph_entry(&graph->session, "control_port");
 }
 
+/* ssh goes to hosts that have names. */
+static void check_engine(struct graph_checks *c) {
+    const struct graph_entry *engine = graph_entry(&c->graph->session, "engine");
+    if (engine != NULL && graph_value_holds(&engine->value, "ssh") && graph_entry(&c->graph->session, "hosts") == NULL)
+        problems_add(c->problems, PROBLEM_ERROR, engine->line,
+                     "%ssession.engine: ssh needs the names of hosts, as in hosts: [node1, node2]",
+                     graph_set_by(engine));
+}
+
+/* The launcher's own host may be among the names: a session whose launcher's host is lost goes on from another one. */
 static void check_names(struct graph_checks *c, const struct graph_entry *entry) {
     for (size_t i = 0; i < entry->value.count; i++) {
         const char *name = entry->value.texts[i];
@@ -22,10 +35,9 @@ static void check_names(struct graph_checks *c, const struct graph_entry *entry)
                          "%ssession.hosts: \"%.80s\" cannot name a host; letters, digits, - and _ can (but for cpu and "
                          "gpu), as `icestream host --name` gives it",
                          graph_set_by(entry), name);
-        else if (twice || placement_is_own(name))
-            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%ssession.hosts: %s is %s; leave it out",
-                         graph_set_by(entry), name,
-                         twice ? "there twice" : "the launcher's own host, which is always one");
+        else if (twice)
+            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%ssession.hosts: %s is there twice; leave it out",
+                         graph_set_by(entry), name);
     }
 }
 
@@ -33,6 +45,7 @@ void graph_check_hosts(struct graph_checks *c) {
     const struct graph_entry *entry = spreading_entry(c->graph);
     const struct graph_entry *transport = graph_entry(&c->graph->session, "transport");
     if (entry == NULL) return;
+    check_engine(c);
     if (strcmp(entry->key, "hosts") == 0) check_names(c, entry);
     if (c->graph->ledger[0] == '\0')
         problems_add(c->problems, PROBLEM_ERROR, entry->line,

@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "pipelines/launcher/alarms/rules.h"
 #include "pipelines/launcher/graph/graph_check_private.h"
+#include "pipelines/launcher/run/engine.h"
 
 /* Holds the keys that only the launcher reads; the harness has the table of the optics. No struct belongs to the table:
  * it only validates and describes, so it has no offsets. */
@@ -49,6 +50,15 @@ static const struct param session_table[] = {
      .minimum = 0,
      .maximum = 65535,
      .help = "The port on which the launcher waits for hosts; 0 takes any that is free."},
+    {.name = "engine",
+     .type = PARAM_CHOICE,
+     .default_text = "local",
+     .choices = ENGINE_CHOICES,
+     .help = "What starts hosts on other machines: ssh, or jobs of Slurm; local: nothing does."},
+    {.name = "slurm",
+     .type = PARAM_STRING,
+     .help = "Options of sbatch for the jobs that are hosts, such as \"--partition gpu --gres gpu:1\"; a list: one job "
+             "each."},
     {.name = "notify",
      .type = PARAM_STRING,
      .help = "The absolute path of a program that is told of alarms: JSON comes on its standard input."},
@@ -109,6 +119,15 @@ static void check_notify(struct graph_checks *c, const struct graph_entry *entry
                      graph_set_by(entry), text);
 }
 
+static void check_slurm(struct graph_checks *c, const struct graph_entry *entry) {
+    for (size_t i = 0; i < entry->value.count; i++) {
+        struct err err = {0};
+        if (engine_check_slurm(entry->value.texts[i], &err) != STATUS_OK)
+            problems_add(c->problems, PROBLEM_ERROR, entry->line, "%ssession.slurm: %s", graph_set_by(entry),
+                         err.message);
+    }
+}
+
 static void check_defocus(struct graph_checks *c, const struct graph_entry *entry) {
     double range[2] = {0, 0};
     bool good = entry->value.count == 2;
@@ -166,7 +185,7 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
             graph_unknown_key(c, described, false, section, entry,
                               "a session has pixel_size, voltage, spherical_aberration, amplitude_contrast, "
                               "min_free_memory, mtf, threads, transport, listen, inputs, web, ledger, hosts, "
-                              "control_port, notify, defocus and alarms");
+                              "control_port, engine, slurm, notify, defocus and alarms");
         else if (strcmp(entry->key, "mtf") == 0)
             TRY(check_mtf(c, entry));
         else
@@ -176,8 +195,11 @@ static enum status check_keys(struct graph_checks *c, const json_t *described) {
         if (strcmp(entry->key, "transport") == 0) c->graph->tcp = strcmp(text, "tcp") == 0;
         if (strcmp(entry->key, "ledger") == 0) check_ledger(c, entry);
         if (strcmp(entry->key, "control_port") == 0) c->graph->control_port = atoi(text);
-        if (strcmp(entry->key, "hosts") == 0 || strcmp(entry->key, "control_port") == 0) c->graph->spread = true;
+        bool spreads = strcmp(entry->key, "engine") == 0 && strcmp(text, "local") != 0;
+        if (spreads || strcmp(entry->key, "hosts") == 0 || strcmp(entry->key, "control_port") == 0)
+            c->graph->spread = true;
         if (strcmp(entry->key, "inputs") == 0) check_inputs(c, entry);
+        if (strcmp(entry->key, "slurm") == 0) check_slurm(c, entry);
         if (strcmp(entry->key, "notify") == 0) check_notify(c, entry);
         if (strcmp(entry->key, "defocus") == 0) check_defocus(c, entry);
         if (strcmp(entry->key, "alarms") == 0) check_alarms(c, entry);

@@ -23,7 +23,7 @@ json_t *graph_stage_params(const struct graph_stage *stage) {
 }
 
 json_t *graph_session_params(const struct graph *graph) {
-    static const char *const KEYS[] = {"threads",      "transport", "listen",  "inputs", "web",   "hosts",
-                                       "control_port", "notify",    "defocus", "alarms", "ledger"};
+    static const char *const KEYS[] = {"threads", "transport", "listen", "inputs", "web",    "hosts", "control_port",
+                                       "notify",  "defocus",   "alarms", "ledger", "engine", "slurm"};
     return params_without(&graph->session, KEYS, sizeof KEYS / sizeof *KEYS);
 }

@@ -18,7 +18,7 @@ static bool is_among(const char *key, const char *const *keys, size_t count) {
 static bool matters(const struct graph_stage *stage, const char *key) {
     static const char *const anywhere[] = {"threads", "gpu",    "device", "lanes", "transport",
                                            "listen",  "inputs", "on",     "hosts", "control_port"};
-    static const char *const session[] = {"web", "notify", "defocus", "alarms"};
+    static const char *const session[] = {"web", "notify", "defocus", "alarms", "engine", "slurm"};
     if (is_among(key, anywhere, sizeof anywhere / sizeof *anywhere)) return false;
     return stage != NULL || !is_among(key, session, sizeof session / sizeof *session);
 }

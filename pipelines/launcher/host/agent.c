@@ -70,9 +70,12 @@ static enum status connect_anew(struct agent *agent, struct err *err) {
 static enum status turn_to(struct agent *agent, char **text, const struct agent_launcher *launcher, struct err *err) {
     char address[65];
     agent_kill_all(agent);
+    disconnect(agent);
     listeners_destroy(&agent->listeners);
     agent->member[0] = '\0';
     agent->heard = 0;
+    json_decref(agent->record);
+    agent->record = NULL;
     free(agent->launcher.text);
     agent->launcher = *launcher;
     agent->launcher.text = NULL;
@@ -101,8 +104,9 @@ static enum status look_for_launcher(struct agent *agent, struct err *err) {
     if (status == STATUS_NOT_FOUND && agent->launcher.text != NULL && now - agent->heard_at > SILENT)
         agent->over = true;
     if (status != STATUS_OK) return STATUS_OK;
-    bool same = agent->launcher.text != NULL && strcmp(agent->launcher.text, text) == 0;
-    if (same || !read_launcher(text, &launcher)) return STATUS_OK;
+    bool known = agent->launcher.text != NULL, same = known && strcmp(agent->launcher.text, text) == 0;
+    /* A launcher of an earlier run may live, but nobody works for it any more. */
+    if (same || !read_launcher(text, &launcher) || (known && launcher.run < agent->launcher.run)) return STATUS_OK;
     status = turn_to(agent, &text, &launcher, err);
     return status == STATUS_UNAVAILABLE ? STATUS_OK : status; /* this looks again */
 }
@@ -171,6 +175,7 @@ static enum status step(struct agent *agent, struct err *err) {
     receive(agent);
     take_signals(agent);
     agent_look(agent);
+    agent_write_late(agent);
     stay_in_touch(agent);
     speak(agent);
     return control_wait(agent->control, agent->signals, WAIT_MS, err);
@@ -241,6 +246,7 @@ enum status agent_run(const struct agent_options *options, enum agent_outcome *r
     listeners_destroy(&agent.listeners);
     remove_folder(agent.folder);
     free(agent.children);
+    json_decref(agent.record);
     free(agent.launcher.text);
     explicit_bzero(&agent.launcher, sizeof agent.launcher);
     if (agent.signals >= 0) close(agent.signals);

@@ -22,6 +22,7 @@ static void free_child(struct agent_child *child) {
     for (char **pair = child->env; pair != NULL && *pair != NULL; pair++)
         free(*pair);
     free(child->env);
+    json_decref(child->renewed);
     unlink(child->orders);
     unlink(child->heartbeat);
     unlink(child->current);

@@ -33,23 +33,59 @@ static void pass_signal(const struct agent *agent, const json_t *order) {
     kill(host_flag(order, "group") ? -child->pid : child->pid, (int)host_number(order, "signal"));
 }
 
-static enum status renew_orders(const struct agent *agent, const json_t *order, struct err *err) {
-    const struct agent_child *child = agent_find(agent, (int)host_number(order, "start"));
-    if (child == NULL || child->ended) return STATUS_OK;
-    return agent_write_orders(agent, child, json_object_get(order, "orders"), err);
+static void replace(json_t **value, json_t *by) {
+    json_decref(*value);
+    *value = json_incref(by);
 }
 
-static enum status write_endpoints(const struct agent *agent, const json_t *order, struct err *err) {
+static enum status write_endpoints(const struct agent *agent, const char *record, struct err *err) {
     char path[PATH_SIZE];
     TRY(agent_endpoints_path(agent, path, err));
-    return agent_write_file(path, host_text(order, "record"), err);
+    return agent_write_file(path, record, err);
+}
+
+/* Writes what the launcher has sent anew. */
+static enum status write_sent(struct agent *agent, struct err *err) {
+    if (agent->record != NULL) TRY(write_endpoints(agent, json_string_value(agent->record), err));
+    replace(&agent->record, NULL);
+    for (size_t i = 0; i < agent->count; i++) {
+        struct agent_child *child = agent->children[i];
+        if (child->renewed != NULL && !child->ended) TRY(agent_write_orders(agent, child, child->renewed, err));
+        replace(&child->renewed, NULL);
+    }
+    return STATUS_OK;
+}
+
+/* What cannot be written now is written later: the orders behind it, such as signals, must not wait for a disk. */
+static void write_now(struct agent *agent) {
+    struct err err = {0};
+    bool written = write_sent(agent, &err) == STATUS_OK;
+    if (!written && !agent->unwritten) fprintf(stderr, "icestream: %s; trying again until it works\n", err.message);
+    agent->unwritten = !written;
+    agent->write_at = clock_monotonic() + 1;
+}
+
+void agent_write_late(struct agent *agent) {
+    if (agent->unwritten && clock_monotonic() >= agent->write_at) write_now(agent);
+}
+
+static void take_orders(struct agent *agent, const json_t *order) {
+    struct agent_child *child = agent_find(agent, (int)host_number(order, "start"));
+    if (child == NULL || child->ended) return;
+    replace(&child->renewed, json_object_get(order, "orders"));
+    write_now(agent);
+}
+
+static void take_endpoints(struct agent *agent, const json_t *order) {
+    replace(&agent->record, json_object_get(order, "record"));
+    write_now(agent);
 }
 
 static enum status carry_out(struct agent *agent, const json_t *order, struct err *err) {
     const char *what = host_text(order, "what");
     if (strcmp(what, "start") == 0) return agent_start(agent, order, err);
-    if (strcmp(what, "orders") == 0) return renew_orders(agent, order, err);
-    if (strcmp(what, "endpoints") == 0) return write_endpoints(agent, order, err);
+    if (strcmp(what, "orders") == 0) take_orders(agent, order);
+    if (strcmp(what, "endpoints") == 0) take_endpoints(agent, order);
     if (strcmp(what, "signal") == 0) pass_signal(agent, order);
     if (strcmp(what, "forget") == 0) agent_forget(agent, (int)host_number(order, "start"));
     if (strcmp(what, "end") == 0) agent->over = true;
@@ -95,7 +131,7 @@ void agent_take(struct agent *agent, const void *bytes, size_t length) {
     agent->told_alone = false;
     if (message.kind == HOST_WELCOME) take_welcome(agent, message.root);
     if (message.kind == HOST_ORDER && ours) take_order(agent, message.root);
-    if (message.kind == HOST_VOID && agent->member[0] != '\0') begin_anew(agent);
+    if (message.kind == HOST_VOID && ours) begin_anew(agent);
     if (message.kind == HOST_REFUSED) {
         fprintf(stderr, "icestream: the session does not take this host: %s\n", host_text(message.root, "reason"));
         agent->refused = true;

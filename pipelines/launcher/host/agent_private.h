@@ -31,6 +31,7 @@ struct agent_child {
     int64_t beats, beats_told;
     struct timespec beat; /* time of the last heartbeat */
     bool writes;          /* a heartbeat can be written */
+    json_t *renewed;      /* orders that have changed, and could not be written yet; NULL: none */
 };
 
 /* What SESSION/hosts/launcher.json says. */
@@ -51,13 +52,15 @@ struct agent {
     char member[HOST_MEMBER_SIZE]; /* "": not welcomed */
     int64_t heard;                 /* number of the last order that was carried out */
     struct listeners *listeners;
+    json_t *record; /* of endpoints, a text that could not be written yet; NULL: none */
     struct agent_child **children;
     size_t count;
     int signals; /* a signalfd */
     sigset_t old_mask;
     bool changed; /* something is to be told at once */
     bool leaving, over, refused, told_alone;
-    double heard_at, told_at, looked_at, joined_at, kill_at;
+    bool unwritten; /* a file could not be written, which was reported */
+    double heard_at, told_at, looked_at, joined_at, kill_at, write_at;
 };
 
 /* agent_children.c */
@@ -76,6 +79,8 @@ void agent_kill_all(struct agent *agent);
 
 /* agent_orders.c: takes one message of the launcher. */
 void agent_take(struct agent *agent, const void *bytes, size_t length);
+/* Writes the files that could not be written before; tries about once a second. */
+void agent_write_late(struct agent *agent);
 /* Writes a file of the agent's folder whole; nothing there outlives the host. */
 enum status agent_write_file(const char *path, const char *text, struct err *err);
 /* Names the record of endpoints. */

@@ -56,8 +56,8 @@ static const struct member of_forget[] = {{"start", NUMBER, INT_MAX}, {NULL}};
 static const struct member of_endpoints[] = {{"record", TEXT, 4 << 20}, {NULL}};
 static const struct member of_nothing[] = {{NULL}};
 
-static const struct member *const of_kind[] = {of_join,    of_state,  of_member, of_refused,
-                                               of_nothing, of_member, of_order};
+static const struct member *const of_kind[] = {of_join,   of_state,  of_member, of_refused,
+                                               of_member, of_member, of_order};
 static const struct {
     const char *what;
     const struct member *members;

@@ -12,7 +12,7 @@
  *   launcher to host
  *     welcome   member (by which the host is known until the launcher loses it)
  *     refused   reason
- *     void      the launcher does not know the member: its processes do not count any more
+ *     void      member: the launcher does not know it, and its processes do not count any more
  *     beat      member
  *     order     member, number (from 1, without gaps), what:
  *               start      start, name, program, log, env: [text], orders (the instance file), gpus: [number],

@@ -9,8 +9,8 @@
 #include "common/memory.h"
 #include "pipelines/launcher/host/hosts_private.h"
 
-/* s: a launcher that has not looked for that long was held up itself; between looks at launcher.json; within which a
- * host was heard of that another one of its name cannot replace. */
+/* s: a launcher that has not looked for that long was held up itself; between looks at launcher.json; of silence after
+ * which another host of the name may take a host's place. */
 static const double HELD_UP = 1, FILE_PAUSE = 2, ALIVE = 3;
 enum { AT_ONCE = 1000 };
 
@@ -44,6 +44,7 @@ enum status hosts_create(const struct hosts_settings *settings, struct hosts **r
     enum status status = begin(hosts, err);
     if (status != STATUS_OK) {
         control_close(&hosts->control);
+        free(hosts->text);
         mem_free(&hosts->preparations);
         mem_free(&hosts);
         return status;
@@ -54,14 +55,17 @@ enum status hosts_create(const struct hosts_settings *settings, struct hosts **r
 
 void hosts_destroy(struct hosts **hosts) {
     if (*hosts == NULL) return;
+    bool ours = !hosts_are_anothers(*hosts);
     for (size_t i = 0; i < (*hosts)->count; i++) {
         struct host *host = (*hosts)->list[i];
-        if (host->there || host->leaving) (void)!hosts_order(host, "end", NULL, NULL);
+        if (ours && (host->there || host->leaving)) (void)!hosts_order(host, "end", NULL, NULL);
         hosts_orders_clear(host);
         free(host->remotes);
         free(host);
     }
-    unlink((*hosts)->path);
+    if (ours) unlink((*hosts)->path);
+    if ((*hosts)->text != NULL) explicit_bzero((*hosts)->text, strlen((*hosts)->text));
+    free((*hosts)->text);
     control_close(&(*hosts)->control);
     free((*hosts)->list);
     free((*hosts)->endpoints);
@@ -111,6 +115,7 @@ static void lose(struct host *host, const char *why) {
     size_t running = 0;
     for (size_t i = 0; i < hosts->settings.children; i++) {
         running += host->remotes[i].start > 0;
+        if (host->remotes[i].start > 0) hosts_write_end(&host->remotes[i]);
         host->remotes[i].lost = host->remotes[i].start > 0;
     }
     bool warns = running > 0 && !host->leaving;
@@ -129,10 +134,26 @@ static void refuse(struct hosts *hosts, const char *peer, const char *reason) {
     hosts_send(hosts, peer, HOST_REFUSED, json_pack("{s:s}", "reason", reason));
 }
 
+/* Returns whether the host of a name has to make room for another peer of this name: it may be dead. One that goes on
+ * speaking while the other asks is not, and the other is refused. */
+static bool makes_room(struct host *known, const char *peer) {
+    double now = clock_monotonic();
+    if (!(known->there || known->leaving) || strcmp(known->peer, peer) == 0 || now - known->heard_at > ALIVE)
+        return true;
+    if (strcmp(known->rival, peer) != 0) {
+        snprintf(known->rival, sizeof known->rival, "%s", peer);
+        known->rival_at = now;
+    } else if (now - known->rival_at > 2 * ALIVE) {
+        refuse(known->hosts, peer,
+               "a host of this name is there already; give this one another by `icestream host --name`");
+    }
+    return false;
+}
+
 /* Returns whether a host may join; else answers it. */
 static bool may_join(struct hosts *hosts, const char *peer, const json_t *join) {
     char reason[2 * HOST_REVISION_SIZE + 160], text[HOST_NAME_SIZE + sizeof reason + 32];
-    const struct host *known = find(hosts, host_text(join, "name"));
+    struct host *known = find(hosts, host_text(join, "name"));
     if (strcmp(host_text(join, "revision"), hosts->settings.revision) != 0) {
         snprintf(reason, sizeof reason, "this host has icestream %s, and the launcher of the session has %s",
                  host_text(join, "revision"), hosts->settings.revision);
@@ -142,14 +163,16 @@ static bool may_join(struct hosts *hosts, const char *peer, const json_t *join) 
         return false;
     }
     if (host_text(join, "name")[0] == '\0') return false;
-    /* Two hosts of one name: the second waits, in case the first is dead. */
-    return known == NULL || !(known->there || known->leaving) || strcmp(known->peer, peer) == 0 ||
-           clock_monotonic() - known->heard_at > ALIVE;
+    return known == NULL || makes_room(known, peer);
+}
+
+static void send_welcome(const struct host *host) {
+    hosts_send(host->hosts, host->peer, HOST_WELCOME, json_pack("{s:s}", "member", host->member));
 }
 
 static void welcome(struct host *host) {
     struct hosts *hosts = host->hosts;
-    hosts_send(hosts, host->peer, HOST_WELCOME, json_pack("{s:s}", "member", host->member));
+    send_welcome(host);
     if (hosts->endpoints == NULL) return;
     json_t *record = json_string(hosts->endpoints);
     (void)!hosts_order(host, "endpoints", json_pack("{s:o}", "record", record), NULL);
@@ -161,6 +184,11 @@ static void take_join(struct hosts *hosts, const char *peer, const json_t *join)
     struct host *host = find(hosts, host_text(join, "name"));
     if (host == NULL) host = add(hosts, host_text(join, "name"));
     if (host == NULL) return; /* no memory: it asks again */
+    /* Whoever has not heard the welcome yet asks again. */
+    if (host->there && !host->answered && strcmp(host->peer, peer) == 0) {
+        send_welcome(host);
+        return;
+    }
     if (host->there || host->leaving) lose(host, "has begun anew");
     snprintf(host->peer, sizeof host->peer, "%s", peer);
     snprintf(host->address, sizeof host->address, "%s", host_text(join, "address"));
@@ -168,6 +196,7 @@ static void take_join(struct hosts *hosts, const char *peer, const json_t *join)
     host->cores = (int)host_number(join, "cores");
     host->gpus = (int)host_number(join, "gpus");
     host->there = true;
+    host->answered = false;
     host->heard_at = clock_monotonic();
     host->beat_at = 0;
     welcome(host);
@@ -193,10 +222,11 @@ static void take_process(struct host *host, const json_t *process) {
     remote->writes = host_flag(process, "writes");
     if (host_number(process, "beats") > remote->beats && host_text(process, "beat")[0] != '\0') {
         remote->beats = host_number(process, "beats");
-        hosts_write_beat(remote, host_text(process, "beat"));
+        hosts_write_beat(host, remote, host_text(process, "beat"));
     }
     if (!host_flag(process, "ended") || remote->ended) return;
     hosts_write_current(remote, process);
+    hosts_write_end(remote);
     remote->wait_status = (int)host_number(process, "wait_status");
     snprintf(remote->error, sizeof remote->error, "%s", host_text(process, "error"));
     remote->ended = true;
@@ -204,7 +234,8 @@ static void take_process(struct host *host, const json_t *process) {
 
 static void take_listener(const struct host *host, const json_t *listener) {
     const struct hosts_settings *settings = &host->hosts->settings;
-    size_t child = find_start(host, (int)host_number(listener, "start"));
+    int start = (int)host_number(listener, "start");
+    size_t child = start > 0 ? find_start(host, start) : settings->children;
     if (child == settings->children || settings->listens == NULL) return;
     settings->listens(settings->context, child, host_text(listener, "edge"), host_text(listener, "data"),
                       host_text(listener, "ack"));
@@ -221,11 +252,12 @@ static void take_state(struct hosts *hosts, const char *peer, const json_t *stat
     size_t i;
     json_t *entry;
     if (host == NULL) {
-        hosts_send(hosts, peer, HOST_VOID, NULL);
+        hosts_send(hosts, peer, HOST_VOID, json_pack("{s:s}", "member", host_text(state, "member")));
         return;
     }
     snprintf(host->peer, sizeof host->peer, "%s", peer);
     host->heard_at = clock_monotonic();
+    host->answered = true;
     hosts_orders_heard(host, host_number(state, "heard"));
     json_array_foreach(json_object_get(state, "processes"), i, entry) take_process(host, entry);
     json_array_foreach(json_object_get(state, "listeners"), i, entry) take_listener(host, entry);
@@ -277,14 +309,21 @@ static void tend_file(struct hosts *hosts, double now) {
     if (!file_exists(hosts->path)) (void)!hosts_write_launcher(hosts, NULL);
 }
 
-void hosts_tend(struct hosts *hosts) {
-    double now = clock_monotonic(), gap = now - hosts->tended_at;
-    receive(hosts);
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (gap > HELD_UP) hosts->list[i]->heard_at += gap;
-        if (hosts->list[i]->heard_at > now) hosts->list[i]->heard_at = now;
-        tend_host(hosts->list[i], now);
+/* Counts no silence of the time in which the launcher itself did not listen. */
+static void excuse(struct hosts *hosts, double now) {
+    double gap = now - hosts->tended_at;
+    for (size_t i = 0; gap > HELD_UP && i < hosts->count; i++) {
+        struct host *host = hosts->list[i];
+        host->heard_at = host->heard_at + gap < now ? host->heard_at + gap : now;
     }
+}
+
+void hosts_tend(struct hosts *hosts) {
+    double now = clock_monotonic();
+    excuse(hosts, now); /* before a second host of a name asks whether the first one is silent */
+    receive(hosts);
+    for (size_t i = 0; i < hosts->count; i++)
+        tend_host(hosts->list[i], now);
     tend_file(hosts, now);
     hosts->tended_at = now;
 }

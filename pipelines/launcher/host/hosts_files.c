@@ -6,11 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "common/memory.h"
 #include "pipelines/launcher/host/hosts_private.h"
 #include "pipelines/launcher/run/instance.h"
 
-enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
+enum { BEAT_MAX = 1 << 17 };
+
+static char *launcher_text(const struct hosts *hosts) {
     const struct hosts_settings *settings = &hosts->settings;
     json_t *object = json_pack("{s:i, s:s, s:i, s:i, s:s, s:s, s:{s:s, s:s}}", "v", HOST_MESSAGE_VERSION, "address",
                                settings->address, "port", hosts->port, "run", settings->run, "session_id",
@@ -18,12 +21,21 @@ enum status hosts_write_launcher(const struct hosts *hosts, struct err *err) {
                                settings->public_key, "secret", settings->secret_key);
     char *text = object != NULL ? json_dumps(object, JSON_INDENT(1)) : NULL;
     json_decref(object);
-    FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", hosts->path);
-    enum status status = file_make_parents(hosts->path, 0777, err);
-    if (status == STATUS_OK) status = instance_write_private(hosts->path, text, err);
-    explicit_bzero(text, strlen(text));
-    free(text);
-    return status;
+    return text;
+}
+
+enum status hosts_write_launcher(struct hosts *hosts, struct err *err) {
+    if (hosts->text == NULL) hosts->text = launcher_text(hosts);
+    FAIL_IF(hosts->text == NULL, err, STATUS_NO_MEMORY, "%s: no memory", hosts->path);
+    TRY(file_make_parents(hosts->path, 0777, err));
+    return instance_write_private(hosts->path, hosts->text, err);
+}
+
+bool hosts_are_anothers(const struct hosts *hosts) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    enum status status = file_read_whole(hosts->path, BEAT_MAX, &text, &length, NULL);
+    return status == STATUS_OK && hosts->text != NULL && strcmp(text, hosts->text) != 0;
 }
 
 /* Writes a file that readers find whole; nothing is lost if the machine ends before it is on the disk. */
@@ -36,8 +48,32 @@ static void put(const char *path, const void *bytes, size_t length) {
     if (close(descriptor) != 0 || !whole || rename(other, path) != 0) unlink(other);
 }
 
-void hosts_write_beat(const struct remote *remote, const char *text) {
-    put(remote->heartbeat, text, strlen(text));
+static void put_json(const char *path, json_t *object) {
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    if (text != NULL) put(path, text, strlen(text));
+    free(text);
+    json_decref(object);
+}
+
+/* The clocks of hosts differ, and a process id means nothing on another host. */
+void hosts_write_beat(const struct host *host, const struct remote *remote, const char *text) {
+    json_t *beat = json_loads(text, 0, NULL);
+    if (!json_is_object(beat)) {
+        json_decref(beat);
+        return;
+    }
+    json_object_set_new(beat, "host", json_string(host->name));
+    json_object_set_new(beat, "time", json_real(clock_realtime()));
+    put_json(remote->heartbeat, beat);
+}
+
+void hosts_write_end(const struct remote *remote) {
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length;
+    if (remote->beats == 0 || file_read_whole(remote->heartbeat, BEAT_MAX, &text, &length, NULL) != STATUS_OK) return;
+    json_t *beat = json_loads(text, 0, NULL);
+    json_object_set_new(beat, "ended", json_true());
+    put_json(remote->heartbeat, beat);
 }
 
 /* The file has the form in which a stage keeps it (common/harness/instance.c). */

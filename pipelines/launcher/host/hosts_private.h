@@ -35,8 +35,11 @@ struct host {
     char name[HOST_NAME_SIZE], address[65], peer[CONTROL_PEER_SIZE], member[HOST_MEMBER_SIZE];
     int cores, gpus;
     bool there, leaving;
+    bool answered; /* as this member */
     double heard_at, beat_at, sent_at;
-    struct order *orders; /* that no state has heard yet, by their numbers */
+    char rival[CONTROL_PEER_SIZE]; /* who wants to join by the same name; "": nobody */
+    double rival_at;               /* since when */
+    struct order *orders;          /* that no state has heard yet, by their numbers */
     size_t order_count, order_room;
     int64_t order_number;   /* of the last one */
     struct remote *remotes; /* one for each child of the supervisor */
@@ -54,6 +57,7 @@ struct hosts {
     struct control *control;
     int port;
     char path[PATH_SIZE]; /* of launcher.json */
+    char *text;           /* what this launcher wrote into it */
     char *endpoints;      /* the record that was passed on last; NULL: none */
     struct host **list;   /* each stays where it is */
     size_t count;
@@ -77,9 +81,12 @@ void hosts_orders_clear(struct host *host);
 extern const struct place_operations hosts_place_operations;
 
 /* hosts_files.c */
-enum status hosts_write_launcher(const struct hosts *hosts, struct err *err);
+enum status hosts_write_launcher(struct hosts *hosts, struct err *err);
+/* Returns whether launcher.json is another launcher's, which has taken the session over. */
+bool hosts_are_anothers(const struct hosts *hosts);
 /* Write what a process has sent into the session. What cannot be written is left out. */
-void hosts_write_beat(const struct remote *remote, const char *text);
+void hosts_write_beat(const struct host *host, const struct remote *remote, const char *text);
+void hosts_write_end(const struct remote *remote);
 void hosts_write_current(const struct remote *remote, const json_t *process);
 
 #endif

@@ -53,8 +53,11 @@ static enum status start(void *context, size_t child, const struct supervisor_ch
     struct remote remote = {.start = hosts->starts + 1, .writes = true};
     json_t *orders = NULL;
     if (!host->there) return err_set(err, STATUS_UNAVAILABLE, __FILE__, __LINE__, "the host %s has left", host->name);
-    TRY(read_orders(spec->argv[2], &orders, err));
-    enum status status = note_paths(&remote, orders, err);
+    /* The session's files may be away for a while. */
+    enum status status = read_orders(spec->argv[2], &orders, err);
+    if (status != STATUS_OK)
+        return err_context(err, status == STATUS_NO_MEMORY ? status : STATUS_UNAVAILABLE, "%s", spec->name);
+    status = note_paths(&remote, orders, err);
     if (status != STATUS_OK) {
         json_decref(orders);
         return status;

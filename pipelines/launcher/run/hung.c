@@ -57,7 +57,7 @@ static enum status say_hello(struct hung *hung, size_t edge, int replica, struct
     return transport_send(hung->acks[edge], text, length, &sent, err);
 }
 
-static enum status release(const struct session *session, const char *stage, int replica, struct err *err) {
+enum status hung_release(const struct session *session, const char *stage, int replica, struct err *err) {
     struct ledger *ledger = NULL;
     TRY(session_ledger(session, stage, false, &ledger, err));
     if (ledger == NULL) return STATUS_OK;
@@ -68,7 +68,9 @@ static enum status release(const struct session *session, const char *stage, int
 
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err) {
     const struct plan_instance *silent = &hung->plan->instances[instance];
-    TRY(release(session, hung->plan->graph->stages[silent->stage].section.name, silent->replica, err));
+    const struct graph_stage *stage = &hung->plan->graph->stages[silent->stage];
+    TRY(hung_release(session, stage->section.name, silent->replica, err));
+    if (stage->cumulative) TRY(session_void_lease(session, stage->section.name, err));
     for (size_t i = 0; i < hung->plan->edge_count; i++)
         if (hung->plan->edges[i].to == silent->stage) TRY(say_hello(hung, i, silent->replica, err));
     return STATUS_OK;

@@ -19,6 +19,8 @@ enum status hung_create(const struct plan *plan, const char *public_key, const c
 void hung_destroy(struct hung **hung);
 /* Call this a few times a second while the instance hangs: messages may still go to its socket, which nobody reads. */
 enum status hung_let_go(struct hung *hung, const struct session *session, size_t instance, struct err *err);
+/* Releases the claims of an instance that is gone. */
+enum status hung_release(const struct session *session, const char *stage, int replica, struct err *err);
 /* Returns whether a process is stopped (SIGSTOP, a debugger) rather than waiting. */
 bool hung_is_stopped(pid_t pid);
 /* Call this about once a second, even when no instance hangs: renews broken connections, and reads libzmq's events,

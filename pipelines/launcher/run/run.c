@@ -112,6 +112,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     memory_kills_look(&run->memory);
     run_changes_tend(run, supervisor);
     run_serve_tend(run);
+    run_engine_tend(run);
 }
 
 static enum status advance(struct run *run, struct supervisor *supervisor, struct err *err) {
@@ -146,7 +147,10 @@ static enum status advance(struct run *run, struct supervisor *supervisor, struc
 static void tick(void *context, struct supervisor *supervisor) {
     struct run *run = context;
     run->supervisor = supervisor;
-    if (run->failed) return;
+    if (run->failed) {
+        run_hosts_listen(run); /* until the processes on hosts have ended, too */
+        return;
+    }
     enum status status = advance(run, supervisor, &run->failure);
     if (status == STATUS_UNAVAILABLE && !run->waits) progress_say(&run->progress, run->failure.message);
     run->waits = status == STATUS_UNAVAILABLE;
@@ -200,6 +204,8 @@ static int conclude(struct run *run, enum supervisor_outcome outcome, struct err
 static void run_clear(struct run *run) {
     run_serve_end(run);
     run_hosts_end(run);
+    run_engine_end(run); /* the hosts were told */
+    run_share_end(run);
     run_again_destroy(run);
     /* Those of a launcher that has taken over lie at the same place. */
     if (session_check_lease(&run->session, NULL) == STATUS_OK) run_sockets_remove(run);
@@ -291,10 +297,12 @@ static enum status run_session(struct run *run, enum supervisor_outcome *ret_out
                                            .tick = tick,
                                            .warn = run_warn,
                                            .say = say};
+    TRY(run_engine_begin(run, err));
     run->session.patience = PATIENCE;
     enum status status =
         supervisor_run(run->children, run->plan->instance_count, &run->options->supervisor, &hooks, ret_outcome, err);
     run->session.patience = 0;
+    run_hosts_end(run);
     return status;
 }
 

@@ -185,6 +185,8 @@ static enum status bury_in_ledger(struct run *run, struct ledger *ledger, size_t
         TRY(judge(run, ledger, child, wait_status, own_work, err));
     TRY(tell_instances(run, instance->stage, deaths, err));
     TRY(ledger_release_instance(ledger, instance->replica, err));
+    const struct graph_stage *stage = &run->graph->stages[instance->stage];
+    if (stage->cumulative) TRY(session_void_lease(&run->session, stage->section.name, err));
     TRY(count_finished(ledger, ret_finished, err));
     /* To find the item that ends the stage is work, too. */
     *ret_finished += deaths->steps;

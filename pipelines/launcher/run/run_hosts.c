@@ -63,7 +63,7 @@ static bool waits_for_hosts(const struct run *run, const struct placement_wish *
     bool chosen = wish->on != NULL && !placement_is_kind(wish->on);
     if (named == NULL || wish->bound || chosen || clock_monotonic() - run->hosts->begun_at > PATIENCE) return false;
     for (size_t i = 0; i < named->count; i++)
-        if (!has_come(run, named->texts[i])) return true;
+        if (!placement_is_own(named->texts[i]) && !has_come(run, named->texts[i])) return true;
     return false;
 }
 
@@ -172,6 +172,7 @@ enum status run_where(void *context, size_t child, const struct process_place **
 
 enum status run_lost(void *context, size_t child, struct err *err) {
     struct run *run = context;
+    if (run->hosts->at[child] > OWN) run->hosts->ghost[child] = run->hosts->at[child];
     run->hosts->at[child] = NOWHERE;
     run->hosts->lost[child] = true;
     run->hosts->unwritten = true;
@@ -183,8 +184,23 @@ static void let_go_again(struct run *run) {
     struct run_hosts *h = run->hosts;
     if (clock_monotonic() < h->hello_at) return;
     h->hello_at = clock_monotonic() + HELLO;
-    for (size_t i = 0; i < run->plan->instance_count; i++)
-        if (h->lost[i]) (void)!hung_let_go(run->hung, &run->session, i, NULL);
+    /* A server that is away keeps this waiting once, not once for each instance. */
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status != STATUS_UNAVAILABLE && i < run->plan->instance_count; i++)
+        if (h->lost[i]) status = hung_let_go(run->hung, &run->session, i, NULL);
+}
+
+/* A host that was lost, and comes back, has killed what it still had. What these processes took meanwhile is free, and so
+ * is what their successors have, which is then done twice and counts once. */
+static void lay_ghosts(struct run *run) {
+    struct run_hosts *h = run->hosts;
+    for (size_t i = 0; i < run->plan->instance_count; i++) {
+        const struct plan_instance *instance = &run->plan->instances[i];
+        if (h->ghost[i] == 0 || !hosts_view(h->hosts, (size_t)h->ghost[i] - 1).there) continue;
+        /* Without this, senders find the right receiver after a while. */
+        (void)!hung_release(&run->session, run->graph->stages[instance->stage].section.name, instance->replica, NULL);
+        h->ghost[i] = 0;
+    }
 }
 
 static enum status pass_record(struct run *run, struct err *err) {
@@ -293,12 +309,17 @@ void run_hosts_tend(struct run *run, struct supervisor *supervisor) {
     if (h->changed) {
         for (size_t i = 0; i < run->plan->instance_count; i++)
             if (h->at[i] == NOWHERE) supervisor_start_now(supervisor, i);
+        lay_ghosts(run);
         h->balance_at = clock_monotonic() + SETTLE;
         h->changed = false;
         h->unwritten = true;
     }
     balance(run, supervisor);
     if (h->unwritten) h->unwritten = write_view(run, NULL) != STATUS_OK;
+}
+
+void run_hosts_listen(struct run *run) {
+    if (run->hosts != NULL) hosts_tend(run->hosts->hosts);
 }
 
 void run_hosts_pass_orders(struct run *run, size_t child) {
@@ -322,6 +343,7 @@ static enum status make(struct run *run, struct run_hosts *h, struct err *err) {
     TRY(mem_new(count + 1, sizeof *h->planned_gpu, "the hosts", &h->planned_gpu, err));
     TRY(mem_new(count + 1, sizeof *h->planned, "the hosts", &h->planned, err));
     TRY(mem_new(count + 1, sizeof *h->lost, "the hosts", &h->lost, err));
+    TRY(mem_new(count + 1, sizeof *h->ghost, "the hosts", &h->ghost, err));
     TRY(mem_new(count + 1, sizeof *h->moved, "the hosts", &h->moved, err));
     TRY(mem_new(count + 1, sizeof *h->moving, "the hosts", &h->moving, err));
     for (size_t i = 0; i < count; i++) {
@@ -364,12 +386,15 @@ void run_hosts_end(struct run *run) {
     char path[PATH_SIZE];
     if (h == NULL) return;
     hosts_destroy(&h->hosts);
-    if (session_file(&run->session, "hosts", "hosts", ".json", path, NULL) == STATUS_OK) unlink(path);
+    if (session_check_lease(&run->session, NULL) == STATUS_OK &&
+        session_file(&run->session, "hosts", "hosts", ".json", path, NULL) == STATUS_OK)
+        unlink(path);
     mem_free(&h->at);
     mem_free(&h->gpu);
     mem_free(&h->planned_gpu);
     mem_free(&h->planned);
     mem_free(&h->lost);
+    mem_free(&h->ghost);
     mem_free(&h->moved);
     mem_free(&h->moving);
     mem_free(&run->hosts);

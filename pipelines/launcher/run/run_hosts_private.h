@@ -14,6 +14,7 @@ struct run_hosts {
     struct plan_instance *planned; /* what the plan has for it on the launcher's host */
     int *planned_gpu;              /* and its first GPU there */
     bool *lost;                    /* its host is lost, and it has not started elsewhere yet */
+    int *ghost;                    /* the lost host on which a former process of it may still run; 0: none */
     bool *moved;                   /* its edges listen elsewhere, and its receivers were not told yet */
     bool *moving;                  /* it was stopped to start on another host */
     int own_gpus;

@@ -72,6 +72,8 @@ static enum status release_claims(struct run *run, struct err *err) {
         enum status status = ledger_release_instance(ledger, instance->replica, err);
         ledger_close(&ledger);
         TRY(status);
+        const struct graph_stage *stage = &run->graph->stages[instance->stage];
+        if (stage->cumulative) TRY(session_void_lease(&run->session, stage->section.name, err));
     }
     return STATUS_OK;
 }
@@ -101,6 +103,7 @@ enum status run_prepare(struct run *run, struct err *err) {
     memory_kills_open(&run->memory, NULL);
     TRY(run_endpoints_make(run, err));
     TRY(run_hosts_prepare(run, err));
+    if (run->graph->spread) run_share(run);
     TRY(release_claims(run, err));
     for (size_t i = 0; i < count; i++)
         TRY(prepare_child(run, i, err));

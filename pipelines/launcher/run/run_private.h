@@ -10,6 +10,7 @@
 #include "pipelines/launcher/progress.h"
 #include "pipelines/launcher/replay.h"
 #include "pipelines/launcher/run/deaths.h"
+#include "pipelines/launcher/run/engine.h"
 #include "pipelines/launcher/run/hung.h"
 #include "pipelines/launcher/run/instance.h"
 #include "pipelines/launcher/run/memory_kills.h"
@@ -74,6 +75,8 @@ struct run {
     int change;                /* number of the last change of the session that the stages were told of */
     bool unchanged;            /* the next one cannot be read or passed on, which was reported */
     struct run_page page;
+    char engine_host[256];
+    struct engine *engine;   /* NULL: hosts of other machines, if any, come by themselves */
     struct run_again *again; /* the items that stages want again; NULL: the stages do not run yet */
     struct progress progress;
     bool waits;         /* the machine lacks something, which was reported */
@@ -115,6 +118,19 @@ void run_serve_end(struct run *run);
 /* Writes SESSION/web/report.html where the session has a page; call it when the session has ended. */
 void run_serve_report(struct run *run);
 
+/* run_engine.c: makes the engine that the graph wants; call it when hosts can join. Starts hosts that are not there;
+ * call it about once a second. Ends what still runs; call it when the hosts were told that the run is over. */
+enum status run_engine_begin(struct run *run, struct err *err);
+void run_engine_tend(struct run *run);
+void run_engine_end(struct run *run);
+
+/* run_share.c: prepares a session whose files several hosts share: its orders say so, partial files get names of their
+ * own, and those that earlier runs left are removed. Call it when run->orders and the plan are there, before instance
+ * files are written. */
+void run_share(struct run *run);
+/* Removes the partial files that stages on all hosts have left; call it when no stage runs any more. */
+void run_share_end(const struct run *run);
+
 /* run_endpoints.c: opens the sockets of all edges with tcp, or makes their folder, and names them in the plan. */
 enum status run_endpoints_make(struct run *run, struct err *err);
 /* Tells the receivers of an instance that its edges have other endpoints by now, as the plan says: writes the record of
@@ -131,6 +147,8 @@ enum status run_hosts_begin(struct run *run, struct err *err);
 void run_hosts_end(struct run *run);
 /* Takes what hosts say, and follows them as they come and go. Call it at each tick. */
 void run_hosts_tend(struct run *run, struct supervisor *supervisor);
+/* Only takes what hosts say, and finds those that are lost: for a run that ends after an error. */
+void run_hosts_listen(struct run *run);
 /* Passes the instance file of a running instance on that was written anew. */
 void run_hosts_pass_orders(struct run *run, size_t child);
 /* Hooks of the supervisor. */

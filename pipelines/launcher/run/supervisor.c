@@ -491,6 +491,10 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
                          strerror(errno));
     if (status == STATUS_OK) status = loop(&s, err);
     if (s.children != NULL) kill_rest(&s);
+    struct signalfd_siginfo info;
+    /* One that came as all ended must not end this process before it has said how the run went. */
+    while (s.signals >= 0 && read(s.signals, &info, sizeof info) == sizeof info)
+        ;
     if (s.signals >= 0) close(s.signals);
     free(s.children);
     pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);

@@ -1,6 +1,4 @@
 /* Reads what lies beside the ledgers: heartbeats, histories, the graph, the changes, and whether a launcher runs. */
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,10 +70,8 @@ const json_t *view_heartbeat(const struct view *view, const char *instance) {
 
 double view_silence(const struct view *view, const char *instance, double now) {
     const json_t *beat = view_heartbeat(view, instance);
-    json_int_t pid = json_integer_value(json_object_get(beat, "pid"));
     double said = json_number_value(json_object_get(beat, "time"));
-    bool lives = pid > 0 && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
-    return view->running && lives && said > 0 && now - said > SILENT ? now - said : 0;
+    return view->running && status_lives(beat) && said > 0 && now - said > SILENT ? now - said : 0;
 }
 
 /* ---- histories ---- */

@@ -102,7 +102,7 @@
       const busy = slow && it.parts[slow] ? it.parts[slow].busy / (it.parts.wall * (it.parts[slow].threads || 1) || 1) : NaN;
       const warns = running && silent > 30;
       const number = (text, bad) => ice.el('td', { class: 'number' + (bad ? ' bad' : ''), text: (bad ? '▲ ' : '') + text });
-      return ice.el('tr', {}, ice.el('th', { scope: 'row', text: it.name || it.instance }),
+      return ice.el('tr', {}, ice.el('th', { scope: 'row', text: (it.name || it.instance) + (it.host ? ' on ' + it.host : '') }),
         ice.el('td', { text: running ? it.state || '' : 'ended' }),
         number(ice.count(it.out)),
         number(ice.is_number(silent) ? ice.span(silent) : ice.NONE, warns),
