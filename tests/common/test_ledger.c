@@ -116,30 +116,6 @@ static void claims_are_held_by_the_living(void **state) {
     ledger_close(&ledger);
 }
 
-/* Two incarnations of an instance at once, the earlier one on a host that is lost: it takes nothing from the later one. */
-static void later_lives_hold_their_claims(void **state) {
-    (void)state;
-    char path[PATH_SIZE], early[LEDGER_LIFE_SIZE + 8], late[LEDGER_LIFE_SIZE + 8];
-    struct err err = {0};
-    struct ledger *ledger = open_fresh(path);
-    ledger_life_print(0x1fffffe, early);
-    ledger_life_print(0x2000001, late);
-    strcat(early, "zz");
-    strcat(late, "aa");
-    assert_int_equal(claim(ledger, "a", 0, early), CLAIM_NEW);
-    assert_int_equal(claim(ledger, "a", 0, late), CLAIM_AGAIN);
-    assert_int_equal(claim(ledger, "a", 0, early), CLAIM_ELSEWHERE);
-    assert_int_equal(claim(ledger, "a", 0, late), CLAIM_HERE);
-    assert_int_equal(claim(ledger, "b", 0, early), CLAIM_NEW);
-    assert_int_equal(claim(ledger, "c", 1, early), CLAIM_NEW);
-    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, early, NULL), STATUS_BAD_STATE);
-    assert_ok(ledger_release_earlier(ledger, 0, 0x2000001, &err));
-    assert_int_equal(claim(ledger, "b", 1, "u0"), CLAIM_AGAIN);
-    assert_int_equal(claim(ledger, "c", 0, late), CLAIM_ELSEWHERE);
-    assert_int_equal(finish(ledger, "a", LEDGER_DONE, 0, late, NULL), STATUS_OK);
-    ledger_close(&ledger);
-}
-
 static void two_processes_share_the_work(void **state) {
     (void)state;
     enum { ITEMS = 60 };
@@ -701,7 +677,6 @@ static void removed_files_are_forgotten(void **state) {
 int main(void) {
     enum { OF_FILES = 5 }; /* the last tests, which are of SQLite alone */
     const struct CMUnitTest tests[] = {cmocka_unit_test(claims_are_held_by_the_living),
-                                       cmocka_unit_test(later_lives_hold_their_claims),
                                        cmocka_unit_test(two_processes_share_the_work),
                                        cmocka_unit_test(a_death_inside_a_transaction_leaves_nothing),
                                        cmocka_unit_test(what_cannot_be_sent_is_not_done),
