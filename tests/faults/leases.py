@@ -34,6 +34,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import serve_client  # noqa: E402
 
 URL, TCP = os.environ["ICESTREAM_TEST_POSTGRESQL"], os.environ["ICESTREAM_TEST_POSTGRESQL_TCP"]
+HOME = os.environ["ICESTREAM_TEST_POSTGRESQL_HOME"]
 UNSHARE = ["unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child"]
 AS_ANOTHER = [*UNSHARE, "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
 
@@ -111,14 +112,18 @@ def take_as_another(session, number):
     return f"{session}/{new}"
 
 
-def stands_still(work):
-    """A refiner stands still while another takes its lease: when it wakes, it leaves the other's folder alone and ends.
-    The other one dies at once, and after its lease the refiner goes on from what that one had."""
-    session = work("session")
+def refining(work):
+    """Writes the graph of a session that refines simulated particles."""
     simulate(work("sim"), micrographs=6, size=512, pixel_size=4.0, particles=30, interval=0, seed=4)
     text = REFINING.format(more="max_iterations: 8, min_particles: 1000").replace("pixel_size", f'ledger: "{TCP}", pixel_size')
     text = text.replace("INCOMING", work("sim", "micrographs")).replace("TRUTH", work("sim", "truth"))
-    path = write(work("graph.yaml"), text)
+    return write(work("graph.yaml"), text)
+
+
+def stands_still(work):
+    """A refiner stands still while another takes its lease: when it wakes, it leaves the other's folder alone and ends.
+    The other one dies at once, and after its lease the refiner goes on from what that one had."""
+    session, path = work("session"), refining(work)
     with Run(path, session, "--until-idle", "1") as live:
         wait_until(lambda: history(session, "refiner"), 60, "a first iteration", live)
         refiner = pids(session)["refiner.0"]
@@ -163,9 +168,36 @@ def rest(work, session):
     check(maps[0] == maps[1], "a backup holds the map")
 
 
+def end_server():
+    """Ends the server at once, as a crash does; it stays away until the file `away` is removed."""
+    open(f"{HOME}/away", "w").close()
+    os.kill(int(open(f"{HOME}/data/postmaster.pid").readline()), signal.SIGQUIT)
+
+
+def server_away(work):
+    """A refiner that cannot renew its lease puts no file in its place, and goes on when the server is back."""
+    session, path = work("session"), refining(work)
+    with Run(path, session, "--until-idle", "1") as live:
+        wait_until(lambda: history(session, "refiner"), 60, "a first iteration", live)
+        end_server()
+        log = f"{session}/log/refiner.0.log"
+        wait_until(lambda: "could not be renewed for 6 s" in open(log).read(), 60, "the refiner waits for its lease", live)
+        before = tree(f"{session}/refiner")
+        # The launcher and the stages try once a second: three times, nothing happens.
+        heard = time.time() + 3
+        wait_until(lambda: os.stat(f"{session}/log/refiner.0.heartbeat.json").st_mtime > heard, 30, "its heart beats", live)
+        after = {name: at for name, at in tree(f"{session}/refiner").items() if not name.endswith(".partial")}
+        check(after == {name: before[name] for name in after if name in before}, "nothing was put in its place meanwhile")
+        os.unlink(f"{HOME}/away")
+        live.finish(0, 240)
+    check(history(session, "refiner")[-1]["final"], "the last map is final")
+    number = int(leads(session).split("/")[1].split(".")[1])
+    check(number == 1, f"it is the same lease, since nobody has taken it: {number}")
+
+
 def main():
     need_namespaces()
-    cases = {"moves": moves, "stands_still": stands_still}
+    cases = {"moves": moves, "stands_still": stands_still, "server_away": server_away}
     with Work("leases") as work:
         cases[sys.argv[1]](work)
     finish()
