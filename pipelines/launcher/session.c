@@ -132,7 +132,10 @@ enum status session_ledger(const struct session *session, const char *stage, boo
     TRY(session_ledger_path(session, stage, read_only, path, err));
     if (!read_only && ledger_is_address(path)) TRY(session_check_server(session, false, err));
     /* Files know of no lease: neither the ledgers of programs of others, nor what says that the ledgers stand. */
-    if (!read_only) TRY(session_await_lease(session, err));
+    if (!read_only && session->lease != NULL) {
+        TRY(session_await_lease(session, err));
+        TRY(ledger_lease_check(session->lease, err));
+    }
     /* To read in PostgreSQL says itself that nothing is there. */
     if (!read_only || !ledger_is_address(path)) TRY(ledger_exists(path, &there, err));
     if (!there) return STATUS_OK;

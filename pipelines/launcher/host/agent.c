@@ -66,13 +66,6 @@ static enum status connect_anew(struct agent *agent, struct err *err) {
                         &agent->control, err);
 }
 
-/* The record of endpoints of another run leads nowhere, and its number may be the higher one. */
-static enum status forget_endpoints(const struct agent *agent, struct err *err) {
-    char path[PATH_SIZE];
-    TRY(agent_endpoints_path(agent, path, err));
-    return file_remove(path, err);
-}
-
 /* Turns to another launcher, or for the first time to one: what ran for the one before does not count any more. */
 static enum status turn_to(struct agent *agent, char **text, const struct agent_launcher *launcher, struct err *err) {
     char address[65];
@@ -86,7 +79,6 @@ static enum status turn_to(struct agent *agent, char **text, const struct agent_
     free(agent->launcher.text);
     agent->launcher = *launcher;
     agent->launcher.text = NULL;
-    TRY(forget_endpoints(agent, err));
     find_address(agent, address);
     memcpy(agent->address, address, sizeof agent->address);
     TRY(listeners_create(agent->address, &agent->listeners, err));
