@@ -50,6 +50,19 @@ static void who_runs_it_exports_it(void **state) {
     json_decref(plan);
 }
 
+/* Orders of instances are the other's now. */
+static void who_was_replaced_holds_no_lease(void **state) {
+    (void)state;
+    struct session session;
+    const struct session without = {.lock = -1};
+    begin(&session, "holds");
+    assert_true(session_holds_lease(&session));
+    taken_over(&session);
+    assert_false(session_holds_lease(&session));
+    assert_true(session_holds_lease(&without));
+    session_end(&session);
+}
+
 /* The other runs it, so that its ledgers do not stand. */
 static void who_was_replaced_does_not_say_that_ledgers_stand(void **state) {
     (void)state;
@@ -114,6 +127,7 @@ static void who_was_replaced_removes_no_partial_files(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_runs_it_exports_it),
+        cmocka_unit_test(who_was_replaced_holds_no_lease),
         cmocka_unit_test(who_was_replaced_does_not_say_that_ledgers_stand),
         cmocka_unit_test(who_was_replaced_changes_no_ledger),
         cmocka_unit_test(who_was_replaced_removes_no_partial_files),
