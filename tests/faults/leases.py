@@ -179,8 +179,12 @@ def server_away(work):
     session, path = work("session"), refining(work)
     with Run(path, session, "--until-idle", "1") as live:
         wait_until(lambda: history(session, "refiner"), 60, "a first iteration", live)
+        refiner, log = pids(session)["refiner.0"], f"{session}/log/refiner.0.log"
+        os.kill(refiner, signal.SIGSTOP)  # or it would be done before its lease ends, on a quick machine
         end_server()
-        log = f"{session}/log/refiner.0.log"
+        ended = time.time() + 7
+        wait_until(lambda: time.time() > ended, 30, "its lease has not been renewed for 6 s", live)
+        os.kill(refiner, signal.SIGCONT)
         wait_until(lambda: "could not be renewed for 6 s" in open(log).read(), 60, "the refiner waits for its lease", live)
         before = tree(f"{session}/refiner")
         # The launcher and the stages try once a second: three times, nothing happens.
