@@ -21,7 +21,7 @@
 #   - there is no GPU;
 #   - mounting in a mount namespace is not allowed (faults_disk_full; faults_disk_refused needs no mount);
 #   - axe.min.js could not be had from PyPI (web_axe_light, web_axe_dark);
-#   - no server of PostgreSQL could be started (ledger_postgresql, faults_postgresql, pipeline_python_postgresql);
+#   - no server of PostgreSQL could be started (*_postgresql, ledger_tls, session_lease, faults_leases_*);
 #   - namespaces cannot be made, or no server of PostgreSQL could be started (hosts_*);
 #   - the folder of real data beside the checkout (../shared/data) does not exist.
 # Any other skip fails the run, and so does a build without fuzz targets.
@@ -63,7 +63,8 @@ check() { # check BUILD [CTEST ARGUMENT...]: --quiet prints only the summary, or
     # CTest lists skipped tests as " 12 - name (Skipped)". Tests that need a GPU are called gpu_*.
     local skipped
     skipped=$(sed -n 's/^[[:space:]]*[0-9]* - \([^ ]*\) (Skipped)$/\1/p' "$log" |
-      grep -v -e '^gpu_' -e '^faults_disk_full$' -e '^web_axe_' -e '_postgresql$' -e '^hosts_' || true)
+      grep -v -e '^gpu_' -e '^faults_disk_full$' -e '^web_axe_' -e '_postgresql$' -e '^ledger_tls$' -e '^session_lease$' \
+        -e '^faults_leases_' -e '^hosts_' || true)
     [ -s build/axe/axe.min.js ] || echo "web_axe_* may skip: PyPI did not give axe.min.js"
     if [ -n "$skipped" ] && [ ! -d ../shared/data ] && ! grep -q '^faults_' <<<"$skipped"; then # fault tests need no real data
       echo "skipped, since there is no real data in ../shared/data: ${skipped//$'\n'/ }"
