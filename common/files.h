@@ -35,8 +35,8 @@ void file_discard(struct file_output **output);
 
 /* Gives all partial files of this process a name of its own, ".NAME.HOST-TOKEN.partial". Call it at the start of a process
  * that writes where other hosts write, too: no lock orders the writers of one path there; each writes its own partial
- * file, and the last one to finish counts. host NULL: the names are those of a single host again. token: at least 8
- * hexadecimal digits, others with each start. Not for a process that has other threads already. */
+ * file, and the last one to finish counts. host NULL: the names are those of a single host again. token: ends in
+ * at least 8 hexadecimal digits, others with each start. Not for a process that has other threads already. */
 void file_share(const char *host, const char *token);
 /* Removes partial files with such names in a folder and below it. host: only those that processes of this host have left
  * behind, which their locks tell. NULL: all, also those of writers that still run; their file_commit then fails with

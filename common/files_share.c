@@ -32,8 +32,9 @@ static void plain_host(const char *host, char plain[HOST_KEPT + 1]) {
 
 static void make_mark(const char *host, const char *token, char mark[FILE_MARK_SIZE]) {
     char plain[HOST_KEPT + 1];
+    size_t length = strlen(token);
     plain_host(host, plain);
-    snprintf(mark, FILE_MARK_SIZE, ".%s-%.8s", plain, token);
+    snprintf(mark, FILE_MARK_SIZE, ".%s-%s", plain, token + (length > TOKEN_KEPT ? length - TOKEN_KEPT : 0));
 }
 
 void file_share(const char *host, const char *token) {

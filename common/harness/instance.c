@@ -180,11 +180,21 @@ enum status instance_parse(struct stage *stage, const json_t *root, struct insta
     return copy_text(curve, "secret", &instance->secret_key, err);
 }
 
-/* An earlier process of this host may have left partial files, which have names of their own. */
+static void name_host(char host[256]) {
+    memset(host, 0, 256);
+    if (gethostname(host, 255) != 0 || host[0] == '\0') snprintf(host, 256, "host");
+}
+
 static void share_files(const struct stage *stage) {
-    char host[256] = "";
-    if (gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') snprintf(host, sizeof host, "host");
+    char host[256];
+    name_host(host);
     file_share(host, stage->token);
+}
+
+/* An earlier process of this host may have left partial files, which have names of their own. */
+static void sweep_files(const struct stage *stage) {
+    char host[256];
+    name_host(host);
     file_sweep(stage->folder, host);
 }
 
@@ -196,9 +206,10 @@ enum status instance_read(struct stage *stage, const char *path, struct instance
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     FAIL_IF(root == NULL, err, STATUS_BAD_FORMAT, "%s: line %d: %s", path, error.line, error.text);
     enum status status = instance_parse(stage, root, instance, err);
+    if (status == STATUS_OK && stage->shared) share_files(stage); /* first: a lease has a thread, and makes links */
     if (status == STATUS_OK) status = lease_begin(stage, instance, err);
     if (status == STATUS_OK) status = file_make_folders(stage->folder, 0777, err);
-    if (status == STATUS_OK && stage->shared) share_files(stage);
+    if (status == STATUS_OK && stage->shared) sweep_files(stage);
     if (status == STATUS_OK) status = file_sync_folders(stage->folder, err);
     if (status == STATUS_OK) status = stage_confine(stage, json_object_get(root, "folders"), err);
     json_decref(root);

@@ -91,7 +91,11 @@ bool session_stands(const struct session *session);
 enum status session_take_lease(struct session *session, struct err *err);
 /* BAD_STATE: another launcher has taken the lease of this one. */
 enum status session_check_lease(const struct session *session, struct err *err);
-/* As that, for a process that may have stood still: waits until it knows whether it has the lease, or for 20 s. */
+/* Returns whether the lease was renewed a short while ago, or the session has none. Without it a launcher writes no
+ * orders into the session: another one may run it by now. */
+bool session_holds_lease(const struct session *session);
+/* As session_check_lease, for a process that may have stood still: waits until it knows whether it has the lease, or for
+ * 20 s. */
 enum status session_await_lease(const struct session *session, struct err *err);
 /* Lets another process take the lease of a cumulative stage at once: its instance has ended, hangs, or belongs to an
  * earlier launcher. Does nothing where the ledger of the stage is a file. */

@@ -57,6 +57,10 @@ enum status session_check_lease(const struct session *session, struct err *err) 
          session->path, (long long)holder.pid, holder.host);
 }
 
+bool session_holds_lease(const struct session *session) {
+    return session->lease == NULL || ledger_lease_holds(session->lease);
+}
+
 enum status session_await_lease(const struct session *session, struct err *err) {
     double until = clock_monotonic() + LEDGER_PATIENCE;
     struct ledger_lease *lease = session->lease;

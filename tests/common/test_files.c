@@ -215,8 +215,8 @@ static void writers_on_two_hosts_do_not_meet(void **state) {
     struct file_output *here = begin("both", "here");
     file_share("node-2", "fedcba9876543210");
     struct file_output *there = begin("both", "there"); /* without a wait for the other one */
-    assert_true(is_there(".both.node_1_example_org-01234567.partial"));
-    assert_true(is_there(".both.node_2-fedcba98.partial"));
+    assert_true(is_there(".both.node_1_example_org-89abcdef.partial"));
+    assert_true(is_there(".both.node_2-76543210.partial"));
     assert_ok(file_commit(&there, &err));
     assert_text(path, "there");
     assert_ok(file_commit(&here, &err));
@@ -309,7 +309,7 @@ static void what_dead_processes_left_is_swept(void **state) {
         scratch_path(kept[i], path);
         assert_int_equal(scratch_shell("touch '%s'", path), 0);
     }
-    file_share("here", "12345678");
+    file_share("here", "L0000000000001-fedc12345678"); /* as stages have them: a life, and random digits */
     struct file_output *alive = begin("swept/alive.mrc", "alive");
     file_sweep(folder, "here");
     for (size_t i = 0; i < 5; i++) {

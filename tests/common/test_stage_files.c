@@ -313,7 +313,7 @@ static void the_template_stage_runs(void **state) {
     assert_string_equal(json_string_value(json_object_get(described, "name")), "brightness");
     assert_string_equal(json_string_value(json_object_get(described, "in")), "micrograph");
     assert_true(json_array_size(json_object_get(described, "params")) == 1);
-    assert_true(json_array_size(json_object_get(described, "common_params")) == 9);
+    assert_true(json_array_size(json_object_get(described, "common_params")) == 10);
     json_decref(described);
 }
 

@@ -34,10 +34,10 @@ static void write_text(const char *path, const char *text) {
     assert_ok(file_write_whole(path, text, strlen(text), &err));
 }
 
-static void write_launcher(const struct scene *scene, int port) {
+static void write_launcher(const struct scene *scene, int port, int run, const char *session_id) {
     char path[PATH_SIZE + 64];
     json_t *root = json_pack("{s:i, s:s, s:i, s:i, s:s, s:s, s:{s:s, s:s}}", "v", 1, "address", "127.0.0.1", "port",
-                             port, "run", 1, "session_id", "0123", "revision", "1", "curve", "public",
+                             port, "run", run, "session_id", session_id, "revision", "1", "curve", "public",
                              scene->public_key, "secret", scene->secret_key);
     char *text = json_dumps(root, 0);
     snprintf(path, sizeof path, "%s/hosts/launcher.json", scene->folder);
@@ -64,7 +64,7 @@ static int begin(void **state) {
     scratch_path(name, scene->folder);
     assert_ok(transport_make_keys(scene->public_key, scene->secret_key, &err));
     assert_ok(control_listen("127.0.0.1", 0, scene->public_key, scene->secret_key, &scene->control, &port, &err));
-    write_launcher(scene, port);
+    write_launcher(scene, port, 2, "0123");
     snprintf(scene->program, sizeof scene->program, "%s/program", scene->folder);
     write_text(scene->program, "#!/bin/sh\necho started\nexec sleep 60\n");
     assert_int_equal(chmod(scene->program, 0755), 0);
@@ -197,10 +197,35 @@ static void test_late_void(void **state) {
     order(scene, "1.2", 3, "end", json_object());
 }
 
+/* Lets another launcher take the place of this one. */
+static void replace_launcher(struct scene *scene, int run, const char *session_id) {
+    struct err err = {0};
+    int port = 0;
+    control_close(&scene->control);
+    assert_ok(control_listen("127.0.0.1", 0, scene->public_key, scene->secret_key, &scene->control, &port, &err));
+    write_launcher(scene, port, run, session_id);
+}
+
+/* A new session in the same folder begins with run 1: its launcher is not one of an earlier run. */
+static void test_new_session(void **state) {
+    struct scene *scene = *state;
+    size_t processes = 1;
+    welcome(scene, "2.1");
+    order(scene, "2.1", 1, "start", start_of(scene, 1));
+    until_heard(scene, 1, &processes);
+    replace_launcher(scene, 1, "4567");
+    welcome(scene, "1.1");
+    order(scene, "1.1", 1, "forget", json_pack("{s:i}", "start", 9));
+    until_heard(scene, 1, &processes);
+    assert_int_equal(processes, 0);
+    order(scene, "1.1", 2, "end", json_object());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_orders_once, begin, end),
         cmocka_unit_test_setup_teardown(test_late_void, begin, end),
+        cmocka_unit_test_setup_teardown(test_new_session, begin, end),
     };
     return scratch_run("agent", tests, sizeof tests / sizeof *tests);
 }

@@ -5,8 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipelines/launcher/graph/graph.h"
-#include "pipelines/launcher/session.h"
+#include "pipelines/launcher/run/run_private.h"
 #include "tests/common/scratch.h"
 
 /* A session without stages, which this process runs. */
@@ -51,6 +50,19 @@ static void who_runs_it_exports_it(void **state) {
     json_decref(plan);
 }
 
+/* Orders of instances are the other's now. */
+static void who_was_replaced_holds_no_lease(void **state) {
+    (void)state;
+    struct session session;
+    const struct session without = {.lock = -1};
+    begin(&session, "holds");
+    assert_true(session_holds_lease(&session));
+    taken_over(&session);
+    assert_false(session_holds_lease(&session));
+    assert_true(session_holds_lease(&without));
+    session_end(&session);
+}
+
 /* The other runs it, so that its ledgers do not stand. */
 static void who_was_replaced_does_not_say_that_ledgers_stand(void **state) {
     (void)state;
@@ -88,11 +100,37 @@ static void who_was_replaced_changes_no_ledger(void **state) {
     json_decref(plan);
 }
 
+/* What is half-written goes with the run, but not if it is another's by now. */
+static void who_was_replaced_removes_no_partial_files(void **state) {
+    (void)state;
+    struct run run = {.orders = {.shared = true}};
+    struct graph_stage stage = {.section = {.name = (char *)"picker"}};
+    struct graph graph = {.stages = &stage, .stage_count = 1};
+    struct err err = {0};
+    char path[PATH_SIZE];
+    run.graph = &graph;
+    begin(&run.session, "partial");
+    assert_ok(path_join(run.session.path, "picker/.a.star.host-0123abcd.partial", path, sizeof path, &err));
+    assert_ok(file_make_parents(path, 0777, &err));
+    assert_ok(file_write_whole(path, "half", 4, &err));
+    struct ledger_lease *lease = run.session.lease;
+    taken_over(&run.session);
+    run_share_end(&run);
+    assert_true(file_exists(path));
+    run.session.lease = NULL; /* as one that nobody has replaced */
+    run_share_end(&run);
+    assert_false(file_exists(path));
+    run.session.lease = lease;
+    session_end(&run.session);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_runs_it_exports_it),
+        cmocka_unit_test(who_was_replaced_holds_no_lease),
         cmocka_unit_test(who_was_replaced_does_not_say_that_ledgers_stand),
         cmocka_unit_test(who_was_replaced_changes_no_ledger),
+        cmocka_unit_test(who_was_replaced_removes_no_partial_files),
     };
     return scratch_run("session_lease", tests, sizeof tests / sizeof *tests);
 }

@@ -90,6 +90,11 @@ static enum status turn_to(struct agent *agent, char **text, const struct agent_
     return STATUS_OK;
 }
 
+/* Returns whether a launcher belongs to an earlier run of the same session. It may live, but nobody works for it. */
+static bool is_earlier(const struct agent_launcher *launcher, const struct agent_launcher *now) {
+    return launcher->run < now->run && strcmp(launcher->session_id, now->session_id) == 0;
+}
+
 /* Looks whether there is a launcher, and whether it is still the same one. The file is compared by its content: times say
  * nothing where files come from other hosts. */
 static enum status look_for_launcher(struct agent *agent, struct err *err) {
@@ -105,8 +110,7 @@ static enum status look_for_launcher(struct agent *agent, struct err *err) {
         agent->over = true;
     if (status != STATUS_OK) return STATUS_OK;
     bool known = agent->launcher.text != NULL, same = known && strcmp(agent->launcher.text, text) == 0;
-    /* A launcher of an earlier run may live, but nobody works for it any more. */
-    if (same || !read_launcher(text, &launcher) || (known && launcher.run < agent->launcher.run)) return STATUS_OK;
+    if (same || !read_launcher(text, &launcher) || (known && is_earlier(&launcher, &agent->launcher))) return STATUS_OK;
     status = turn_to(agent, &text, &launcher, err);
     return status == STATUS_UNAVAILABLE ? STATUS_OK : status; /* this looks again */
 }

@@ -110,7 +110,7 @@ static void look_around(struct run *run, struct supervisor *supervisor) {
     rotate_logs(run, supervisor);
     hung_tend(run->hung);
     memory_kills_look(&run->memory);
-    run_changes_tend(run, supervisor);
+    if (session_holds_lease(&run->session)) run_changes_tend(run, supervisor);
     run_serve_tend(run);
     run_engine_tend(run);
 }

@@ -318,6 +318,7 @@ void run_hosts_tend(struct run *run, struct supervisor *supervisor) {
     struct run_hosts *h = run->hosts;
     if (h == NULL) return;
     hosts_tend(h->hosts);
+    if (!session_holds_lease(&run->session)) return; /* the rest writes into the session */
     tell_moved(run, supervisor);
     let_go_again(run);
     if (h->changed) {

@@ -29,6 +29,7 @@ void run_share(struct run *run) {
     run->orders.endpoints_number = run->session.run % RUNS_MOST * MOVES_MOST;
 }
 
+/* A launcher that has taken over has writers of its own. */
 void run_share_end(const struct run *run) {
-    if (run->orders.shared) sweep_all(run);
+    if (run->orders.shared && session_check_lease(&run->session, NULL) == STATUS_OK) sweep_all(run);
 }

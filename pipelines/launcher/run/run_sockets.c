@@ -151,6 +151,8 @@ static enum status mend_orders(struct run *run, size_t child, struct err *err) {
 
 enum status run_starting(void *context, size_t child, struct err *err) {
     struct run *run = context;
+    /* Without a message, this is asked again soon. */
+    if (!session_holds_lease(&run->session)) return STATUS_UNAVAILABLE;
     enum status status = mend_folder(run, err);
     if (status == STATUS_OK) status = mend_orders(run, child, err);
     /* Whatever keeps them from being made may pass: the user may mend it, and nothing is lost while this waits. */
