@@ -63,7 +63,7 @@ static struct engine *begin(enum engine_kind kind, const char *const *entries, s
                                      .say = say};
     engine_defaults(&options);
     assert_true(options.pause == 1 && options.pause_max == 30 && options.ask == 60 && options.patience == 10);
-    options.pause = options.pause_max = options.ask = 0.01;
+    options.pause = options.ask = 0.01;
     options.patience = LIMIT;
     assert_ok(engine_create(&options, &engine, &err));
     return engine;
