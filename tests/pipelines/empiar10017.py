@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Denoised β-galactosidase pictures (JPEG, no CTF) through LoG and template picking, extraction, 2D and 3D.
 
-The same pictures with random phases beyond 30 Å show no particle there: a map that claims detail finer than that is
-overfitted."""
+  empiar10017.py [random]
+
+random: instead, the same pictures with random phases beyond 30 Å. They show no particle there: a map that claims detail
+finer than that is overfitted."""
 
 import os
+import sys
 
 import numpy as np
 from session import Work, check, finish, fsc, match, need_data, points, put, read_map, run, star, status, write
@@ -103,17 +106,12 @@ def run_session(work, name, incoming, method, rest):
     return session
 
 
-with Work("empiar10017") as work:
-    incoming, randomised = work("incoming"), work("randomised")
-    os.mkdir(randomised)
-    random = np.random.default_rng(20261121)
+def pictures(work):
+    incoming = work("incoming")
     for name in names:
         put(f"{data}/micrographs/{name}.jpg", incoming)
-        randomise(name, randomised, random)
-    make_templates(work("templates.mrcs"))
-    templates = f"templates: {work('templates.mrcs')}"
     all_stages = CLASSIFY + REFINE.replace("SOURCE", "classifier")
-    for method, text, rest in (("log", "method: log", ""), ("template", templates, all_stages)):
+    for method, text, rest in (("log", "method: log", ""), ("template", templates(work), all_stages)):
         session = run_session(work, method, incoming, text, rest)
         recall, precision, f1 = scores(session)
         check(
@@ -121,10 +119,27 @@ with Work("empiar10017") as work:
         )
     resolution = claimed(session)
     check(resolution <= 45, f"the map claims {resolution:.1f} Å: 45 Å or finer was expected")
-    session = run_session(work, "random", randomised, templates, REFINE.replace("SOURCE", "extractor"))
+
+
+def random_phases(work):
+    randomised = work("randomised")
+    os.mkdir(randomised)
+    random = np.random.default_rng(20261121)
+    for name in names:
+        randomise(name, randomised, random)
+    session = run_session(work, "random", randomised, templates(work), REFINE.replace("SOURCE", "extractor"))
     resolution = claimed(session)
     check(
         resolution >= RANDOM_BEYOND,
         f"with random phases beyond {RANDOM_BEYOND} Å, the map claims {resolution:.1f} Å: finer would be overfitting",
     )
+
+
+def templates(work):
+    make_templates(work("templates.mrcs"))
+    return f"templates: {work('templates.mrcs')}"
+
+
+with Work("empiar10017") as work:
+    (random_phases if sys.argv[1:] == ["random"] else pictures)(work)
     finish()
