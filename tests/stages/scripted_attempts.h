@@ -74,6 +74,7 @@ const struct device *__wrap_stage_device(const struct stage *stage);
 enum status __wrap_stage_devices(const struct stage *stage, int wanted, int most, struct device *ret_devices,
                                  int *ret_count, struct err *err);
 const char *__wrap_stage_folder(const struct stage *stage);
+const char *__wrap_stage_promised(const struct stage *stage);
 const void *__wrap_stage_params(const struct stage *stage);
 int __wrap_stage_threads(const struct stage *stage);
 int __wrap_stage_flush_threads(const struct stage *stage);
@@ -221,6 +222,11 @@ void __wrap_stage_resolution(struct stage *stage, double resolution) {
 }
 
 const char *__wrap_stage_folder(const struct stage *stage) {
+    (void)stage;
+    return folder;
+}
+
+const char *__wrap_stage_promised(const struct stage *stage) {
     (void)stage;
     return folder;
 }
