@@ -40,6 +40,7 @@ enum status __wrap_refiner_write(const struct refiner *refiner, const char *fold
                                  struct err *err);
 enum status __wrap_history_write(const char *folder, const char *prefix, const struct refiner_state *state,
                                  struct err *err);
+const char *__wrap_stage_folder(const struct stage *stage);
 const char *__wrap_stage_promised(const struct stage *stage);
 bool __wrap_stage_wait_out(struct stage *stage, enum status status, const struct err *err,
                            struct stage_patience *patience);
@@ -113,6 +114,11 @@ enum status __wrap_history_write(const char *folder, const char *prefix, const s
     told[told_count++] = state->iteration;
     pthread_mutex_unlock(&lock);
     return STATUS_OK;
+}
+
+const char *__wrap_stage_folder(const struct stage *stage) {
+    (void)stage;
+    return "/session/refiner";
 }
 
 const char *__wrap_stage_promised(const struct stage *stage) {
