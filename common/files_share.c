@@ -14,8 +14,8 @@
 enum { HOST_KEPT = 24, TOKEN_KEPT = 8 };
 _Static_assert((int)FILE_MARK_SIZE == 1 + (int)HOST_KEPT + 1 + (int)TOKEN_KEPT + 1, "a mark is .HOST-TOKEN");
 
-/* Who this process is does not change while it runs, and concerns every file that any of its threads writes. It is
- * written once, before there are other threads. */
+/* Names this process in its partial files, whichever thread writes them. It is set once, before there are other
+ * threads. */
 static char writer_mark[FILE_MARK_SIZE];
 
 const char *file_writer_mark(void) {

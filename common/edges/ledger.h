@@ -107,8 +107,8 @@ pid_t ledger_writer(const char *path);
 /* Releases the claims of an instance that died or hangs. */
 enum status ledger_release_instance(struct ledger *ledger, int instance, struct err *err);
 
-/* Where a session has several hosts, two incarnations of an instance may run at once: the earlier one on a host that is
- * lost and does not know it. Their tokens begin with the text of a number, the life, that grows from one to the next: a
+/* Two incarnations of an instance may run at once in a session of several hosts: the earlier one on a host that is lost
+ * and does not know it. Their tokens begin with the text of a number, the life, that grows from one to the next: a
  * later life takes over the claims of an earlier one, and never the other way. */
 enum { LEDGER_LIFE_SIZE = 16 };
 /* Prints how the token of a life begins. */

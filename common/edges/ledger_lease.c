@@ -40,8 +40,8 @@ static const char *const tables[] = {
     "CREATE TABLE IF NOT EXISTS leases (name text PRIMARY KEY, number bigint NOT NULL, counts bigint NOT NULL,"
     " token text NOT NULL, host text NOT NULL, pid bigint NOT NULL, process text NOT NULL, run bigint NOT NULL,"
     " seconds float8 NOT NULL, renewed timestamptz NOT NULL) WITH (fillfactor = 50)",
-    /* Who takes the lease locks its row FOR UPDATE, and so waits for transactions that have passed this check. Renewing
-     * waits for nobody. */
+    /* The taker of a lease locks its row FOR UPDATE, and so waits for transactions that have passed this check.
+     * Renewing waits for nobody. */
     "CREATE OR REPLACE FUNCTION lease_check(wanted text, own text) RETURNS void LANGUAGE plpgsql AS $$"
     " BEGIN PERFORM 1 FROM leases WHERE name = wanted AND token = own"
     "  AND renewed + make_interval(secs => seconds) > clock_timestamp() FOR KEY SHARE;"

@@ -14,7 +14,7 @@
 
 /* QUEUE: what is queued at most, so that neither side blocks on writing to the other. */
 enum { SERVER_QUEUE = 128 };
-/* How long a transaction may stand still, ms: who takes a lease waits for one of the holder before. */
+/* A transaction may stand still for so long, ms. The taker of a lease waits for one of the holder before. */
 enum { SERVER_IDLE = 4000, SERVER_FENCED_IDLE = 4000 };
 enum { SERVER_TEXT = 4096, SERVER_PARAMETERS = 16, TOKEN_SIZE = 33, NAME_SIZE = 64 };
 

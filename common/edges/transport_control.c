@@ -127,7 +127,7 @@ static enum status begin_joining(struct control *control, const char *endpoint, 
                 set_int(socket, ZMQ_RECONNECT_IVL, RECONNECT_MS) &&
                 set_int(socket, ZMQ_RECONNECT_IVL_MAX, RECONNECT_MAX_MS) &&
                 set_int(socket, ZMQ_CONNECT_TIMEOUT, CONNECT_MS) &&
-                /* What is said while nobody listens waits, and the next message says more. libzmq's option for sockets
+                /* Messages wait in the socket while nobody listens; a later one says more. libzmq's option for sockets
                  * that do not wait (ZMQ_IMMEDIATE) also drops what has come, and is not read, when a peer closes. */
                 set_int(socket, ZMQ_SNDHWM, HELD_AWAY) && set_key(socket, ZMQ_CURVE_SERVERKEY, public_key) &&
                 set_key(socket, ZMQ_CURVE_PUBLICKEY, public_key) && set_key(socket, ZMQ_CURVE_SECRETKEY, secret_key);

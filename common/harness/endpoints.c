@@ -23,7 +23,7 @@ static enum status follow_edge(struct pipeline *pipeline, struct inbox *inbox, c
     TRY(transport_move(pipeline->transport, inbox->data, data, &moved, err));
     if (!moved) return STATUS_OK;
     log_write(pipeline->stage->log, LOG_INFO, "moved", "%s now comes from %s", inbox->edge, data);
-    /* What the old sender sent, and nobody had taken, is lost with the connection. */
+    /* Messages that nobody has taken are lost with the connection: the sender sends them again after a hello. */
     return edges_answer(pipeline, inbox, MESSAGE_HELLO, 0, "", err);
 }
 

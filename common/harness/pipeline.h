@@ -15,7 +15,7 @@ struct inbox {
     struct transport_socket *data, *acks;
 };
 
-/* What this process knows of the record of endpoints. */
+/* The record of endpoints, as far as this process has followed it. */
 struct endpoints {
     int number;    /* of the last change that it has followed */
     uint64_t seen; /* hash of the text that was read last; 0: none */

@@ -57,7 +57,7 @@ enum slot_phase {
     SLOT_DONE
 };
 
-/* How long the files of an item have not been there. */
+/* Files of an item that are not there yet. */
 struct absence {
     double since, due; /* first seen, 0: they are there; next look */
     int looks;
@@ -103,7 +103,7 @@ struct stage_common {
     double memory_limit; /* GB; NaN: not set */
 };
 
-/* Who holds how much memory (admission.c). */
+/* Memory that items hold (admission.c). */
 struct admission {
     pthread_cond_t changed; /* an item has been admitted or has given back its lane */
     struct budget budget;   /* at the last look */

@@ -1,4 +1,4 @@
-/* Where the plan of a session with several hosts lets its instances run. */
+/* Names the hosts on which a plan lets its instances run. */
 #ifndef ICESTREAM_PIPELINES_LAUNCHER_PLAN_HOSTS_H
 #define ICESTREAM_PIPELINES_LAUNCHER_PLAN_HOSTS_H
 

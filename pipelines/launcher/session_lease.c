@@ -1,4 +1,4 @@
-/* Who runs a session whose ledgers are in PostgreSQL: the holder of its lease there. The lock in log/lock keeps others of
+/* The holder of the lease in PostgreSQL runs the session whose ledgers are there. The lock in log/lock keeps others of
  * this machine away; a lock that another host has left says nothing, and the lease does. */
 #include <stdio.h>
 #include <string.h>

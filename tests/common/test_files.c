@@ -317,7 +317,7 @@ static void what_dead_processes_left_is_swept(void **state) {
         assert_true(is_there(kept[i]));
     }
     assert_true(is_there("swept/.alive.mrc.here-12345678.partial"));
-    /* Who sweeps for all hosts takes it from a writer, who notices. */
+    /* A sweep for all hosts takes the file from its writer, who notices. */
     file_sweep(folder, NULL);
     assert_false(is_there(left[3]) || is_there(left[4]) || is_there("swept/.alive.mrc.here-12345678.partial"));
     assert_true(is_there(kept[0]));

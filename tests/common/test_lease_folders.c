@@ -123,7 +123,7 @@ static void folders_of_later_leases_stay(void **state) {
     expect(session, "leases/refiner.12/refiner/map.mrc", "being made");
 }
 
-/* What the server answers, one after the other. */
+/* Answers of the server, one after the other. */
 struct answers {
     int64_t numbers[4];
     int asked, count;

@@ -44,7 +44,7 @@ class World(rig.Rig):
     """Three hosts with a server beside them. relay: stands before the server and can lose answers."""
 
     def __init__(self, name):
-        # Where others may enter, since the server runs as another user.
+        # Others may enter, since the server runs as another user.
         self.work = Work(name)
         os.chmod(self.work.path, 0o711)
         super().__init__(self.work.path)

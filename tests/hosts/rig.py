@@ -51,7 +51,7 @@ def enter():
     os.execvp(words[0], [*words, sys.executable, *sys.argv])
 
 
-# What a rig does, on a small scale.
+# Does on a small scale what a rig does.
 TRIAL = """
 ip link set lo up
 ip link add rig type bridge

@@ -27,7 +27,7 @@ def wait_spread(session, slurm):
 
 
 def leaves(session, slurm):
-    """What Slurm does before a time limit: a job that has left is submitted again."""
+    """A job that has left, as Slurm makes it before a time limit, is submitted again."""
     since, (node, number) = time.monotonic(), min(jobs(slurm).items())
     session.launcher_host.run("scancel", "--batch", "--signal=TERM", number)
     until_elsewhere(session, since, f"{node}-{number}")

@@ -108,7 +108,7 @@ class Session:
         return None
 
     def products(self):
-        """What the session has made, without what tells when."""
+        """Returns what the session has made, without times."""
         found = {}
         for stage in ("one", "two"):
             for path in glob.glob(f"{self.path}/{stage}/**/*.txt", recursive=True):
@@ -197,7 +197,7 @@ def case_died(session):
 
 
 def case_agent_killed(session):
-    """What ran on a host that is lost goes on elsewhere, and that is no death."""
+    """Instances of a lost host go on elsewhere, and that is no death."""
     agent = session.join()
     session.launch()
     session.until_place("one.1", "away")
@@ -368,7 +368,7 @@ def case_taken_over(session):
 
 
 def case_record_of_before(session):
-    """Where edges listened in an earlier run does not count in the next one, however often they had moved."""
+    """Endpoints of an earlier run do not count in the next one, however often edges had moved."""
     session.join()
     session.launch()
     session.until_place("two.0", "away")

@@ -16,8 +16,8 @@ static void tell(struct agent *agent, enum host_kind kind, json_t *content) {
     free(text);
 }
 
-/* Where edges have moved in one run says nothing about the next: its changes have small numbers again, and its processes
- * would pass over them. */
+/* The record of one run says nothing about the next, whose changes have small numbers again: its processes would pass
+ * over them. */
 static void a_new_launcher_begins_without_moved_edges(void **state) {
     (void)state;
     const struct agent_options options = {.name = "here"};

@@ -371,7 +371,7 @@ static void test_two_of_one_name(void **state) {
     assert_true(hosts_view(scene->hosts, 0).there);
 }
 
-/* What another launcher has written stays there. */
+/* The file of another launcher stays there. */
 static void test_taken_over(void **state) {
     struct scene *scene = *state;
     char path[PATH_SIZE + 64];

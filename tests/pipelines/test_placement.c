@@ -40,7 +40,7 @@ static void test_kinds(void **state) {
     assert_int_equal(placement_choose(&(struct placement_wish){.gpu = true}, hosts, 3), 1);
     hosts[1].there = false;
     assert_int_equal(placement_choose(&(struct placement_wish){.on = "gpu"}, hosts, 3), -1);
-    /* What can use a GPU can do without. */
+    /* An instance that can use a GPU can do without. */
     assert_int_equal(placement_choose(&(struct placement_wish){.gpu = true}, hosts, 3), 0);
     hosts[0].gpus = 1;
     assert_int_equal(placement_choose(&(struct placement_wish){.on = "cpu"}, hosts, 3), 0);

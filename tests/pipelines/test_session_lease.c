@@ -100,7 +100,7 @@ static void who_was_replaced_changes_no_ledger(void **state) {
     json_decref(plan);
 }
 
-/* What is half-written goes with the run, but not if it is another's by now. */
+/* Half-written files go with the run, but not if it is another's by now. */
 static void who_was_replaced_removes_no_partial_files(void **state) {
     (void)state;
     struct run run = {.orders = {.shared = true}};

@@ -412,7 +412,7 @@ static enum status away_where(void *context, size_t child, const struct process_
     return STATUS_OK;
 }
 
-/* What follows from the loss cannot be written down at once. */
+/* The consequences of the loss cannot be written down at once. */
 static enum status away_lost(void *context, size_t child, struct err *err) {
     struct away *away = context;
     (void)child;

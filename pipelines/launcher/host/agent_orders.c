@@ -1,4 +1,4 @@
-/* What the launcher says to a host. */
+/* Carries out what the launcher orders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -56,7 +56,8 @@ static enum status write_sent(struct agent *agent, struct err *err) {
     return STATUS_OK;
 }
 
-/* What cannot be written now is written later: the orders behind it, such as signals, must not wait for a disk. */
+/* Writes instance files and the record of endpoints. A file that cannot be written is tried again later: the orders
+ * behind it, such as signals, must not wait for a disk. */
 static void write_now(struct agent *agent) {
     struct err err = {0};
     bool written = write_sent(agent, &err) == STATUS_OK;

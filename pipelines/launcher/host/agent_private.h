@@ -34,7 +34,7 @@ struct agent_child {
     json_t *renewed;      /* orders that have changed, and could not be written yet; NULL: none */
 };
 
-/* What SESSION/hosts/launcher.json says. */
+/* The content of SESSION/hosts/launcher.json. */
 struct agent_launcher {
     char *text; /* the file; NULL: not read yet */
     char address[65], session_id[64];

@@ -1,4 +1,4 @@
-/* What the agent tells the launcher. */
+/* Tells the launcher that this host is here, and how its processes are. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

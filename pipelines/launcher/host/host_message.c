@@ -8,7 +8,7 @@ static const char *const kinds[] = {"join", "state", "welcome", "refused", "void
 enum { KINDS = sizeof kinds / sizeof *kinds };
 enum { PROCESSES_MAX = 4096, LISTENERS_MAX = 4096, SIGNAL_MAX = 64 };
 
-/* What a member must be. most: bytes of a text, a number (from 0), or elements of a list. */
+/* The type of a member, and its limit. most: bytes of a text, a number (from 0), or elements of a list. */
 enum member_type { TEXT, NUMBER, FLAG, LIST, OBJECT };
 struct member {
     const char *key;

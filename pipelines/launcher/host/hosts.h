@@ -36,7 +36,7 @@ struct hosts_settings {
     void (*listens)(void *context, size_t child, const char *edge, const char *data, const char *ack);
 };
 
-/* What is known of a host. */
+/* A host, as the launcher sees it. */
 struct host_view {
     const char *name, *address;
     int cores, gpus;

@@ -1,4 +1,4 @@
-/* What the launcher writes into the session for its hosts, and on their behalf. */
+/* Writes files of the session for its hosts, and on their behalf. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

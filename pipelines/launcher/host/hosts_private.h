@@ -45,7 +45,7 @@ struct host {
     struct remote *remotes; /* one for each child of the supervisor */
 };
 
-/* What hosts_prepare has told of the next start of a child. */
+/* The next start of a child, as hosts_prepare has described it. */
 struct host_preparation {
     const int *gpus;
     size_t gpu_count;

@@ -14,7 +14,7 @@ struct placement_host {
     int all;  /* all instances that are there and compute, without it */
 };
 
-/* What an instance needs. */
+/* The needs of an instance. */
 struct placement_wish {
     const char *on; /* `on` of its stage: the name of a host, "cpu", "gpu", or NULL */
     bool bound;     /* it belongs to the launcher's own host, unless `on` names another one */

@@ -8,7 +8,7 @@
 
 enum { ENGINE_COMMAND_SIZE = 2 * PATH_SIZE, ENGINE_NAME_SIZE = 64, ENGINE_ID_SIZE = 32, ENGINE_WORDS = 64 };
 
-/* What the running tool of a job does. */
+/* The purpose of the tool that runs for a job. */
 enum engine_step { ENGINE_ASKS, ENGINE_SUBMITS };
 
 /* One connection of ssh, or one line of sbatch. */

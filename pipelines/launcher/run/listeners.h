@@ -18,7 +18,7 @@ enum { LISTENERS_ENDPOINT_SIZE = 32 }; /* room for "tcp://255.255.255.255:65535"
 
 struct listeners;
 
-/* What one edge has. The texts and descriptors stay as they are until the edge is closed. */
+/* The sockets of one edge. The texts and descriptors stay as they are until the edge is closed. */
 struct listener {
     char *edge;                                                       /* "watcher.0>lowpass-picker" */
     char data[LISTENERS_ENDPOINT_SIZE], ack[LISTENERS_ENDPOINT_SIZE]; /* endpoints: "tcp://192.168.1.5:41234" */

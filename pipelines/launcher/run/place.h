@@ -33,7 +33,7 @@ enum place_news {
     PLACE_LOST   /* the place itself is lost, or leaves: nothing more is heard of the process, and it does not count */
 };
 
-/* What a place can do. child: the number of the process among those of the supervisor. */
+/* The operations of a place. child: the number of the process among those of the supervisor. */
 struct place_operations {
     /* Starts a process, in a process group of its own. STATUS_UNAVAILABLE: it cannot be started now. */
     enum status (*start)(void *context, size_t child, const struct supervisor_child *spec, pid_t *ret_pid,

@@ -1,4 +1,4 @@
-/* Where the edges of a run listen, and how their receivers learn that an edge listens elsewhere. */
+/* Keeps the endpoints of a run's edges, and tells receivers when an edge listens elsewhere. */
 #include <stdlib.h>
 #include <string.h>
 
