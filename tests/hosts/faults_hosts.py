@@ -4,7 +4,11 @@
 faults_hosts.py CASE...     faults one after the other; CASE is a name below
 faults_hosts.py random N    N faults at random, on 200 micrographs"""
 
+import importlib.util
+import json
+import os
 import signal
+import socket
 import sys
 import time
 
@@ -79,6 +83,29 @@ def database(session, _):
     time.sleep(SILENCE)
     session.world.database.begin()
     session.until_all_done()
+
+
+def listening(host):
+    """Returns the addresses at which a host listens, but for loopback: ["10.0.0.2:4242"]."""
+    found = []
+    for line in host.run("cat", "/proc/net/tcp").stdout.splitlines()[1:]:
+        local, state = line.split()[1], line.split()[3]
+        address, port = socket.inet_ntoa(bytes.fromhex(local.split(":")[0])[::-1]), int(local.split(":")[1], 16)
+        if state == "0A" and not address.startswith("127."):
+            found.append(f"{address if address != '0.0.0.0' else host.address}:{port}")
+    return found
+
+
+def strangers(session, _):
+    """A process on the network that has no keys speaks to all ports of the session."""
+    one, other = session.agent_hosts
+    ports = [port for host in (session.launcher_host, one) for port in listening(host)]
+    told = other.run(sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "stranger.py"), 4, *ports)
+    answer = json.loads(told.stdout)
+    check(len(ports) >= 5, f"the control channel and the edges listen: {ports}")
+    check(answer == {"tried": len(ports), "heard": 0, "spoke": 0}, f"a stranger gets nothing: {answer}")
+    session.until_all_done()
+    check("stranger" not in session.places().values(), "and is no host")
 
 
 # ---- What is lost for a while
@@ -177,7 +204,7 @@ def moved(session):
     take_over(session, session.world.hosts[1])
 
 
-CASES = (instance, cut, folder, database, host, agent, cut_20, cut_90, stop_60, database_60, leaves, launcher)
+CASES = (instance, cut, folder, strangers, database, host, agent, cut_20, cut_90, stop_60, database_60, leaves, launcher)
 
 
 # ---- at random
@@ -276,6 +303,9 @@ def run(world, cases):
 
 def main():
     cases = sys.argv[1:]
+    if "strangers" in cases and importlib.util.find_spec("zmq") is None:
+        print("skipped: python3-zmq is not installed")
+        sys.exit(77)
     with World(f"hosts-{cases[0]}") as world:
         if cases[0] == "random":
             at_random(world, int(cases[1]))
