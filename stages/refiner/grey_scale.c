@@ -36,6 +36,17 @@ static enum status compare_with(struct refiner *r, int side, int k, struct err *
     return estep_compare_with(r, &r->sides[side], k, 1, err);
 }
 
+/* Returns how many of the batch's particles from `from` on one worker compares at a time, however many there are. On the
+ * CPU the products of a larger batch round differently. */
+static int part_from(const struct refiner *r, int from, int count) {
+    const struct alignment_particle *particles = r->batch.particles;
+    int part = 1;
+    if (r->placement.workspace != NULL) return count - from;
+    while (from + part < count && particles[from + part].chunk == particles[from].chunk)
+        part++;
+    return part;
+}
+
 /* Sums D and N (alignment.h) over the first members of a side, for a factor on map k. */
 static enum status fit_some(struct refiner *r, int side, int k, double *dots, double *norms, struct err *err) {
     double mean;
@@ -44,7 +55,10 @@ static enum status fit_some(struct refiner *r, int side, int k, double *dots, do
         TRY(estep_load(r, &r->sides[side], first, &count, err));
         /* Take exactly SCALE_PARTICLES, whatever the size of a batch. */
         if (count > SCALE_PARTICLES - first) count = SCALE_PARTICLES - first;
-        TRY(alignment_scale(r->alignment, r->batch.particles, count, &mean, dots, norms, err));
+        for (int from = 0, part; from < count; from += part) {
+            part = part_from(r, from, count);
+            TRY(alignment_scale(r->alignment, r->batch.particles + from, part, &mean, dots, norms, err));
+        }
     }
     return STATUS_OK;
 }

@@ -27,6 +27,55 @@ void __wrap_alignment_forget_images(struct alignment *alignment) {
     __real_alignment_forget_images(alignment);
 }
 
+enum { MOST_SCALES = 256 };
+static struct { double dots, norms; } scales[MOST_SCALES]; /* the sums after each measurement of a grey scale */
+static int scale_count;
+
+enum status __real_alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   double *ret_mean, double *dots, double *norms, struct err *err);
+enum status __wrap_alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   double *ret_mean, double *dots, double *norms, struct err *err);
+enum status __wrap_alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   double *ret_mean, double *dots, double *norms, struct err *err) {
+    enum status status = __real_alignment_scale(alignment, particles, count, ret_mean, dots, norms, err);
+    assert_true(scale_count < MOST_SCALES);
+    if (status == STATUS_OK && dots != NULL) {
+        scales[scale_count].dots = *dots;
+        scales[scale_count++].norms = *norms;
+    }
+    return status;
+}
+
+/* Rounding of sums in double precision hardly ever shows in the maps, which have single precision. */
+static void grey_scale_has_one_sum(void **state) {
+    (void)state;
+    const struct several_case c = {
+        .name = "scales", .particles = 130, .classes = 1, .memory = 0.25, .host_memory = LITTLE};
+    char scratch[PATH_SIZE], reference[PATH_SIZE];
+    double dots[MOST_SCALES] = {0}, norms[MOST_SCALES] = {0};
+    int count = 0;
+    several_prepare(&c, scratch, reference);
+    for (int workers = 1; workers <= 3; workers++) {
+        const struct refiner_options options = several_options(&c, reference);
+        const struct refiner_context context = several_context(&c, workers);
+        const struct refiner_iteration iteration = {.max_order = 0};
+        struct refiner *refiner = NULL;
+        struct err err = {0};
+        scale_count = 0;
+        must_be(refiner_create(&options, &context, &refiner, &err), &err);
+        several_merge(refiner, scratch, "a");
+        must_be(refiner_begin(refiner, &iteration, &err), &err);
+        refiner_destroy(&refiner);
+        if (workers == 1) count = scale_count;
+        assert_true(count > 1);
+        assert_int_equal(scale_count, count);
+        for (int i = 0; i < count; i++) {
+            if (workers == 1) dots[i] = scales[i].dots, norms[i] = scales[i].norms;
+            assert_true(scales[i].dots == dots[i] && scales[i].norms == norms[i]);
+        }
+    }
+}
+
 /* A chunk holds 1,024 particles at most on average. One particle more makes two of it, which two workers compare. */
 static void more_chunks_lie_on_other_devices(void **state) {
     (void)state;
@@ -59,6 +108,7 @@ static void more_chunks_lie_on_other_devices(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_chunks_lie_on_other_devices),
+        cmocka_unit_test(grey_scale_has_one_sum),
         cmocka_unit_test(halves),
         cmocka_unit_test(classes),
     };
