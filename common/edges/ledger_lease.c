@@ -426,15 +426,10 @@ void ledger_lease_give_back(struct ledger_lease **lease_pointer) {
 /* ---- Others ---- */
 
 void ledger_fence(struct ledger *ledger, const struct ledger_lease *lease) {
-    char text[96];
     if (ledger->server == NULL) return;
     ledger_hold(ledger);
     snprintf(ledger->server->fence, sizeof ledger->server->fence, "SELECT lease_check('%s', '%s')", lease->name,
              lease->token);
-    snprintf(text, sizeof text, "SET idle_in_transaction_session_timeout TO %d", SERVER_FENCED_IDLE);
-    /* The next connection is made with it in any case. */
-    if (!server_is_lost(ledger)) (void)server_ask(ledger, text, NULL, NULL, NULL);
-    ledger->server->failed = STATUS_OK;
     ledger_let_go(ledger);
 }
 

@@ -140,7 +140,6 @@ static enum status examine(struct ledger *ledger, struct err *err) {
  * tables are small: without scans of whole tables they stay right. */
 static enum status set_up(struct ledger *ledger, struct err *err) {
     char text[768], commits[32];
-    bool fenced = ledger->server->fence[0] != '\0';
     int patience = (int)(1000 * ledger->patience);
     cell(ledger, "SHOW synchronous_commit", commits, sizeof commits);
     snprintf(text, sizeof text,
@@ -150,7 +149,7 @@ static enum status set_up(struct ledger *ledger, struct err *err) {
              " SET plan_cache_mode TO force_generic_plan; SET default_transaction_isolation TO 'read committed';"
              " SET default_transaction_read_only TO %s; SET standard_conforming_strings TO on;"
              " SET extra_float_digits TO 1",
-             ledger->server->address.schema, patience > 0 ? patience : 1, fenced ? SERVER_FENCED_IDLE : SERVER_IDLE,
+             ledger->server->address.schema, patience > 0 ? patience : 1, SERVER_IDLE,
              strcmp(commits, "remote_apply") == 0 ? commits : "on", ledger->read_only ? "on" : "off");
     TRY(execute(ledger, text, err));
     FAIL_IF(PQenterPipelineMode(ledger->server->connection) != 1, err, STATUS_UNSUPPORTED,

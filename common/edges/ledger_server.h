@@ -15,7 +15,7 @@
 /* QUEUE: what is queued at most, so that neither side blocks on writing to the other. */
 enum { SERVER_QUEUE = 128 };
 /* A transaction may stand still for so long, ms. The taker of a lease waits for one of the holder before. */
-enum { SERVER_IDLE = 4000, SERVER_FENCED_IDLE = 4000 };
+enum { SERVER_IDLE = 4000 };
 enum { SERVER_TEXT = 4096, SERVER_PARAMETERS = 16, TOKEN_SIZE = 33, NAME_SIZE = 64 };
 
 struct ledger_server {
