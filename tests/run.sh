@@ -11,8 +11,12 @@
 #     asan  everything but whole pipelines, what is `slow`, what a browser does with the page, what repeats runs to count
 #           chances, and pickings of whole real micrographs
 #     tsan  also the stages, without `heavy`, and what has the label `threads`: kernels that have threads of their own
-#     cuda  compiles everything and runs the tests of common and kernels; tests that need a GPU skip with a reason
+#     cuda  compiles all programs, the tests of kernels and the benchmarks of GPUs, and runs what looks for a device: tests
+#           that need one skip with a reason. What computes on a CPU has run already
 #   tests/run.sh --all   as --ci, and then the tests with the label `long`
+#
+# Four tests run at a time, on two cores, too: most wait for processes, time-outs and disks more than they compute. One that
+# keeps several cores busy counts as several (PROCESSORS).
 #
 # Tests with random input take the seed of ICESTREAM_SEED, here a fixed one. Another run finds other cases:
 # ICESTREAM_SEED=$RANDOM tests/run.sh; ctest alone takes a new seed each time.
@@ -54,7 +58,7 @@ build() { # build PRESET [TARGET...]
 check() { # check BUILD [CTEST ARGUMENT...]: --quiet prints only the summary, or everything after a failure
   local name=$1 log="$PWD/build/$1.ctest.log"
   shift
-  ctest --test-dir "build/$name" --output-on-failure -j 2 "$@" --output-log "$log"
+  ctest --test-dir "build/$name" --output-on-failure -j 4 "$@" --output-log "$log"
   local status=$?
   case " $* " in *' --quiet '*)
     if [ "$status" -eq 0 ]; then sed -n '/% tests passed/,$p' "$log"; else cat "$log"; fi ;;
@@ -89,7 +93,8 @@ configure=()
 # What each mode builds and runs.
 asan_targets=(tests_common tests_kernels tests_stages tests_cli tests_faults) asan_tests=(-LE 'long|slow|pipeline|fuzz' -E '^(check_|docs_|web_axe|web_page|picker_(thresholds|contamination|apoferritin)|test_refiner_(signal|noise|auto_mask|directions|initial|own_maps))')
 tsan_targets=(tests_common tests_stages tests_threads) tsan_tests=(-L 'common|stages|threads' -LE 'long|pipeline|heavy')
-cuda_targets=() cpu_tests=(-LE long)
+cuda_targets=(programs tests_kernels test_device bench_expectation_cuda bench_texture_cuda bench_tomography_cuda)
+cuda_tests=(-R '^(gpu_|test_device)' -L 'common|kernels') cpu_tests=(-LE long)
 if [ -z "$mode" ]; then
   asan_targets=(tests_common tests_kernels) asan_tests=(-L 'common|kernels' -LE 'long|slow|pipeline' -E '^check_')
   tsan_targets=(tests_common) tsan_tests=(-L common -LE 'long|slow|pipeline|heavy' -E '^check_')
@@ -108,7 +113,7 @@ if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   if ! build cuda "${cuda_targets[@]}"; then
     failed+=("cuda build")
   elif [ -n "$mode" ]; then
-    step cuda check cuda -L 'common|kernels' -LE long -E '^check_' --quiet
+    step cuda check cuda "${cuda_tests[@]}" --quiet
   fi
 else
   echo "no nvcc here: the CUDA kernels are not compiled"
