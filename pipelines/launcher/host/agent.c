@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "common/memory.h"
 #include "pipelines/launcher/host/agent_private.h"
+#include "pipelines/launcher/run/signals.h"
 
 /* s: between looks at launcher.json; between reports while nothing happens; of silence before a new connection. */
 static const double LOOK = 1, TELL = 1, SILENT = HOST_LOST;
@@ -220,7 +221,7 @@ static void remove_folder(const char *path) {
 }
 
 /* Two agents may have one name by mistake; as peers they differ. */
-static enum status begin(struct agent *agent, const sigset_t *mask, struct err *err) {
+static enum status begin(struct agent *agent, struct err *err) {
     unsigned long long number = 0;
     const struct agent_options *options = agent->options;
     int length = snprintf(agent->path, sizeof agent->path, "%s/hosts/launcher.json", options->session);
@@ -228,22 +229,14 @@ static enum status begin(struct agent *agent, const sigset_t *mask, struct err *
     FAIL_IF(getrandom(&number, sizeof number, 0) != sizeof number, err, STATUS_IO, "no random number: %s",
             strerror(errno));
     snprintf(agent->peer, sizeof agent->peer, "%.30s.%016llx", options->name, number);
-    agent->signals = signalfd(-1, mask, SFD_NONBLOCK | SFD_CLOEXEC);
-    FAIL_IF(agent->signals < 0, err, status_of_reading(errno), "signals cannot be read: %s", strerror(errno));
     agent->heard_at = clock_monotonic();
     return make_folder(agent, err);
 }
 
 enum status agent_run(const struct agent_options *options, enum agent_outcome *ret_outcome, struct err *err) {
     struct agent agent = {.options = options, .signals = -1};
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, SIGCHLD);
-    sigaddset(&mask, SIGINT);
-    sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGHUP);
-    FAIL_IF(pthread_sigmask(SIG_BLOCK, &mask, &agent.old_mask) != 0, err, STATUS_IO, "signals cannot be blocked");
-    enum status status = begin(&agent, &mask, err);
+    enum status status = signals_open(&agent.old_mask, &agent.signals, err);
+    if (status == STATUS_OK) status = begin(&agent, err);
     if (status == STATUS_OK) status = loop(&agent, ret_outcome, err);
     agent_kill_all(&agent);
     disconnect(&agent);
@@ -253,7 +246,6 @@ enum status agent_run(const struct agent_options *options, enum agent_outcome *r
     json_decref(agent.record);
     free(agent.launcher.text);
     explicit_bzero(&agent.launcher, sizeof agent.launcher);
-    if (agent.signals >= 0) close(agent.signals);
-    pthread_sigmask(SIG_SETMASK, &agent.old_mask, NULL);
+    signals_close(agent.signals, &agent.old_mask);
     return status;
 }

@@ -14,6 +14,7 @@
 
 #include "common/clock.h"
 #include "common/files.h"
+#include "pipelines/launcher/run/signals.h"
 
 static const double SILENCE_TOLD = 0.25; /* s between calls of the hook `silent` */
 static const double WAITED = 0.5;        /* s until a child that has no place yet asks again */
@@ -475,29 +476,15 @@ enum status supervisor_run(const struct supervisor_child *children, size_t count
                            const struct supervisor_options *options, const struct supervisor_hooks *hooks,
                            enum supervisor_outcome *ret_outcome, struct err *err) {
     struct supervisor s = {.specs = children, .count = count, .options = options, .hooks = hooks, .signals = -1};
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, SIGCHLD);
-    sigaddset(&mask, SIGINT);
-    sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGHUP);
-    FAIL_IF(pthread_sigmask(SIG_BLOCK, &mask, &s.old_mask) != 0, err, STATUS_IO, "signals cannot be blocked");
+    enum status status = signals_open(&s.old_mask, &s.signals, err);
     s.here = place_local(&s.old_mask);
     s.children = calloc(count + 1, sizeof *s.children);
-    s.signals = signalfd(-1, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
-    enum status status = STATUS_OK;
-    if (s.children == NULL || s.signals < 0)
-        status = err_set(err, status_of_reading(errno), __FILE__, __LINE__, "processes cannot be watched: %s",
-                         strerror(errno));
+    if (status == STATUS_OK && s.children == NULL)
+        status = err_set(err, STATUS_NO_MEMORY, __FILE__, __LINE__, "no memory to watch %zu processes", count);
     if (status == STATUS_OK) status = loop(&s, err);
     if (s.children != NULL) kill_rest(&s);
-    struct signalfd_siginfo info;
-    /* One that came as all ended must not end this process before it has said how the run went. */
-    while (s.signals >= 0 && read(s.signals, &info, sizeof info) == sizeof info)
-        ;
-    if (s.signals >= 0) close(s.signals);
+    signals_close(s.signals, &s.old_mask);
     free(s.children);
-    pthread_sigmask(SIG_SETMASK, &s.old_mask, NULL);
     if (status == STATUS_OK)
         *ret_outcome = s.gave_up ? SUPERVISOR_GAVE_UP : s.stopping ? SUPERVISOR_STOPPED : SUPERVISOR_ENDED;
     return status;
