@@ -404,4 +404,3 @@ size_t dataset_resampled(const struct dataset *d, int *ret_box, double *ret_pixe
     }
     return count;
 }
-

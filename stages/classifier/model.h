@@ -23,8 +23,8 @@ struct model_class {
 
 struct model_options {
     int box, max_size;
-    double pixel_size;  /* Å/px */
-    int whole_box;      /* px, of the particles if their images are cut to `box` (cut.h), and of files; else box, or 0 */
+    double pixel_size; /* Å/px */
+    int whole_box;     /* px, of the particles if their images are cut to `box` (cut.h), and of files; else box, or 0 */
     int class_capacity; /* real classes */
     bool with_empty;    /* one class more, for images that noise alone explains best */
     double mask_radius; /* px */

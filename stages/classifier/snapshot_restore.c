@@ -294,10 +294,10 @@ static void list_new(struct dataset *dataset, struct place_list *list) {
         const struct star_table *rows = dataset_row(dataset, i, &row),
                                 *optics = dataset_optics(dataset, i, &optics_row);
         if (places.rows != rows) particle_places_open(rows, optics, &places);
-        list_add(list,
-                 particle_places_row(&places, row, optics != NULL ? (int)optics_row : -1,
-                                     dataset_whole_pixel_size(dataset)),
-                 i);
+        list_add(
+            list,
+            particle_places_row(&places, row, optics != NULL ? (int)optics_row : -1, dataset_whole_pixel_size(dataset)),
+            i);
     }
 }
 

@@ -121,8 +121,8 @@ static enum status bench(char **argv, const struct classifier_options *options, 
     TRY(dataset_create((size_t)options->image_memory << 20, &dataset, err));
     classifier_init(&classifier, options, dataset);
     if (options->cut) dataset_cut(dataset, options->resolution, options->threads);
-    enum status status = dataset_read_ahead(dataset, options->threads < AHEAD_THREADS ? options->threads : AHEAD_THREADS,
-                                            AHEAD_BYTES, NULL, err);
+    enum status status = dataset_read_ahead(
+        dataset, options->threads < AHEAD_THREADS ? options->threads : AHEAD_THREADS, AHEAD_BYTES, NULL, err);
     if (status == STATUS_OK) status = run(&classifier, argv[1], argv[2], err);
     classifier_clear(&classifier);
     dataset_destroy(&dataset);

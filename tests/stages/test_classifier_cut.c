@@ -207,7 +207,8 @@ static void restore(const struct classifier *from, struct snapshot *s, const str
         if (!(like > LIKE)) fail_msg("class %d: correlation %.4f", k, like);
     }
     for (int i = 0; i < 2; i++) { /* a shift in Å is the same */
-        const struct dataset_particle *p = dataset_at(from->dataset, (size_t)i), *q = dataset_at(again.dataset, (size_t)i);
+        const struct dataset_particle *p = dataset_at(from->dataset, (size_t)i),
+                                      *q = dataset_at(again.dataset, (size_t)i);
         assert_true(fabs((double)p->x * p->pixel_size - (double)q->x * q->pixel_size) < 1e-3);
     }
     assert_true(fabs((double)m->sigma2[5] * model_whole_power(&m->options) /
