@@ -338,7 +338,6 @@ const struct stage_descriptor lowpass_picker_stage = {
     .state_size = sizeof(struct state),
     .lane_size = sizeof(struct lane),
     .revisions = true,
-    .load_threads = 5, /* on a device the picker waits for reading */
     .store_threads = 4,
     .columns = "",
     .check = lowpass_picker_check,
