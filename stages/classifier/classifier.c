@@ -266,18 +266,34 @@ static enum status sort_batch(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
+/* Lists in next[most] the particles of the next batch as far as they are known: new ones first, as choose_batch does. */
+static size_t list_next(const struct classifier *c, size_t most, size_t *next) {
+    const size_t all = dataset_count(c->dataset);
+    size_t n = 0;
+    for (size_t i = c->first_unseen; i < all && n < most; i++)
+        next[n++] = i;
+    for (size_t i = c->order_next; i < c->order_count && n < most; i++)
+        next[n++] = c->order[i];
+    return n;
+}
+
 /* Foretells in c->sorted the batch that follows if no particles join: its images can be read while this batch is
  * compared. A wrong guess costs time only. */
-static void foresee(struct classifier *c) {
-    size_t n = c->order_count - c->order_next, size = batch_size(c);
-    const size_t *next = c->order + c->order_next;
-    if (c->batch_is_everything) { /* as it is, in the next pass */
-        next = c->batch;
-        n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
-    } else if (n > size)
-        n = size;
+static enum status foresee(struct classifier *c, struct err *err) {
+    _cleanup_(mem_free) size_t *list = NULL;
+    const size_t *next = c->batch;
+    size_t n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
+    c->next_count = 0;
+    if (!c->batch_is_everything) { /* else as it is, in the next pass */
+        const size_t size = batch_size(c), most = size < c->sorted_capacity ? size : c->sorted_capacity;
+        TRY(mem_new_unset(most + 1, sizeof *list, "the next particles", &list, err));
+        n = list_next(c, most, list);
+        next = list;
+    }
     if (n > c->sorted_capacity) n = c->sorted_capacity;
-    c->next_count = sort_particles(c, next, n, c->sorted, NULL) == STATUS_OK ? n : 0;
+    TRY(sort_particles(c, next, n, c->sorted, err));
+    c->next_count = n;
+    return STATUS_OK;
 }
 
 static enum status open_batch(struct classifier *c, bool everything, struct err *err) {
@@ -374,7 +390,7 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
-        foresee(c);
+        (void)foresee(c, NULL); /* without memory for it, images are read when they are needed */
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {

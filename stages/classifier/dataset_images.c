@@ -331,7 +331,7 @@ static enum status sample_images(struct dataset *d, struct image_check *check, c
     TRY(mem_new(count / every + 1, sizeof *chosen, "a sample of particles", &chosen, err));
     for (size_t i = 0; i < count; i++)
         if (!d->particles[which[i]].judged && at++ % every == 0) chosen[n++] = which[i];
-    dataset_expect(d, chosen, n, NULL, 0);
+    dataset_expect(d, chosen, n, which, count); /* the others are compared next */
     return sample_chosen(d, check, chosen, n, err);
 }
 
