@@ -91,6 +91,7 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .help = "Detail finer than this is not compared."},
     {.name = "cut",
      .type = PARAM_BOOL,
+     .changes = PARAM_RESTART,
      .offset = AT(cut),
      .default_text = "false",
      .help = "Cut images to `resolution` when they are read, if that saves a third of their pixels or more: they take "
