@@ -46,6 +46,8 @@ struct ahead {
     int *spare; /* [slot_count] free slots; the owner's */
     int spare_count;
     int taken; /* slot of the image that the owner looks at; −1: none */
+    int *held; /* [slot_count] slots of images that are held; the owner's */
+    int held_count;
 
     size_t *expected; /* [EXPECTED_MOST] */
     size_t expected_count, expected_next;
@@ -100,6 +102,7 @@ void ahead_destroy(struct ahead **ahead) {
     mem_free(&a->slots);
     mem_free(&a->queue);
     mem_free(&a->spare);
+    mem_free(&a->held);
     mem_free(&a->expected);
     mem_free(ahead);
 }
@@ -159,6 +162,7 @@ static enum status make_slots(struct ahead *a, size_t image_bytes, struct err *e
     if (a->slots != NULL || n == 0) return STATUS_OK;
     if (a->queue == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->queue, "particle images", &a->queue, err));
     if (a->spare == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->spare, "particle images", &a->spare, err));
+    if (a->held == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->held, "particle images", &a->held, err));
     TRY(mem_new(n, sizeof *a->slots, "particle images", &a->slots, err));
     a->slot_count = (int)n;
     for (int i = 0; i < a->slot_count; i++)
@@ -262,20 +266,46 @@ void ahead_expect(struct ahead *a, const size_t *which, size_t count, const size
     feed(a);
 }
 
-const float *ahead_take(struct ahead *a, size_t particle) {
-    release_taken(a);
+/* Waits for the image of a particle, and returns its slot; −1: it was not read ahead. */
+static int wait_for(struct ahead *a, size_t particle, bool *ret_read) {
     int slot = *a->look(a->context, particle).slot - 1;
-    if (slot < 0) return NULL;
+    if (slot < 0) return -1;
     struct slot *s = &a->slots[slot];
     pthread_mutex_lock(&a->lock);
     while (s->state != SLOT_READY && s->state != SLOT_FAILED)
         pthread_cond_wait(&a->changed, &a->lock);
-    bool read = s->state == SLOT_READY;
+    *ret_read = s->state == SLOT_READY;
     pthread_mutex_unlock(&a->lock);
+    return slot;
+}
+
+const float *ahead_take(struct ahead *a, size_t particle) {
+    bool read = false;
+    release_taken(a);
+    int slot = wait_for(a, particle, &read);
+    if (slot < 0) return NULL;
     a->taken = slot;
     if (!read) release_taken(a);
     feed(a);
-    return read ? s->image : NULL;
+    return read ? a->slots[slot].image : NULL;
+}
+
+float *ahead_hold(struct ahead *a, size_t particle) {
+    bool read = false;
+    release_taken(a);
+    int slot = wait_for(a, particle, &read);
+    if (slot < 0) return NULL;
+    a->held[a->held_count++] = slot;
+    return read ? a->slots[slot].image : NULL;
+}
+
+void ahead_release(struct ahead *a) {
+    if (a->held_count == 0) return;
+    pthread_mutex_lock(&a->lock);
+    while (a->held_count > 0)
+        free_slot(a, a->held[--a->held_count]);
+    pthread_mutex_unlock(&a->lock);
+    feed(a);
 }
 
 struct stack_reads ahead_reads(struct ahead *a) {

@@ -32,6 +32,10 @@ void ahead_expect(struct ahead *ahead, const size_t *which, size_t count, const 
 /* Returns box² values of the particle's image as its stack has them, valid until the next call; waits while they are
  * being read. NULL: the image was not read ahead, or could not be read. The owner then reads it, and sees the error. */
 const float *ahead_take(struct ahead *ahead, size_t particle);
+/* As ahead_take, but images stay valid, and may be changed, until ahead_release. Call no other function between. */
+float *ahead_hold(struct ahead *ahead, size_t particle);
+/* Gives back all images that are held. */
+void ahead_release(struct ahead *ahead);
 /* Returns what all threads have read so far. */
 struct stack_reads ahead_reads(struct ahead *ahead);
 

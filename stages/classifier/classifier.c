@@ -46,8 +46,14 @@ static enum status reserve_indices(size_t **array, size_t *capacity, size_t coun
 }
 
 static double mask_diameter(const struct classifier *c) {
-    double side = dataset_box(c->dataset) * dataset_pixel_size(c->dataset);
+    double side = dataset_whole_box(c->dataset) * dataset_whole_pixel_size(c->dataset);
     return isnan(c->options.diameter) ? 0.8 * side : c->options.diameter;
+}
+
+/* Returns the last shell of the first references. */
+static int first_shell(const struct model *m) {
+    int shell = (int)(0.07 * model_whole_box(&m->options)) + 1;
+    return shell < m->options.box / 2 ? shell : m->options.box / 2;
 }
 
 static bool keeps(const void *estep, size_t particle) {
@@ -57,10 +63,10 @@ static bool keeps(const void *estep, size_t particle) {
 enum status classifier_start(struct classifier *c, struct err *err) {
     if (c->model != NULL) return STATUS_OK;
     const struct classifier_options *o = &c->options;
-    int box = dataset_box(c->dataset);
-    double pixel_size = dataset_pixel_size(c->dataset);
-    double diameter = mask_diameter(c);
-    double radius = fmin(diameter / (2 * pixel_size), box / 2 - 1);
+    const int box = dataset_box(c->dataset), whole_box = dataset_whole_box(c->dataset);
+    const double pixel_size = dataset_pixel_size(c->dataset), diameter = mask_diameter(c);
+    const double whole = 1.0 * box / whole_box; /* a pixel of the particles, in pixels of the comparison */
+    double radius = fmin(diameter / (2 * pixel_size), (whole_box / 2 - 1) * whole);
     FAIL_IF(radius < 4, err, STATUS_BAD_ARGUMENT,
             "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least 8 px are needed", diameter,
             2 * radius, pixel_size);
@@ -70,6 +76,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
         .box = box,
         .max_size = max_size < box ? max_size : box,
         .pixel_size = pixel_size,
+        .whole_box = whole_box,
         .class_capacity = with_empty ? o->classes - 1 : o->classes,
         .with_empty = with_empty,
         .mask_radius = radius,
@@ -77,8 +84,8 @@ enum status classifier_start(struct classifier *c, struct err *err) {
         .threads = o->threads,
     };
     struct estep_options estep = {.psi_step = o->psi_step,
-                                  .offset_range = o->offset_range,
-                                  .offset_step = o->offset_step,
+                                  .offset_range = o->offset_range * whole,
+                                  .offset_step = o->offset_step * whole,
                                   .device = o->device,
                                   .device_count = o->sharing_count,
                                   .memory = o->memory > 0 ? o->memory * 0x1p30 : 0,
@@ -86,8 +93,7 @@ enum status classifier_start(struct classifier *c, struct err *err) {
     memcpy(estep.devices, o->sharing, sizeof estep.devices);
     TRY(model_create(&model, &c->model, err));
     c->model->sigma_offset = 10 / pixel_size;
-    int first_shell = (int)(0.07 * box) + 1;
-    c->model->size = 2 * (first_shell + box / 8);
+    c->model->size = 2 * (first_shell(c->model) + whole_box / 8);
     if (c->model->size > model.max_size) c->model->size = model.max_size;
     TRY(estep_create(&estep, c->model, &c->estep, err));
     dataset_kept_by(c->dataset, keeps, c->estep);
@@ -143,7 +149,7 @@ static enum status seed(struct classifier *c, struct err *err) {
     int size = m->size;
     TRY(model_maximise(m, err));
     for (int k = 0; k < m->class_count; k++)
-        TRY(model_set_map(m, k, (int)(0.07 * box) + 1, err));
+        TRY(model_set_map(m, k, first_shell(m), err));
     m->size = size;
     m->sigma_offset = 10 / m->options.pixel_size;
     c->order_count = c->order_next = 0;
@@ -260,18 +266,34 @@ static enum status sort_batch(struct classifier *c, struct err *err) {
     return STATUS_OK;
 }
 
+/* Lists in next[most] the particles of the next batch as far as they are known: new ones first, as choose_batch does. */
+static size_t list_next(const struct classifier *c, size_t most, size_t *next) {
+    const size_t all = dataset_count(c->dataset);
+    size_t n = 0;
+    for (size_t i = c->first_unseen; i < all && n < most; i++)
+        next[n++] = i;
+    for (size_t i = c->order_next; i < c->order_count && n < most; i++)
+        next[n++] = c->order[i];
+    return n;
+}
+
 /* Foretells in c->sorted the batch that follows if no particles join: its images can be read while this batch is
  * compared. A wrong guess costs time only. */
-static void foresee(struct classifier *c) {
-    size_t n = c->order_count - c->order_next, size = batch_size(c);
-    const size_t *next = c->order + c->order_next;
-    if (c->batch_is_everything) { /* as it is, in the next pass */
-        next = c->batch;
-        n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
-    } else if (n > size)
-        n = size;
+static enum status foresee(struct classifier *c, struct err *err) {
+    _cleanup_(mem_free) size_t *list = NULL;
+    const size_t *next = c->batch;
+    size_t n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
+    c->next_count = 0;
+    if (!c->batch_is_everything) { /* else as it is, in the next pass */
+        const size_t size = batch_size(c), most = size < c->sorted_capacity ? size : c->sorted_capacity;
+        TRY(mem_new_unset(most + 1, sizeof *list, "the next particles", &list, err));
+        n = list_next(c, most, list);
+        next = list;
+    }
     if (n > c->sorted_capacity) n = c->sorted_capacity;
-    c->next_count = sort_particles(c, next, n, c->sorted, NULL) == STATUS_OK ? n : 0;
+    TRY(sort_particles(c, next, n, c->sorted, err));
+    c->next_count = n;
+    return STATUS_OK;
 }
 
 static enum status open_batch(struct classifier *c, bool everything, struct err *err) {
@@ -368,7 +390,7 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
-        foresee(c);
+        (void)foresee(c, NULL); /* without memory for it, images are read when they are needed */
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {

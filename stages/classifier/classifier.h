@@ -23,6 +23,7 @@ struct classifier_options {
     char *keep;                                            /* the text of `rule` */
     double off_centre; /* Å: particles farther from their picks are left out; NaN: see off_centre_limit in snapshot.c */
     double resolution; /* Å: finer detail is not compared */
+    bool cut;          /* images are cut to it */
     int normalise;     /* enum image_check_mode */
     int particles_per_class, minimum_particles;
     double visits; /* of each particle before the final passes */

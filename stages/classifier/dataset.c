@@ -223,6 +223,11 @@ enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, str
     return ahead_create(threads, bytes, cache, look, d, &d->ahead, err);
 }
 
+void dataset_cut(struct dataset *d, double finest, int threads) {
+    d->finest = finest;
+    d->threads = threads;
+}
+
 void dataset_kept_by(struct dataset *d, dataset_keeps *keeps, const void *context) {
     d->keeps = keeps;
     d->keeper = context;
@@ -250,6 +255,9 @@ void dataset_destroy(struct dataset **dataset) {
     image_check_destroy(&d->check);
     stack_reader_destroy(&d->reader);
     ways_destroy(&d->ways);
+    cut_destroy(&d->cut);
+    free(d->cutting);
+    free(d->whole);
     free(d->given);
     pthread_mutex_destroy(&d->lock);
     free(d->pending);
@@ -312,8 +320,8 @@ static enum status merge_ways(struct dataset *d, const struct dataset_batch *b, 
     for (size_t i = first; i < first + b->count; i++) {
         struct dataset_particle *p = &d->particles[i];
         p->way = to[p->way];
-        p->pixel_size = d->submitted_pixel_size;
-        p->uses_ctf = way_complete_ctf(d->ways.list[p->way], d->submitted_box, p->pixel_size, p->has_ctf, &p->ctf);
+        p->pixel_size = d->pixel_size;
+        p->uses_ctf = way_complete_ctf(d->ways.list[p->way], d->box, p->pixel_size, p->has_ctf, &p->ctf);
     }
     return STATUS_OK;
 }
@@ -330,11 +338,20 @@ static enum status merge_batch(struct dataset *d, struct dataset_batch *b, struc
     return STATUS_OK;
 }
 
+static void choose_grid(struct dataset *d) {
+    d->whole_box = d->submitted_box;
+    d->whole_pixel_size = d->submitted_pixel_size;
+    d->box = cut_box(d->whole_box, d->whole_pixel_size, d->finest);
+    d->pixel_size = d->whole_pixel_size;
+    if (d->box != d->whole_box) d->pixel_size *= 1.0 * d->whole_box / d->box;
+}
+
 static enum status merge_locked(struct dataset *d, struct err *err) {
     enum status status = STATUS_OK;
     size_t merged = 0;
     TRY(grow((void **)&d->batches, &d->batch_capacity, d->batch_count + d->pending_count, sizeof *d->batches, err));
     TRY(grow((void **)&d->particles, &d->capacity, d->count + d->pending_particles, sizeof *d->particles, err));
+    choose_grid(d);
     while (merged < d->pending_count) {
         size_t count = d->pending[merged]->count;
         status = merge_batch(d, d->pending[merged], err);
@@ -345,8 +362,6 @@ static enum status merge_locked(struct dataset *d, struct err *err) {
     /* A batch has one owner, also after an error. */
     d->pending_count -= merged;
     if (d->pending_count > 0) memmove(d->pending, d->pending + merged, d->pending_count * sizeof *d->pending);
-    d->box = d->submitted_box;
-    d->pixel_size = d->submitted_pixel_size;
     return status;
 }
 
@@ -371,91 +386,16 @@ double dataset_pixel_size(const struct dataset *dataset) {
     return dataset->pixel_size;
 }
 
+int dataset_whole_box(const struct dataset *dataset) {
+    return dataset->whole_box;
+}
+
+double dataset_whole_pixel_size(const struct dataset *dataset) {
+    return dataset->whole_pixel_size;
+}
+
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index) {
     return &dataset->particles[index];
-}
-
-static bool is_resampled(const struct dataset *d, const struct way *way) {
-    return way->box != d->box || !optics_same_pixel_size(way->pixel_size, d->pixel_size);
-}
-
-/* Images whose optics alone are corrected keep the deviation of their background. Others are judged and normalised as
- * their files have them. */
-static bool changes_noise(const struct dataset *d, const struct dataset_particle *p) {
-    const struct way *way = d->ways.list[p->way];
-    return way->filtered || is_resampled(d, way);
-}
-
-/* Returns whether the image is normalised before it is brought to the grid. */
-static bool normalised_before(const struct dataset *d, const struct dataset_particle *p) {
-    return d->check != NULL && image_check_normalises(d->check) && changes_noise(d, p);
-}
-
-/* Sets the image of an unusable particle to zero, and normalises others where images are. */
-static void check_values(const struct dataset *d, struct dataset_particle *p, float *image) {
-    size_t pixels = (size_t)d->box * (size_t)d->box;
-    bool fits = image_values_fit(image, pixels), checked = d->check == NULL || normalised_before(d, p);
-    p->unusable = p->unusable || !fits || (!checked && !image_check_usable(d->check, image));
-    if (p->unusable)
-        memset(image, 0, pixels * sizeof *image);
-    else if (!checked)
-        image_check_take(d->check, image);
-}
-
-/* Makes room for an image as its file has it, and for the scratch of its way to the grid. */
-static enum status reserve_given(struct dataset *d, size_t floats, struct err *err) {
-    if (floats <= d->given_floats) return STATUS_OK;
-    mem_free(&d->given);
-    d->given_floats = 0;
-    TRY(mem_new_unset(floats, sizeof *d->given, "a particle", &d->given, err));
-    d->given_floats = floats;
-    return STATUS_OK;
-}
-
-/* Gets the image as its file has it. read: the same, if it was read ahead; else NULL. */
-static enum status read_given(struct dataset *d, const struct dataset_particle *p, const float *read, float *to,
-                              struct err *err) {
-    const size_t pixels = (size_t)p->image_box * (size_t)p->image_box;
-    if (read == NULL)
-        return stack_reader_image(d->reader, d->batches[p->batch]->stacks[p->stack].path, p->image_box, p->slice, to,
-                                  err);
-    memcpy(to, read, pixels * sizeof *to);
-    return STATUS_OK;
-}
-
-/* Reads the image of a particle, and brings it to the grid. */
-static enum status read_image(struct dataset *d, struct dataset_particle *p, const float *read, float *to,
-                              struct err *err) {
-    struct way *way = d->ways.list[p->way];
-    TRY(way_make(way, d->box, d->pixel_size, ways_detector(&d->ways), err));
-    if (way->regrid == NULL) return read_given(d, p, read, to, err);
-    size_t given = (size_t)way->box * (size_t)way->box, before_scratch = (given + 15) / 16 * 16;
-    TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
-    TRY(read_given(d, p, read, d->given, err));
-    p->unusable = p->unusable || !image_values_fit(d->given, given);
-    bool usable = !p->unusable;
-    if (usable && normalised_before(d, p)) {
-        TRY(image_check_prepare_other(d->check, way->box, way->pixel_size, err));
-        TRY(image_check_take_other(d->check, way->box, way->pixel_size, d->given, &usable, err));
-    }
-    p->unusable = !usable;
-    if (p->unusable)
-        memset(to, 0, (size_t)d->box * (size_t)d->box * sizeof *to);
-    else
-        regrid_run(way->regrid, d->given, d->given + before_scratch, to);
-    return STATUS_OK;
-}
-
-size_t dataset_resampled(const struct dataset *d, int *ret_box, double *ret_pixel_size) {
-    size_t count = 0;
-    for (int i = 0; i < d->ways.count; i++) {
-        const struct way *way = d->ways.list[i];
-        if (!is_resampled(d, way)) continue;
-        count += way->particles;
-        *ret_box = way->box;
-        *ret_pixel_size = way->pixel_size;
-    }
-    return count;
 }
 
 size_t dataset_corrected(const struct dataset *d, const struct optics_aberrations **ret_aberrations) {
@@ -475,136 +415,6 @@ const char *dataset_missing_mtf(const struct dataset *d) {
 
 const struct way *dataset_way(const struct dataset *d, size_t index) {
     return d->ways.list[d->particles[index].way];
-}
-
-enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
-    struct dataset_particle *p = &d->particles[index];
-    if (p->image != NULL) {
-        *ret_image = p->image;
-        return STATUS_OK;
-    }
-    const float *read = d->ahead != NULL ? ahead_take(d->ahead, index) : NULL;
-    size_t pixels = (size_t)d->box * (size_t)d->box;
-    float *image = NULL;
-    if (d->memory_used + pixels * sizeof *image <= d->memory_limit) image = mem_aligned(pixels, sizeof *image);
-    float *to = image != NULL ? image : scratch;
-    enum status status = read_image(d, p, read, to, err);
-    if (status != STATUS_OK) {
-        free(image);
-        return status;
-    }
-    check_values(d, p, to);
-    if (image != NULL) d->memory_used += pixels * sizeof *image;
-    p->image = image;
-    *ret_image = to;
-    return STATUS_OK;
-}
-
-/* Checks an image that is in memory; one that is to be normalised before it is resampled is read again. */
-static void check_again(struct dataset *d, struct dataset_particle *p) {
-    if (p->image == NULL) return;
-    if (!normalised_before(d, p)) {
-        check_values(d, p, p->image);
-        return;
-    }
-    free(p->image);
-    p->image = NULL;
-    d->memory_used -= (size_t)d->box * (size_t)d->box * sizeof(float);
-}
-
-/* Fewer particles tell nothing of others: they are judged with those that come next. */
-enum { LEAST_LATER = 32 };
-
-/* Once images are normalised, all are. Those that are normalised already lose nothing by it. */
-static bool is_decided(const struct dataset *d, enum image_check_mode mode) {
-    bool told = mode != IMAGE_CHECK_AUTO && d->check != NULL && image_check_reason(d->check)[0] != 0;
-    return told || (d->check != NULL && image_check_normalises(d->check));
-}
-
-static size_t count_unjudged(const struct dataset *d, const size_t *which, size_t count) {
-    size_t unjudged = 0;
-    for (size_t i = 0; i < count; i++)
-        unjudged += !d->particles[which[i]].judged;
-    return unjudged;
-}
-
-/* Adds images that were not looked at before to the sample, evenly. */
-static enum status sample_images(struct dataset *d, struct image_check *check, const size_t *which, size_t count,
-                                 struct err *err) {
-    enum { SAMPLE = 2000 };
-    _cleanup_(mem_free) float *scratch = NULL;
-    _cleanup_(mem_free) size_t *chosen = NULL;
-    size_t every = count_unjudged(d, which, count) / (SAMPLE + 1) + 1, at = 0, n = 0;
-    TRY(mem_new((size_t)d->box * (size_t)d->box, sizeof *scratch, "a particle", &scratch, err));
-    TRY(mem_new(count / every + 1, sizeof *chosen, "a sample of particles", &chosen, err));
-    for (size_t i = 0; i < count; i++)
-        if (!d->particles[which[i]].judged && at++ % every == 0) chosen[n++] = which[i];
-    dataset_expect(d, chosen, n, NULL, 0);
-    for (size_t i = 0; i < n; i++) {
-        const struct dataset_particle *p = &d->particles[chosen[i]];
-        const float *image = NULL;
-        TRY(dataset_image(d, chosen[i], scratch, &image, err));
-        if (!p->unusable) TRY(image_check_sample(check, image, changes_noise(d, p), err));
-    }
-    return STATUS_OK;
-}
-
-/* Takes the check over, and nulls it, where it finds more than the one before. */
-static enum status decide(struct dataset *d, struct image_check **check, enum image_check_mode mode, struct err *err) {
-    struct err own = {0};
-    enum status status = image_check_decide(*check, &own);
-    if (status == STATUS_BAD_FORMAT && d->check != NULL) {
-        if (d->refused[0] == 0) snprintf(d->refused, sizeof d->refused, "%s", own.message);
-        return STATUS_OK;
-    }
-    if (status != STATUS_OK) {
-        if (err != NULL) *err = own;
-        return status;
-    }
-    bool normalises = image_check_normalises(*check);
-    if (d->check != NULL && !normalises && image_check_reason(*check)[0] == 0) return STATUS_OK;
-    image_check_destroy(&d->check);
-    d->check = *check;
-    *check = NULL;
-    d->normalised = mode == IMAGE_CHECK_AUTO && normalises;
-    return STATUS_OK;
-}
-
-/* Images are sampled as their files have them. */
-static enum status judge(struct dataset *d, const size_t *which, size_t count, struct image_check **check,
-                         enum image_check_mode mode, struct err *err) {
-    struct image_check *before = d->check;
-    d->check = NULL;
-    enum status status = sample_images(d, *check, which, count, err);
-    d->check = before;
-    return status == STATUS_OK ? decide(d, check, mode, err) : status;
-}
-
-enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, double diameter,
-                          enum image_check_mode mode, bool *ret_changed, struct err *err) {
-    const struct image_check *before = d->check;
-    const struct image_check_options options = {.box = d->box,
-                                                .pixel_size = d->pixel_size,
-                                                .diameter = diameter,
-                                                .mode = mode,
-                                                .normalised = d->normalised,
-                                                .goes_on = before == NULL && d->goes_on,
-                                                .strongest = before != NULL ? image_check_strongest(before) : 0};
-    _cleanup_(image_check_destroy) struct image_check *check = NULL;
-    *ret_changed = false;
-    if (is_decided(d, mode) || (before != NULL && count_unjudged(d, which, count) < LEAST_LATER)) return STATUS_OK;
-    TRY(image_check_create(&options, &check, err));
-    enum status status = judge(d, which, count, &check, mode, err);
-    const bool other = check == NULL;
-    for (size_t i = 0; i < count && !other && d->check != NULL; i++)
-        check_again(d, &d->particles[which[i]]);
-    TRY(status);
-    for (size_t i = 0; i < count; i++)
-        d->particles[which[i]].judged = true;
-    for (size_t i = 0; i < d->count && other; i++)
-        check_again(d, &d->particles[i]);
-    *ret_changed = other && before != NULL && image_check_normalises(d->check);
-    return STATUS_OK;
 }
 
 const char *dataset_background(const struct dataset *d) {

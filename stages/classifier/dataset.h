@@ -26,8 +26,8 @@ struct dataset_particle {
     bool uses_ctf; /* `ctf` is to be applied: it has one, or its image ends before the last shell */
     struct ctf ctf;
     int image_box;     /* px, of its image */
-    double pixel_size; /* Å, of the classification, once it is merged */
-    float *image;      /* box² of the classification, NULL: not in memory */
+    double pixel_size; /* Å, of the comparison, once it is merged */
+    float *image;      /* box² of the comparison, NULL: not in memory */
     int slot;          /* of ahead.h, 0: none */
 
     int class_index;      /* -1: not classified yet */
@@ -90,6 +90,13 @@ void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, 
 /* Returns what was read so far: ahead, and by the computing thread when it needed an image. */
 void dataset_reads(struct dataset *dataset, struct stack_reads *ret_ahead, struct stack_reads *ret_asked);
 
+/* Call before the first merge: images are cut to the detail up to `finest` (Å) that is compared, where that saves much
+ * (cut.h). They are checked and normalised whole. threads: that cut them. */
+void dataset_cut(struct dataset *dataset, double finest, int threads);
+/* Cuts images of which[count] that were read ahead, with threads, and keeps them, as far as there is room. Images are
+ * the same without this call. Does nothing for whole images. */
+void dataset_gather(struct dataset *dataset, const size_t *which, size_t count);
+
 /* Copies what is known of the particles, so that another thread can write it while the classification goes on: all that
  * the functions below return without reading images. *copy: NULL, or a copy to reuse. Tables, and the optics, stay those of
  * the dataset, which must outlive the copy. */
@@ -114,10 +121,12 @@ const char *dataset_missing_mtf(const struct dataset *dataset);
 const struct way *dataset_way(const struct dataset *dataset, size_t index);
 /* Returns the number of particles. */
 size_t dataset_count(const struct dataset *dataset);
-/* Returns the box in px; 0 before the first merged batch. */
+/* Return box (px) and pixel size (Å) of the images that dataset_image returns; 0 before the first merged batch. */
 int dataset_box(const struct dataset *dataset);
-/* Returns the pixel size in Å; 0 before the first merged batch. */
 double dataset_pixel_size(const struct dataset *dataset);
+/* Return those of the particles before they are cut, which files have. */
+int dataset_whole_box(const struct dataset *dataset);
+double dataset_whole_pixel_size(const struct dataset *dataset);
 /* Returns the particle at `index`. */
 struct dataset_particle *dataset_at(struct dataset *dataset, size_t index);
 /* Returns the image of a particle, from memory or read into scratch[box²]. An image that is not finite, or far stronger

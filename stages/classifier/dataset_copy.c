@@ -27,6 +27,8 @@ enum status dataset_copy(const struct dataset *d, struct dataset **copy, struct 
     c->ways.count = d->ways.count;
     c->box = d->box;
     c->pixel_size = d->pixel_size;
+    c->whole_box = d->whole_box;
+    c->whole_pixel_size = d->whole_pixel_size;
     c->normalised = d->normalised;
     return STATUS_OK;
 }

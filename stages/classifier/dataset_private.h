@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "stages/classifier/cut.h"
 #include "stages/classifier/dataset.h"
 
 struct dataset {
@@ -13,8 +14,16 @@ struct dataset {
     int submitted_box; /* of all batches, pending ones included */
     double submitted_pixel_size;
 
-    int box; /* of the merged batches: the computing thread reads it without the lock */
-    double pixel_size;
+    /* Of the merged batches; the computing thread reads them without the lock. whole: the grid of the particles, to
+     * which images are brought and on which they are checked; without it: that of the comparison, to which they are
+     * cut. */
+    int whole_box, box;
+    double whole_pixel_size, pixel_size;
+    double finest;   /* Å: detail that is compared; 0: all */
+    int threads;     /* that cut images */
+    struct cut *cut; /* NULL: not made yet, or images stay whole */
+    float *whole;    /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
+    float *cutting;  /* [threads] what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;

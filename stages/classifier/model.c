@@ -233,7 +233,7 @@ static void update_size(struct model *m) {
             s++;
         if (s - 1 > best) best = s - 1;
     }
-    int increment = m->options.box / 8 < 10 ? m->options.box / 8 : 10;
+    int eighth = model_whole_box(&m->options) / 8, increment = eighth < 10 ? eighth : 10;
     m->current_shell = best;
     int size = 2 * (best + increment);
     m->size = size < m->options.max_size ? size : m->options.max_size;

@@ -23,7 +23,8 @@ struct model_class {
 
 struct model_options {
     int box, max_size;
-    double pixel_size;  /* Å/px */
+    double pixel_size; /* Å/px */
+    int whole_box;     /* px, of the particles if their images are cut to `box` (cut.h), and of files; else box, or 0 */
     int class_capacity; /* real classes */
     bool with_empty;    /* one class more, for images that noise alone explains best */
     double mask_radius; /* px */
@@ -81,6 +82,15 @@ enum status model_split(struct model *model, int from, int to, struct err *err);
 /* Raises the noise to at least a hundredth of its largest value. Recorded images have no such range. In denoised
  * images, power that leaks from strong low into empty high frequencies would otherwise count as signal. */
 void model_floor_noise(struct model *model);
+/* Returns the box of the particles, and of averages in files. Rules that count shells by the box mean this one. */
+static inline int model_whole_box(const struct model_options *options) {
+    return options->whole_box > 0 ? options->whole_box : options->box;
+}
+/* Returns by how much spectra are smaller on the whole grid, (box / whole box)². */
+static inline double model_whole_power(const struct model_options *options) {
+    double ratio = 1.0 * options->box / model_whole_box(options);
+    return ratio * ratio;
+}
 double model_fraction(const struct model *model,
                       int index); /* share of the particles; index class_count: the empty class */
 

@@ -4,7 +4,7 @@
 
 #include "common/harness/params.h"
 
-enum { CLASSIFIER_PARAMETERS = 22 };
+enum { CLASSIFIER_PARAMETERS = 23 };
 
 extern const struct param classifier_parameters[CLASSIFIER_PARAMETERS];
 

@@ -14,6 +14,7 @@
 #include "common/formats/star_cells.h"
 #include "common/formats/star_numbers.h"
 #include "common/memory.h"
+#include "stages/classifier/cut.h"
 #include "stages/classifier/snapshot_private.h"
 
 /* Finds the group of the joined optics table that equals `row` of `from`, or adds it. way: of its particles. */
@@ -283,16 +284,29 @@ static enum status write_selected(struct classifier *c, struct snapshot *s, size
     return s->sent != NULL && s->kept > 0 ? write_changes(c, s, file, which, err) : STATUS_OK;
 }
 
+/* Fills averages on the whole grid: [class_count][whole box²]. */
+static enum status fill_stack(const struct model *m, float *to, struct err *err) {
+    const struct model_options *o = &m->options;
+    const size_t whole = (size_t)model_whole_box(o), each = whole * whole;
+    const float **maps = NULL;
+    TRY(mem_new((size_t)m->class_count + 1, sizeof *maps, "averages", &maps, err));
+    for (int k = 0; k < m->class_count; k++)
+        maps[k] = m->classes[k].map;
+    enum status status = cut_convert(o->box, (int)whole, maps, (size_t)m->class_count, to, each, err);
+    mem_free(&maps);
+    return status;
+}
+
 static enum status write_stack(const struct model *m, const char *path, struct err *err) {
-    int box = m->options.box;
+    const int box = model_whole_box(&m->options);
     struct image stack = {0};
     enum status status = image_resize(&stack, box, box, m->class_count + m->options.with_empty, err);
     if (status == STATUS_OK) {
-        size_t pixels = (size_t)box * (size_t)box;
-        stack.pixel_size = (float)m->options.pixel_size;
+        stack.pixel_size = (float)(m->options.box * m->options.pixel_size / box);
         memset(stack.data, 0, image_count(&stack) * sizeof *stack.data);
-        for (int k = 0; k < m->class_count; k++)
-            memcpy(stack.data + (size_t)k * pixels, m->classes[k].map, pixels * sizeof *stack.data);
+        status = fill_stack(m, stack.data, err);
+    }
+    if (status == STATUS_OK) {
         status = mrc_write(path, &stack, MRC_STACK, MRC_FLOAT32, err);
     }
     image_destroy(&stack);

@@ -33,13 +33,13 @@ static enum status add_general(struct star_file *file, struct classifier *c, con
     const struct star_cell cells[] = {
         {.column = "rlnReferenceDimensionality", .value = 2, .integer = true},
         {.column = "rlnDataDimensionality", .value = 2, .integer = true},
-        {.column = "rlnOriginalImageSize", .value = m->options.box, .integer = true},
+        {.column = "rlnOriginalImageSize", .value = model_whole_box(&m->options), .integer = true},
         {.column = "rlnCurrentResolution", .value = length / (m->current_shell > 0 ? m->current_shell : 1)},
         {.column = "rlnCurrentImageSize", .value = m->size, .integer = true},
         {.column = "rlnPaddingFactor", .value = 2},
         {.column = "rlnFourierSpaceInterpolator", .value = 1, .integer = true},
         {.column = "rlnMinRadiusNnInterpolation", .value = 10, .integer = true},
-        {.column = "rlnPixelSize", .value = m->options.pixel_size},
+        {.column = "rlnPixelSize", .value = length / model_whole_box(&m->options)},
         {.column = "rlnNrClasses", .value = all_classes(m), .integer = true},
         {.column = "rlnNrBodies", .value = 1, .integer = true},
         {.column = "rlnNrGroups", .value = 1, .integer = true},
@@ -106,16 +106,17 @@ static enum status add_spectra(struct star_file *file, const struct model *m, in
     char name[32];
     snprintf(name, sizeof name, "model_class_%d", k + 1);
     TRY(star_table_add(file, name, true, &t, err));
-    double length = m->options.box * m->options.pixel_size;
-    for (int s = 0; s <= m->options.box / 2; s++) {
-        double ssnr = c != NULL ? c->ssnr[s] : 0, tau2 = c != NULL ? c->tau2[s] : 0;
+    const double length = m->options.box * m->options.pixel_size, power = model_whole_power(&m->options);
+    for (int s = 0; s <= model_whole_box(&m->options) / 2; s++) {
+        const bool held = c != NULL && s <= m->options.box / 2;
+        double ssnr = held ? c->ssnr[s] : 0, tau2 = held ? power * c->tau2[s] : 0;
         const struct star_cell cells[] = {
             {.column = "rlnSpectralIndex", .value = s, .integer = true},
             {.column = "rlnResolution", .value = s / length},
             {.column = "rlnAngstromResolution", .value = s > 0 ? length / s : 999},
             {.column = "rlnSsnrMap", .value = ssnr},
-            {.column = "rlnGoldStandardFsc", .value = c != NULL ? c->fsc[s] : 0},
-            {.column = "rlnFourierCompleteness", .value = c != NULL ? c->completeness[s] : 0},
+            {.column = "rlnGoldStandardFsc", .value = held ? c->fsc[s] : 0},
+            {.column = "rlnFourierCompleteness", .value = held ? c->completeness[s] : 0},
             {.column = "rlnReferenceSigma2", .value = ssnr > 0 ? tau2 / ssnr : 0},
             {.column = "rlnReferenceTau2", .value = tau2},
         };
@@ -124,15 +125,17 @@ static enum status add_spectra(struct star_file *file, const struct model *m, in
     return STATUS_OK;
 }
 
+/* Images that are cut tell nothing of the last shells, which get the noise of the last one before. */
 static enum status add_noise(struct star_file *file, const struct model *m, const char *name, struct err *err) {
     struct star_table *t;
-    double length = m->options.box * m->options.pixel_size;
+    const double length = m->options.box * m->options.pixel_size, power = model_whole_power(&m->options);
     TRY(star_table_add(file, name, true, &t, err));
-    for (int s = 0; s <= m->options.box / 2; s++) {
+    for (int s = 0; s <= model_whole_box(&m->options) / 2; s++) {
+        const int held = s < m->options.box / 2 ? s : m->options.box / 2;
         const struct star_cell cells[] = {
             {.column = "rlnSpectralIndex", .value = s, .integer = true},
             {.column = "rlnResolution", .value = s / length},
-            {.column = "rlnSigma2Noise", .value = m->sigma2[s]},
+            {.column = "rlnSigma2Noise", .value = power * m->sigma2[held]},
         };
         TRY(star_cells_row(t, cells, COUNT(cells), err));
     }
@@ -170,7 +173,8 @@ enum status snapshot_write_model(struct classifier *c, const struct snapshot *s,
 }
 
 enum status snapshot_write_sampling(struct classifier *c, const struct snapshot *s, struct err *err) {
-    const double px = c->model->options.pixel_size;
+    const struct model_options *o = &c->model->options;
+    const double px = o->box * o->pixel_size / model_whole_box(o);
     _cleanup_(star_destroy) struct star_file *file = NULL;
     struct star_table *t;
     char path[PATH_MAX];

@@ -10,6 +10,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/particle_heirs.h"
 #include "common/memory.h"
+#include "stages/classifier/cut.h"
 #include "stages/classifier/snapshot_private.h"
 
 enum { ITERATIONS_MAX = 1000000 };
@@ -28,9 +29,10 @@ static enum status check_pixel_size(const struct star_table *t, double expected,
 
 static enum status read_general(struct snapshot_state *s, const struct model_options *o, const struct star_table *t,
                                 struct err *err) {
+    const int whole = model_whole_box(o);
     double size, offset, final, box, normalised = 0, px = o->pixel_size;
-    TRY(star_need_number(t, 0, "rlnOriginalImageSize", o->box, o->box, &box, err));
-    TRY(check_pixel_size(t, px, err));
+    TRY(star_need_number(t, 0, "rlnOriginalImageSize", whole, whole, &box, err));
+    TRY(check_pixel_size(t, px * o->box / whole, err));
     TRY(star_need_number(t, 0, "rlnCurrentImageSize", 4, o->max_size, &size, err));
     TRY(star_need_number(t, 0, "rlnSigmaOffsetsAngst", 1e-6, 1e6, &offset, err));
     TRY(star_need_number(t, 0, "rlnNormCorrectionAverage", 1e-6, 1e6, &s->average_norm, err));
@@ -64,14 +66,15 @@ static enum status read_classes(struct snapshot_state *s, const struct model_opt
 
 static enum status read_noise(struct snapshot_state *s, const struct model_options *o, const char *path,
                               const struct star_table *t, struct err *err) {
-    size_t shells = (size_t)o->box / 2 + 1;
+    const size_t shells = (size_t)model_whole_box(o) / 2 + 1;
+    const double power = model_whole_power(o);
     FAIL_IF(star_row_count(t) != shells, err, STATUS_BAD_FORMAT, "%s: noise in %zu shells; %zu were expected", path,
             star_row_count(t), shells);
     TRY(mem_new(shells, sizeof *s->sigma2, "noise spectrum", &s->sigma2, err));
     for (size_t shell = 0; shell < shells; shell++) {
         double value;
         TRY(star_need_number(t, shell, "rlnSigma2Noise", shell > 0 ? 1e-30 : 0, (double)IMAGE_VALUE_MAX, &value, err));
-        s->sigma2[shell] = (float)value;
+        s->sigma2[shell] = (float)(value / power);
     }
     return STATUS_OK;
 }
@@ -93,9 +96,10 @@ static enum status read_model(struct snapshot_state *s, const struct model_optio
 static enum status read_stack(struct snapshot_state *s, const struct model_options *o, const char *path,
                               struct err *err) {
     TRY(mrc_read(path, &s->stack, err));
-    FAIL_IF(s->stack.nx != o->box || s->stack.ny != o->box || s->stack.nz < s->class_count, err, STATUS_BAD_FORMAT,
+    const int whole = model_whole_box(o);
+    FAIL_IF(s->stack.nx != whole || s->stack.ny != whole || s->stack.nz < s->class_count, err, STATUS_BAD_FORMAT,
             "%s: %d × %d × %d px; %d averages of %d px were expected", path, s->stack.nx, s->stack.ny, s->stack.nz,
-            s->class_count, o->box);
+            s->class_count, whole);
     FAIL_IF(!image_values_fit(s->stack.data, image_count(&s->stack)), err, STATUS_BAD_FORMAT,
             "%s: has pixels that are NaN, infinite or far too large", path);
     return STATUS_OK;
@@ -150,11 +154,16 @@ enum status snapshot_grid(const char *folder, int iteration, int *ret_box, doubl
     return STATUS_OK;
 }
 
+/* Gets an average from the whole grid of files. */
+static enum status take_average(const struct model_options *o, const float *from, float *to, struct err *err) {
+    return cut_convert(model_whole_box(o), o->box, &from, 1, to, 0, err);
+}
+
 static enum status take_model(struct model *m, const struct snapshot_state *s, struct err *err) {
-    size_t pixels = (size_t)m->options.box * (size_t)m->options.box;
+    const size_t whole = (size_t)model_whole_box(&m->options), pixels = whole * whole;
     for (int k = 0; k < s->class_count; k++) {
         TRY(model_set_map(m, k, 0, err));
-        memcpy(m->classes[k].map, s->stack.data + (size_t)k * pixels, pixels * sizeof *s->stack.data);
+        TRY(take_average(&m->options, s->stack.data + (size_t)k * pixels, m->classes[k].map, err));
         TRY(model_set_map(m, k, 0, err));
         m->classes[k].weight[0] = m->classes[k].weight[1] = s->fractions[k] / 2;
     }
@@ -285,9 +294,10 @@ static void list_new(struct dataset *dataset, struct place_list *list) {
         const struct star_table *rows = dataset_row(dataset, i, &row),
                                 *optics = dataset_optics(dataset, i, &optics_row);
         if (places.rows != rows) particle_places_open(rows, optics, &places);
-        list_add(list,
-                 particle_places_row(&places, row, optics != NULL ? (int)optics_row : -1, dataset_pixel_size(dataset)),
-                 i);
+        list_add(
+            list,
+            particle_places_row(&places, row, optics != NULL ? (int)optics_row : -1, dataset_whole_pixel_size(dataset)),
+            i);
     }
 }
 
@@ -315,7 +325,7 @@ static enum status take_heirs(const struct result_rows *r, struct dataset *datas
     enum status status = list_create(star_row_count(r->table), &earlier, err);
     if (status == STATUS_OK) status = list_create(dataset_count(dataset), &later, err);
     if (status == STATUS_OK) {
-        list_missed(r, missed, dataset_pixel_size(dataset), &earlier);
+        list_missed(r, missed, dataset_whole_pixel_size(dataset), &earlier);
         list_new(dataset, &later);
         if (earlier.count > 0 && later.count > 0) status = follow(r, dataset, &earlier, &later, reach, heirs, err);
     }

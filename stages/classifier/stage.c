@@ -102,6 +102,7 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     const char *root = stage_root(stage);
     snprintf(s->relative, sizeof s->relative, "%s", stage_promised(stage));
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
+    if (o->cut) dataset_cut(s->dataset, o->resolution, o->threads);
     scratch_open(&s->scratch, stage, o->scratch, o->scratch_size);
     TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES,
                            s->scratch.shards, err));
@@ -224,7 +225,7 @@ static enum status emit(struct stage *stage, struct state *s, const struct snaps
     TRY(item_set_number(item, "selection.iteration", snapshot->iteration, err));
     const struct way *way = dataset_way(s->dataset, 0);
     const struct optics optics = {
-        .pixel_size = dataset_pixel_size(s->dataset),
+        .pixel_size = dataset_whole_pixel_size(s->dataset),
         .voltage = way->voltage,
         .spherical_aberration = way->spherical_aberration,
         .amplitude_contrast = way->amplitude_contrast,
@@ -265,12 +266,12 @@ static enum status restore_latest(struct stage *stage, struct state *s, int last
 
 /* Logs once that the mask, as the user wants it, does not fit into the box. */
 static void warn_of_mask(struct stage *stage, const struct state *s) {
-    double side = dataset_box(s->dataset) * dataset_pixel_size(s->dataset);
+    double side = dataset_whole_box(s->dataset) * dataset_whole_pixel_size(s->dataset);
     if (s->options.diameter > side)
         stage_log(stage, LOG_WARN, "mask",
                   "diameter is %g Å, and the particles' box of %d px has %.0f Å: the mask is cut to the box; set a "
                   "smaller diameter, or extract with a larger box",
-                  s->options.diameter, dataset_box(s->dataset), side);
+                  s->options.diameter, dataset_whole_box(s->dataset), side);
 }
 
 /* The batch that came first in the last run, whose grid is that of its averages, need not come first again. */
@@ -348,8 +349,8 @@ static void tell_of_optics(struct stage *stage, struct state *s) {
         stage_log(stage, LOG_WARN, "resampled",
                   "%zu of %zu particles have another box or pixel size (such as %d px of %.4g Å), and are resampled to "
                   "the %d px of %.4g Å of the classification",
-                  resampled, dataset_count(s->dataset), box, pixel_size, dataset_box(s->dataset),
-                  dataset_pixel_size(s->dataset));
+                  resampled, dataset_count(s->dataset), box, pixel_size, dataset_whole_box(s->dataset),
+                  dataset_whole_pixel_size(s->dataset));
     if (corrected > 0 && !s->told_of_optics)
         stage_log(stage, LOG_INFO, "optics", "the optics of %zu of %zu particles are corrected: %s", corrected,
                   dataset_count(s->dataset), optics_aberrations_name(aberrations, name, sizeof name));

@@ -2,7 +2,8 @@
 """Times icestream-lowpass-picker on a session of micrographs, from page cache to STAR files: time of each, beside the
 slowest of its parts. Reads only its own simulated input.
 
-picker_stream.py [--count 200] [--size 4096] [--pixel 1.62] [--lowpass 20] [--device auto] [--ctf 1] [-- OPTION...]
+picker_stream.py [--count 200] [--size 4096] [--pixel 1.62] [--lowpass 20] [--device auto] [--ctf 1]
+                 [--mode float32|float16|int8] [-- OPTION...]
 
 Micrographs are noise with dark lopsided particles. --distinct of them are drawn; the rest are links to these (each is
 read as a separate file). Templates: eight, in steps of 5 degrees. Needs numpy."""
@@ -24,6 +25,7 @@ for name, value in (("count", 200), ("size", 4096), ("distinct", 8), ("templates
 for name, value in (("pixel", 1.62), ("lowpass", 20.0)):
     parser.add_argument(f"--{name}", type=float, default=value)
 parser.add_argument("--device", default="auto")
+parser.add_argument("--mode", default="float32", choices=("float32", "float16", "int8"), help="pixels in the files")
 parser.add_argument("--bin", default=os.environ.get("ICESTREAM_BIN", "build/cuda/bin"))
 parser.add_argument("--folder", default=None, help="where to work; kept when it is given")
 parser.add_argument("rest", nargs="*")
@@ -38,9 +40,15 @@ def shape(t, y, x):
     ).astype(np.float32)
 
 
-def write_mrc(path, data, pixel, stack=False):
+MODES = {"float32": (2, "<f4"), "float16": (12, "<f2"), "int8": (0, "i1")}
+
+
+def write_mrc(path, data, pixel, stack=False, mode="float32"):
     nz, ny, nx = data.shape
-    words = [nx, ny, nz, 2, 0, 0, 0, nx, ny, 1 if stack else nz]
+    if mode == "int8":
+        data = np.clip(np.rint(data - 100), -128, 127)
+    number, kind = MODES[mode]
+    words = [nx, ny, nz, number, 0, 0, 0, nx, ny, 1 if stack else nz]
     header = (
         struct.pack("<10i", *words) + struct.pack("<3f", nx * pixel, ny * pixel, pixel) + struct.pack("<3f", 90, 90, 90)
     )
@@ -50,7 +58,7 @@ def write_mrc(path, data, pixel, stack=False):
     header = header.ljust(208, b"\0") + b"MAP " + bytes((0x44, 0x44, 0, 0)) + struct.pack("<f", data.std())
     with open(path, "wb") as file:
         file.write(header.ljust(1024, b"\0"))
-        data.astype("<f4").tofile(file)
+        data.astype(kind).tofile(file)
 
 
 folder = a.folder or tempfile.mkdtemp(prefix="icestream-stream-")
@@ -67,7 +75,7 @@ try:
         for _ in range(int((a.size / (3 * half)) ** 2)):
             cy, cx = rng.integers(half, a.size - half, 2)
             image[cy - half : cy + half, cx - half : cx + half] -= particles[rng.integers(a.templates)]
-        write_mrc(f"{folder}/mic{i:04d}.mrc", (100 + 10 * image)[None], a.pixel)
+        write_mrc(f"{folder}/mic{i:04d}.mrc", (100 + 10 * image)[None], a.pixel, mode=a.mode)
     for i in range(a.distinct, a.count):
         if not os.path.exists(f"{folder}/mic{i:04d}.mrc"):
             os.link(f"{folder}/mic{i % a.distinct:04d}.mrc", f"{folder}/mic{i:04d}.mrc")

@@ -83,6 +83,23 @@ static void classes_are_the_same_however_images_are_read(void **state) {
     end(&plain);
 }
 
+/* While a batch is compared, images of the new particles that come next are read. */
+static void new_particles_are_foreseen(void **state) {
+    (void)state;
+    struct classifier c;
+    struct classifier_progress progress;
+    begin(&c, 1, AMPLE);
+    for (int part = 0; part < PARTS; part++)
+        submit(c.dataset, part);
+    OK(classifier_step(&c, false, &progress, &err)); /* the first averages */
+    OK(classifier_step(&c, false, &progress, &err)); /* the first batch */
+    assert_in_range(c.first_unseen, 1, COUNT - 1);
+    assert_int_equal(c.next_count, COUNT - c.first_unseen);
+    for (size_t i = 0; i < c.next_count; i++)
+        assert_in_range(c.sorted[i], c.first_unseen, COUNT - 1);
+    end(&c);
+}
+
 static void damage(const char *cache) {
     char command[PATH_MAX + 200];
     snprintf(command, sizeof command,
@@ -215,6 +232,7 @@ static void images_may_be_read_between_two_classifications(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_are_the_same_however_images_are_read),
+        cmocka_unit_test(new_particles_are_foreseen),
         cmocka_unit_test(classes_are_the_same_with_a_cache),
         cmocka_unit_test(errors_are_the_same_and_pass),
         cmocka_unit_test(a_classification_may_end_while_images_are_read),
