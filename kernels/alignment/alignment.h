@@ -85,6 +85,10 @@ struct alignment_iteration {
     /* A search of the whole grid compares all samples over these first pixels alone, and over coarse_pixels those that
      * hold 99.9 % of the probability by then; 0: all over coarse_pixels. */
     int screen_pixels;
+    /* A CUDA device may multiply values rounded to 11 bits when it compares all samples of the grid: that takes a third
+     * of the time, and changes a log-likelihood by about √V/4096, V = Σ |P|²/σ² over the pixels. The samples that it
+     * chooses are compared again, in the fine pass. With screen_pixels it does so in any case. */
+    bool rounded;
     const struct sampling *sampling; /* perturbed */
     bool local;                      /* compare only poses near each particle's pose: sampling_near */
     double near_sigma; /* °, local: of the prior, which ends at three times as much; 0: the angle step of the grid */

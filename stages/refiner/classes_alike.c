@@ -124,41 +124,95 @@ static void prepare_one(struct work *w, int i, const float *image, struct prepar
         w->poses[i][k] = (float)p->pose[k];
 }
 
-static enum status prepare_all(struct work *w, struct err *err) {
-    _cleanup_(prepare_destroy) struct prepare *prepare = NULL;
-    _cleanup_(mem_free) float *spectrum = NULL;
-    _cleanup_(mem_free) float *ctf = NULL;
-    size_t n = (size_t)w->all.count;
-    TRY(prepare_create(w->r->box, &prepare, err));
-    TRY(mem_new(2 * n, sizeof *spectrum, "a spectrum", &spectrum, err));
-    TRY(mem_new(n, sizeof *ctf, "a CTF", &ctf, err));
+/* What a thread needs to prepare images. */
+struct preparing {
+    struct prepare *prepare;
+    float *spectrum, *ctf;
+};
+
+static void release_preparing(struct preparing *p, int threads) {
+    for (int t = 0; p != NULL && t < threads; t++) {
+        prepare_destroy(&p[t].prepare);
+        mem_free(&p[t].spectrum);
+        mem_free(&p[t].ctf);
+    }
+}
+
+static enum status prepare_with(struct work *w, struct preparing *p, int threads, struct err *err) {
+    const size_t n = (size_t)w->all.count;
+    for (int t = 0; t < threads; t++) {
+        TRY(prepare_create(w->r->box, &p[t].prepare, err));
+        TRY(mem_new(2 * n, sizeof *p[t].spectrum, "a spectrum", &p[t].spectrum, err));
+        TRY(mem_new(n, sizeof *p[t].ctf, "a CTF", &p[t].ctf, err));
+    }
     for (int first = 0, count; first < w->count; first += count) {
         const float *const *images;
         count = w->count - first < AT_A_TIME ? w->count - first : AT_A_TIME;
         TRY(loader_take(w->r->loader, NULL, w->r->sides[0].members + first, count, &images, err));
-        for (int i = 0; i < count; i++)
-            prepare_one(w, first + i, images[i], prepare, spectrum, ctf);
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int t = 0; t < threads; t++)
+            for (int i = t; i < count; i += threads)
+                prepare_one(w, first + i, images[i], p[t].prepare, p[t].spectrum, p[t].ctf);
     }
     return STATUS_OK;
 }
 
-/* Makes the map of the particles outside a block, each times its coordinate; ready for slices. block −1: of all. */
-static enum status make_map(struct work *w, int block, const float *tau2, double fudge, struct err *err) {
-    size_t n = (size_t)w->own.count;
-    _cleanup_(mem_free) float *scaled = NULL;
-    TRY(mem_new(3 * n, sizeof *scaled, "a slice", &scaled, err));
+static enum status prepare_all(struct work *w, struct err *err) {
+    const int threads = w->r->context.threads;
+    _cleanup_(mem_free) struct preparing *p = NULL;
+    TRY(mem_new((size_t)threads, sizeof *p, "preparing particles", &p, err));
+    const enum status status = prepare_with(w, p, threads, err);
+    release_preparing(p, threads);
+    return status;
+}
+
+/* Slices that are added to a map together. */
+struct some_slices {
+    int count;
+    float (*poses)[9]; /* [AT_A_TIME] */
+    float *data, *weight;
+};
+
+static void release_slices(struct some_slices *some) {
+    mem_free(&some->poses);
+    mem_free(&some->data);
+    mem_free(&some->weight);
+}
+
+static enum status add_slices(struct work *w, struct some_slices *some, struct err *err) {
+    const int count = some->count;
+    some->count = 0;
+    if (count == 0) return STATUS_OK;
+    return accumulator_add(w->sum, &w->own, w->own.count, count, some->poses[0], some->data, some->weight,
+                           w->r->context.threads, err);
+}
+
+/* Sums the particles outside a block, each times its coordinate. */
+static enum status sum_particles(struct work *w, int block, struct err *err) {
+    const size_t n = (size_t)w->own.count;
+    _cleanup_(release_slices) struct some_slices some = {0};
+    TRY(mem_new(AT_A_TIME, sizeof *some.poses, "slices", &some.poses, err));
+    TRY(mem_new(AT_A_TIME * 2 * n, sizeof *some.data, "slices", &some.data, err));
+    TRY(mem_new(AT_A_TIME * n, sizeof *some.weight, "slices", &some.weight, err));
     TRY(accumulator_clear(w->sum, w->size, err));
     for (int i = 0; i < w->count; i++) {
         const float *data = w->data + 2 * n * (size_t)i, *weight = w->weight + n * (size_t)i;
         float a = (float)w->coordinates[i];
+        const size_t at = (size_t)some.count;
         if (i % BLOCKS == block) continue;
         for (size_t j = 0; j < 2 * n; j++)
-            scaled[j] = a * data[j];
+            some.data[2 * n * at + j] = a * data[j];
         for (size_t j = 0; j < n; j++)
-            scaled[2 * n + j] = a * a * weight[j];
-        TRY(accumulator_add(w->sum, &w->own, w->own.count, 1, w->poses[i], scaled, scaled + 2 * n,
-                            w->r->context.threads, err));
+            some.weight[n * at + j] = a * a * weight[j];
+        memcpy(some.poses[at], w->poses[i], sizeof *some.poses);
+        if (++some.count == AT_A_TIME) TRY(add_slices(w, &some, err));
     }
+    return add_slices(w, &some, err);
+}
+
+/* Makes the map of the particles outside a block, each times its coordinate; ready for slices. block −1: of all. */
+static enum status make_map(struct work *w, int block, const float *tau2, double fudge, struct err *err) {
+    TRY(sum_particles(w, block, err));
     const struct reconstruct_options options = {
         .tau2 = tau2, .tau_fudge = fudge, .minres_shell = 1, .threads = w->r->context.threads};
     TRY(accumulator_finish(w->sum, NULL, w->r->context.threads, err));

@@ -24,10 +24,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/differences/differences.h"
 
 static const double SURE = 1;    /* standard deviation of the log-likelihood ratio of two held classes */
 static const double FINEST = 25; /* Å: of a difference that counts by place */
@@ -65,121 +64,47 @@ double classes_prior(const struct refiner *r, const struct reference *c) {
     return held_in(r, r->schedule.iteration - 1) ? 1.0 / r->reference_count : c->share;
 }
 
-/* Maps and what is computed of them. */
-struct held {
-    size_t voxels;
-    struct fft_plan *plan, *back;
-    float *mean, *rest, *spectrum; /* [voxels]; half transform, complex */
-    float *weight;                 /* [voxels]: of a difference; NULL: all of it counts */
-    double *planes;                /* [box][shells]: Σ |F|² of a plane of the transform */
-};
-
-static void held_close(struct held *h) {
-    fft_destroy(&h->plan);
-    fft_destroy(&h->back);
-    mem_free(&h->weight);
-    mem_free(&h->mean);
-    mem_free(&h->rest);
-    mem_free(&h->spectrum);
-    mem_free(&h->planes);
-}
-
-static enum status held_open(const struct refiner *r, struct held *h, struct err *err) {
-    struct fft_options options = {
-        .rank = 3, .shape = {r->box, r->box, r->box}, .direction = FFT_FORWARD, .threads = r->context.threads};
-    size_t box = (size_t)r->box;
-    *h = (struct held){.voxels = box * box * box};
-    TRY(mem_new(h->voxels, sizeof *h->mean, "a map", &h->mean, err));
-    TRY(mem_new_unset(h->voxels, sizeof *h->rest, "a map", &h->rest, err));
-    TRY(mem_new_unset(box * box * (box / 2 + 1), 2 * sizeof *h->spectrum, "a transform", &h->spectrum, err));
-    TRY(mem_new(box * (size_t)r->shells, sizeof *h->planes, "spectra", &h->planes, err));
-    TRY(fft_create(&options, &h->plan, err));
-    options.direction = FFT_INVERSE;
-    return fft_create(&options, &h->back, err);
-}
-
-static int shell_at(const struct refiner *r, int plane, int row, int x) {
-    int box = r->box, z = plane <= box / 2 ? plane : plane - box, y = row <= box / 2 ? row : row - box;
-    return (int)lround(sqrt((double)z * z + (double)y * y + (double)x * x));
-}
-
-/* Multiplies the shells of h->rest by gains[shells]. */
-static void filter(const struct refiner *r, const struct held *h, const float *gains) {
-    const int box = r->box;
-    const float scale = (float)(1 / pow(box, 3));
-    fft_run(h->plan, h->rest, h->spectrum);
-#pragma omp parallel for num_threads(r->context.threads) schedule(static)
-    for (int plane = 0; plane < box; plane++) {
-        float *f = h->spectrum + (size_t)plane * (size_t)box * (size_t)(box / 2 + 1) * 2;
-        for (int row = 0; row < box; row++)
-            for (int x = 0; x <= box / 2; x++, f += 2) {
-                int shell = shell_at(r, plane, row, x);
-                float gain = shell < r->shells ? scale * gains[shell] : 0;
-                f[0] *= gain, f[1] *= gain;
-            }
+static enum status open_differences(const struct refiner *r, struct differences **ret_differences, struct err *err) {
+    struct differences_maps of = {.box = r->box, .count = r->reference_count, .threads = r->context.threads};
+    bool fit;
+    for (int k = 0; k < of.count; k++) {
+        of.maps[k] = r->sides[0].references[k].map;
+        of.shares[k] = (float)r->sides[0].references[k].share;
     }
-    fft_run(h->back, h->spectrum, h->rest);
+    TRY(differences_fit(r->placement.workspace, of.box, of.count, &fit, err));
+    return differences_create(fit ? r->placement.workspace : NULL, &of, ret_differences, err);
 }
 
-static void add_plane(const struct refiner *r, const struct held *h, int plane) {
-    int box = r->box;
-    double *sums = h->planes + (size_t)plane * (size_t)r->shells;
-    const float *f = h->spectrum + (size_t)plane * (size_t)box * (size_t)(box / 2 + 1) * 2;
-    memset(sums, 0, (size_t)r->shells * sizeof *sums);
-    for (int row = 0; row < box; row++)
-        for (int x = 0; x <= box / 2; x++, f += 2) {
-            int shell = shell_at(r, plane, row, x);
-            /* The other half of the transform has the same values. */
-            if (shell < r->shells) sums[shell] += (x > 0 ? 2 : 1) * ((double)f[0] * f[0] + (double)f[1] * f[1]);
-        }
-}
-
-/* Returns Σ |P|²/σ² over the compared pixels of a projection of h->rest, the mean over all views. A projection with the
- * norm 1/box² is a slice of the map's transform over box². Planes are added in their order, so that the sum does not
- * depend on the number of threads. */
-static double projected(const struct refiner *r, const struct held *h) {
+/* Computes Σ |P|²/σ² over the compared pixels of a projection of what counts of the difference of class k, the mean over
+ * all views. A projection with the norm 1/box² is a slice of the map's transform over box². */
+static enum status projected(const struct refiner *r, struct differences *d, int k, double *power, double *ret_sum,
+                             struct err *err) {
     double sum = 0, norm = 1 / pow(r->box, 4);
-    fft_run(h->plan, h->rest, h->spectrum);
-#pragma omp parallel for num_threads(r->context.threads) schedule(static)
-    for (int plane = 0; plane < r->box; plane++)
-        add_plane(r, h, plane);
+    TRY(differences_power(d, k, power, err));
     for (int s = 1; s <= r->pixels.size / 2 && s < r->shells; s++) {
-        double power = 0, noise = INFINITY, points = 4 * M_PI * (s * s + 1.0 / 12);
-        for (int plane = 0; plane < r->box; plane++)
-            power += norm * h->planes[(size_t)plane * (size_t)r->shells + (size_t)s] / points;
+        double mean = norm * power[s] / (4 * M_PI * (s * s + 1.0 / 12)), noise = INFINITY;
         for (int o = 0; o < r->sigma2_optics; o++)
             noise = fmin(noise, r->sides[0].sigma2[(size_t)o * (size_t)r->shells + (size_t)s] / r->mask_share);
-        sum += (r->pixels.shell_begin[s + 1] - r->pixels.shell_begin[s]) * power / noise;
+        sum += (r->pixels.shell_begin[s + 1] - r->pixels.shell_begin[s]) * mean / noise;
     }
-    return sum;
+    *ret_sum = sum;
+    return STATUS_OK;
 }
 
-static void subtract_mean(const struct held *h, const float *map, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < h->voxels; i++)
-        h->rest[i] = map[i] - h->mean[i];
-}
-
-static void add_share(const struct held *h, const float *map, float share, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < h->voxels; i++)
-        h->mean[i] += share * map[i];
-}
-
-static void move(const struct held *h, float part, int threads, float *map) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (size_t i = 0; i < h->voxels; i++)
-        map[i] = h->mean[i] + part * h->rest[i];
-}
-
-/* Sets h->rest to what counts of the difference of a map from the mean. gains: NULL without weights. */
-static void find_rest(const struct refiner *r, const struct held *h, const float *map, const float *gains) {
-    subtract_mean(h, map, r->context.threads);
-    if (gains == NULL) return;
-    filter(r, h, gains);
-#pragma omp parallel for num_threads(r->context.threads) schedule(static)
-    for (size_t i = 0; i < h->voxels; i++)
-        h->rest[i] *= h->weight[i];
+/* Finds by how much of their differences from the mean the maps may differ, so that no particle is sure of its class. */
+static enum status find_part(const struct refiner *r, struct differences *d, double *ret_part, struct err *err) {
+    const int count = r->reference_count;
+    _cleanup_(mem_free) double *power = NULL;
+    double spread = 0, one;
+    TRY(mem_new((size_t)r->shells, sizeof *power, "spectra", &power, err));
+    for (int k = 0; k < count; k++) {
+        TRY(projected(r, d, k, power, &one, err));
+        spread += r->sides[0].references[k].share * one;
+    }
+    /* Two of the classes differ by 2 K/(K − 1) times what one differs from the mean, on the average. */
+    double deviation = sqrt(2 * spread * count / (count - 1));
+    *ret_part = deviation > SURE ? SURE / deviation : 1;
+    return STATUS_OK;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -187,74 +112,49 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Finds the mean square of noise in h->rest, mean squares about places: from some of those inside the sphere. */
-static enum status find_noise(const struct refiner *r, const struct held *h, double *ret_noise, struct err *err) {
+/* Finds the mean square of noise among mean squares about places, from some of those inside the sphere. */
+static enum status find_noise(const struct refiner *r, const float *squares, double *ret_noise, struct err *err) {
     enum { ENOUGH = 1 << 16 };
-    const size_t box = (size_t)r->box, every = h->voxels / ENOUGH / 2 * 2 + 1;
+    const size_t box = (size_t)r->box, voxels = box * box * box, every = voxels / ENOUGH / 2 * 2 + 1;
     const double radius = fmax(r->mask_radius - ABOUT / r->pixel_size, 1), half = r->box / 2;
     _cleanup_(mem_free) float *values = NULL;
     size_t count = 0;
-    TRY(mem_new(h->voxels / every + 1, sizeof *values, "places", &values, err));
-    for (size_t i = 0; i < h->voxels; i += every) {
+    TRY(mem_new(voxels / every + 1, sizeof *values, "places", &values, err));
+    for (size_t i = 0; i < voxels; i += every) {
         double x = (double)(i % box) - half, y = (double)(i / box % box) - half, z = (double)(i / box / box) - half;
-        if (x * x + y * y + z * z < radius * radius) values[count++] = h->rest[i];
+        if (x * x + y * y + z * z < radius * radius) values[count++] = squares[i];
     }
     qsort(values, count, sizeof *values, by_value);
     *ret_noise = count > 0 ? OVER_QUARTER * (double)values[(size_t)(QUARTER * (double)count)] : 0;
     return STATUS_OK;
 }
 
-/* Finds where the maps differ by more than noise. */
-static enum status weigh_places(const struct refiner *r, struct held *h, const float *gains, struct err *err) {
-    const struct reference *classes = r->sides[0].references;
+/* Lets differences count up to FINEST, where they are more than noise. */
+static enum status weigh_places(const struct refiner *r, struct differences *d, struct err *err) {
+    enum { LEAST_LAST = 6 };
+    const size_t shells = (size_t)r->shells;
+    float *squares = r->combined; /* the map of both halves, which classes do not have */
+    _cleanup_(mem_free) float *gains = NULL;
     _cleanup_(mem_free) float *about = NULL;
     double noise;
-    TRY(mem_new((size_t)r->shells, sizeof *about, "spectra", &about, err));
-    TRY(mem_new(h->voxels, sizeof *h->weight, "a map", &h->weight, err));
-    for (int s = 0; s < r->shells; s++)
+    TRY(mem_new(shells, sizeof *gains, "spectra", &gains, err));
+    TRY(mem_new(shells, sizeof *about, "spectra", &about, err));
+    for (int s = 0; s < r->shells; s++) {
+        gains[s] = s <= fmax(LEAST_LAST, r->box * r->pixel_size / FINEST) ? 1 : 0;
         about[s] = (float)exp(-2 * pow(M_PI * s * ABOUT / (r->box * r->pixel_size), 2));
-    for (int k = 0; k < r->reference_count; k++) {
-        const float share = (float)classes[k].share;
-        subtract_mean(h, classes[k].map, r->context.threads);
-        filter(r, h, gains);
-        for (size_t i = 0; i < h->voxels; i++)
-            h->weight[i] += share * h->rest[i] * h->rest[i];
     }
-    memcpy(h->rest, h->weight, h->voxels * sizeof *h->rest);
-    filter(r, h, about);
-    TRY(find_noise(r, h, &noise, err));
-    for (size_t i = 0; i < h->voxels; i++)
-        h->weight[i] = (double)h->rest[i] > noise ? (float)(1 - noise / (double)h->rest[i]) : 0;
-    return STATUS_OK;
+    TRY(differences_filter(d, gains, about, squares, err));
+    TRY(find_noise(r, squares, &noise, err));
+    return differences_weigh(d, noise, err);
 }
 
 enum status classes_hold(struct refiner *r, struct err *err) {
-    enum { LEAST_LAST = 6 };
-    struct reference *classes = r->sides[0].references;
-    const int count = r->reference_count, threads = r->context.threads;
     const bool holds = held_in(r, r->schedule.iteration), places = by_place(r) && !is_last(r);
-    double spread = 0;
-    if (r->map_count >= count || (!holds && !places)) return STATUS_OK;
-    _cleanup_(held_close) struct held h = {0};
-    _cleanup_(mem_free) float *gains = NULL;
-    TRY(held_open(r, &h, err));
-    for (int k = 0; k < count; k++)
-        add_share(&h, classes[k].map, (float)classes[k].share, threads);
-    if (places) {
-        TRY(mem_new((size_t)r->shells, sizeof *gains, "spectra", &gains, err));
-        for (int s = 0; s < r->shells; s++)
-            gains[s] = s <= fmax(LEAST_LAST, r->box * r->pixel_size / FINEST) ? 1 : 0;
-        TRY(weigh_places(r, &h, gains, err));
-    }
-    for (int k = 0; k < count && holds; k++) {
-        find_rest(r, &h, classes[k].map, gains);
-        spread += classes[k].share * projected(r, &h);
-    }
-    /* Two of the classes differ by 2 K/(K − 1) times what one differs from the mean, on the average. */
-    double deviation = sqrt(2 * spread * count / (count - 1)), part = deviation > SURE ? SURE / deviation : 1;
-    for (int k = 0; k < count && (places || part < 1); k++) {
-        find_rest(r, &h, classes[k].map, gains);
-        move(&h, (float)part, threads, classes[k].map);
-    }
-    return STATUS_OK;
+    double part = 1;
+    if (r->map_count >= r->reference_count || (!holds && !places)) return STATUS_OK;
+    _cleanup_(differences_destroy) struct differences *d = NULL;
+    TRY(open_differences(r, &d, err));
+    if (places) TRY(weigh_places(r, d, err));
+    if (holds) TRY(find_part(r, d, &part, err));
+    return places || part < 1 ? differences_move(d, part, err) : STATUS_OK;
 }

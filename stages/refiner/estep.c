@@ -39,16 +39,22 @@ static int screen_pixels(const struct refiner *r) {
     return WORTHWHILE * pixels <= r->coarse_pixels ? pixels : 0;
 }
 
+/* Returns the noise of whole images in a shell: that of the optics group with the least. */
+static double least_noise(const struct refiner *r, const struct side *side, int shell) {
+    double noise = INFINITY;
+    for (int o = 0; o < r->sigma2_optics; o++)
+        noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
+    return noise;
+}
+
 /* Returns the variance of log-likelihoods that a shell of the reference gives to poses that are all wrong: Σ |P|²/σ²
  * over its pixels. A map filtered with the prior tau² has the power tau² · SSNR/(1 + SSNR), SSNR that of the masked map
  * in the denominator. */
 static double shell_variance(const struct refiner *r, const struct side *side, int shell) {
     const struct reference *c = side->references;
     double masked = c->ssnr[shell] / r->map_share;
-    double power = c->tau2[shell] * c->ssnr[shell] / (1 + masked), noise = INFINITY;
-    for (int o = 0; o < r->sigma2_optics; o++)
-        noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
-    return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power / noise;
+    double power = c->tau2[shell] * c->ssnr[shell] / (1 + masked);
+    return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power / least_noise(r, side, shell);
 }
 
 /* Returns how far to compare, px. Images are added to the sums a good way beyond the resolution, so that it can grow;
@@ -145,11 +151,31 @@ static void set_noise_shares(const struct refiner *r, struct side *side) {
             regrid_share(side->sigma2 + (size_t)o * (size_t)r->shells, r->shells, grids_limit(&r->set, o));
 }
 
+/* Returns Σ |P|²/σ² of a projection of a class over the compared pixels, the mean over all views. */
+static double class_variance(const struct refiner *r, const struct side *side, const struct reference *c) {
+    double sum = 0;
+    for (int shell = 1; shell <= r->compared_size / 2; shell++)
+        sum += (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * c->tau2[shell] /
+               least_noise(r, side, shell);
+    return sum;
+}
+
+/* Returns whether the coarse pass may multiply rounded values: log-likelihoods then change by a small part of what
+ * children differ by, and the power of the references is known exactly, as that of classes is. */
+static bool rounds_little(const struct refiner *r, const struct side *side, int first, int count) {
+    static const double LITTLE = 0.05, PRECISION = 1.0 / 4096; /* of a log-likelihood; deviation of a product */
+    if (!classifies(r) || !r->busy) return false;
+    for (int k = first; k < first + count; k++)
+        if (!(sqrt(class_variance(r, side, &side->references[k])) * PRECISION < LITTLE)) return false;
+    return true;
+}
+
 enum status estep_compare_with(struct refiner *r, struct side *side, int first, int count, struct err *err) {
     const struct schedule *s = &r->schedule;
     const struct alignment_iteration iteration = {.pixels = &r->pixels,
                                                   .coarse_pixels = r->coarse_pixels,
                                                   .screen_pixels = r->screen_pixels,
+                                                  .rounded = rounds_little(r, side, first, count),
                                                   .sampling = s->kept ? &r->batch.given : &r->sampling,
                                                   .local = s->local,
                                                   .near_sigma = schedule_near_sigma(s),

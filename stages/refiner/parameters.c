@@ -187,7 +187,7 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .default_text = "25",
      .minimum = 1,
      .maximum = 1000,
-     .help = "Number of iterations of a classification, with all particles."},
+     .help = "Number of iterations of a classification, with all particles or parts of all (part_particles)."},
     {.name = "tau_fudge",
      .type = PARAM_FLOAT,
      .changes = PARAM_RESTART,
@@ -234,9 +234,11 @@ const struct param refiner_parameters[REFINER_PARAMETERS] = {
      .offset = AT(part_particles),
      .default_text = "30000",
      .maximum = 1000000000,
-     .help = "Until the grid is as fine as the maps deserve, an iteration of a refinement compares a part of the "
-             "particles, another one each time: a half, a third or a quarter of them, if that is at least so many. The "
-             "last iterations compare all. 0: all in each iteration."},
+     .help =
+         "Until the grid is as fine as the maps deserve, an iteration of a refinement compares a part of the "
+         "particles, another one each time: a half, a third or a quarter of them, if that is at least so many. The "
+         "last iterations compare all. A classification compares parts in the first three fifths of its iterations; "
+         "with more than six classes they are larger, in proportion. 0: all in each iteration."},
     {.name = "max_significant",
      .type = PARAM_INT,
      .changes = PARAM_RESTART,

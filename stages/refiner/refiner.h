@@ -39,8 +39,8 @@ struct refiner_options {
     bool skip_align;        /* keep the poses of the table */
     double offset_range;    /* px */
     double offset_step;     /* px, of the fine pass: the coarse grid has twice that */
-    int part_particles;     /* iterations before the last ones compare a part of the particles with at least so many; 0:
-                               all */
+    int part_particles;     /* iterations before the last ones compare a part of the particles with at least so many
+                               (schedule.h); 0: all */
     int max_significant;    /* the most coarse samples of a particle whose children are compared */
     double tau_fudge;       /* NaN: 1, or 4 in a classification */
     double join_resolution; /* Å: up to here the halves share their data */

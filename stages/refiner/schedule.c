@@ -1,7 +1,8 @@
 /* The rules and numbers are those of RELION's auto-refine, with four exceptions. A stray shell beyond a dip of the
  * SSNR counts as resolution only where three shells in a row hold signal: with high symmetry the few independent
  * voxels of a shell stray often. The first grid is never the last. And a grid whose step is not seen is. Of many
- * particles, iterations compare a part, until maps of the last grid grow no better; one iteration with all follows. */
+ * particles, iterations compare a part, until maps of the last grid grow no better; one iteration with all follows. Of a
+ * classification the last two fifths compare all. */
 #include "stages/refiner/schedule.h"
 
 #include <math.h>
@@ -148,18 +149,33 @@ bool schedule_local_next(const struct schedule *s) {
     return s->options.poses_given || (s->order > s->options.healpix_order && s->order >= local_order);
 }
 
+/* Returns whether a classification has compared parts often enough. Its last iterations compare all: they are so many
+ * that maps which parts have left settle, and each particle is put into the class that it fits best in the end. */
+static bool classes_want_all(const struct schedule *s) {
+    static const double IN_PARTS = 0.6; /* of the iterations */
+    return s->whole_iterations >= (int)(IN_PARTS * s->options.iterations);
+}
+
 /* Returns whether all particles must be compared: some have no pose yet; the poses are those of a table, which
- * converge at once; data still arrive, and refiner_iteration.most bounds an iteration; or a part was enough before. */
+ * converge at once; data still arrive, and refiner_iteration.most bounds an iteration; or a part was enough before.
+ * Classes are compared over the whole grid, and need no poses. */
 static bool wants_all(const struct schedule *s, const struct schedule_plan *plan) {
     const struct schedule_options *o = &s->options;
-    return s->whole || !plan->aligned || plan->final || plan->max_order >= 0 || o->classifies || o->poses_given ||
-           o->keep_poses || o->part_particles == 0;
+    if (plan->final || plan->max_order >= 0 || o->poses_given || o->keep_poses || o->part_particles == 0) return true;
+    return o->classifies ? classes_want_all(s) : s->whole || !plan->aligned;
+}
+
+/* Returns the fewest particles of a part: as many for each class of many as for each of a few. */
+static size_t part_least(const struct schedule_options *o) {
+    enum { CLASSES = 6 };
+    size_t least = (size_t)o->part_particles;
+    return o->references > CLASSES ? least * (size_t)o->references / CLASSES : least;
 }
 
 struct schedule_part schedule_part(const struct schedule *s, const struct schedule_plan *plan, size_t present) {
     /* A particle is compared again before its pose is too old for a local search. */
     static const size_t MOST = 4;
-    size_t of = wants_all(s, plan) ? 1 : present / (size_t)s->options.part_particles;
+    size_t of = wants_all(s, plan) ? 1 : present / part_least(&s->options);
     of = of < 1 ? 1 : of > MOST ? MOST : of;
     return (struct schedule_part){.index = (size_t)s->iteration % of, .of = of};
 }
@@ -326,13 +342,13 @@ static void after_refinement(struct schedule *s, const struct findings *f) {
     s->sharp = s->sharp || (s->average_pmax >= SHARP && f->significant > 0 && f->significant <= SHARP_SAMPLES);
 }
 
-/* Counts iterations with all particles; a particle that joins starts the count anew. */
+/* Counts iterations with all particles, or with parts of all; a particle that joins starts the count anew. */
 static void after_classification(struct schedule *s, const struct findings *f) {
-    bool whole = (size_t)f->particles == f->present;
+    bool counts = s->part.of > 1 || (size_t)f->particles == f->present;
     count_resolution(s, f->signal_shell);
-    s->whole_iterations = !whole ? 0 : s->whole_particles == f->present ? s->whole_iterations + 1 : 1;
-    s->whole_particles = whole ? f->present : 0;
-    s->converged = s->whole_iterations >= s->options.iterations;
+    s->whole_iterations = !counts ? 0 : s->whole_particles == f->present ? s->whole_iterations + 1 : 1;
+    s->whole_particles = counts ? f->present : 0;
+    s->converged = s->part.of <= 1 && s->whole_iterations >= s->options.iterations;
 }
 
 void schedule_after(struct schedule *s, const struct findings *f) {

@@ -22,8 +22,9 @@ struct schedule_options {
     bool maps_of_poses;               /* the first iteration makes its maps from the poses that are given */
     double local_range;               /* °: how far from given poses directions and in-plane angles are searched */
     double offset_range, offset_step; /* px; the step of the fine pass */
-    int iterations;                   /* of a classification, with all particles */
-    int part_particles;               /* the fewest that a part of the particles has; 0: there are no parts */
+    int iterations;                   /* of a classification, with all particles or parts of all */
+    int part_particles;               /* the fewest that a part of the particles has, and more for more than six
+                                         classes; 0: there are no parts */
 };
 
 /* The particles are divided by chance into `of` parts of about equal size; an iteration compares one. 1: all. */
@@ -58,8 +59,8 @@ struct schedule {
     bool converged, final;
     struct schedule_part part; /* the particles of this iteration */
     bool whole;                /* parts are done: iterations compare all particles from now on */
-    int whole_iterations;      /* of a classification: successive iterations with the same particles, all of them */
-    size_t whole_particles;    /* how many particles that are; 0: the last iteration did not have all */
+    int whole_iterations;   /* of a classification: successive iterations with the same particles, or parts of them */
+    size_t whole_particles; /* how many particles there were; 0: the last iteration lacked some, and not for a part */
 };
 
 /* Sets the schedule to the state before the first iteration; keeps the options. */

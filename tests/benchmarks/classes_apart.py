@@ -4,14 +4,14 @@
   classes_apart.py WORK --refiner PROGRAM [--shared ../shared] [--kinds missing,alike,noise] [--seeds 10] [--jobs 2]
                    [--share 0.21] [--particles 400] [--snr 0.6] [--orders 2] [--classes 2] [-- OPTION...]
 
-missing: half of the particles lack a domain: `share` of the molecule's mass, the ball that grows from its far end.
+missing: half of the particles (--lacking) lack a domain: `share` of the molecule's mass, the ball that grows from its far end.
 alike:   all particles are the whole molecule.
 noise:   no particle is there.
 Each seed is a set of its own, and the seed of its classification. The reference is the whole molecule, low-passed
 to 50 Å by the refiner. --relion 2 runs relion_refine on the first two sets as well. OPTIONs go to the refiner.
-Prints for each run the share put right under the best naming of the classes, the classes' shares, what the classes
-have in common (FSC between the first two maps, mean to 25 Å), how like the reference they are (likewise, the mean over
-classes) and seconds.
+Prints for each run the share put right under the best naming of the classes (the mean over both kinds of particles), the
+classes' shares, what the classes have in common (FSC between the first two maps, mean to 25 Å), how like the reference they
+are (likewise, the mean over classes) and seconds.
 Needs numpy and scipy, and `shared/data/maps` with `shared/tools`.
 """
 import argparse
@@ -81,7 +81,8 @@ def make_set(folder, maps, pixel, a, seed, kind):
     options.sigma = float(np.sqrt(np.mean([projectors[0].project(*SIM.view(rng))[inside].var() for _ in range(50)])))
     if kind == "noise":
         options.sigma = 1e9
-    which = [0] * a.particles if kind != "missing" else [i % 2 for i in range(a.particles)]
+    lacks = [int((i + 1) * a.lacking) > int(i * a.lacking) for i in range(a.particles)]
+    which = [int(kind == "missing" and lack) for lack in lacks]
     images, rows = [None] * a.particles, [None] * a.particles
     for k, projector in enumerate(projectors):
         SIM.G = (options, projector, pixel)
@@ -116,11 +117,11 @@ def read_classes(path, count):
 
 def put_right(truth, classes, count):
     names = max(2, count)
-    best = max(
-        np.mean([naming[c] == t for c, t in zip(classes, truth)])
+    kinds = [classes[truth == t] for t in (0, 1)]
+    return max(
+        np.mean([np.mean([naming[c] == t for c in kinds[t]]) for t in (0, 1) if len(kinds[t])])
         for naming in itertools.product(range(2), repeat=names)
     )
-    return best
 
 
 def in_common(paths, pixel):
@@ -184,6 +185,7 @@ def parse():
     p.add_argument("--first_seed", type=int, default=1)
     p.add_argument("--seeds", type=int, default=10)
     p.add_argument("--share", type=float, default=0.21)
+    p.add_argument("--lacking", type=float, default=0.5, help="share of the particles that lack the domain")
     p.add_argument("--particles", type=int, default=400)
     p.add_argument("--snr", type=float, default=0.6)
     p.add_argument("--orders", default="2")
@@ -218,7 +220,7 @@ def main():
     jobs, found = [], {}
     for kind in a.kinds.split(","):
         for seed in range(a.first_seed, a.first_seed + a.seeds):
-            folder = f"{a.work}/{a.map}_{kind}_{a.share:g}_{a.particles}_{a.snr:g}_{seed}"
+            folder = f"{a.work}/{a.map}_{kind}_{a.share:g}_{a.lacking:g}_{a.particles}_{a.snr:g}_{seed}"
             make_set(folder, [whole, lacking], pixel, a, seed, kind)
             for order in [int(o) for o in a.orders.split(",")]:
                 if not a.only_relion:

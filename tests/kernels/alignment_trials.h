@@ -27,6 +27,7 @@ struct trial {
     int reference_size;   /* references are empty beyond, px; 0: beyond `size` */
     double summed;        /* as in struct alignment_iteration */
     int screen_size;      /* up to which the whole grid is compared first, px; 0: up to coarse_size */
+    bool rounded;         /* as in struct alignment_iteration */
 };
 
 static inline int reference_size(const struct trial *t) {
@@ -211,6 +212,7 @@ static inline struct alignment_iteration iteration_of(const struct data *d, cons
         .pixels = &d->pixels,
         .coarse_pixels = fourier_pixels_within(&d->pixels, d->trial.coarse_size),
         .screen_pixels = d->trial.screen_size > 0 ? fourier_pixels_within(&d->pixels, d->trial.screen_size) : 0,
+        .rounded = d->trial.rounded,
         .sampling = &d->sampling,
         .local = d->trial.local,
         .near_sigma = d->trial.near_sigma,

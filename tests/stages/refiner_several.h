@@ -26,6 +26,7 @@ struct several_case {
     const char *name;
     struct device device;
     int particles, classes, iterations, order;
+    int part_particles;         /* of a classification; 0: all in each iteration */
     double memory, host_memory; /* GiB */
 };
 
@@ -77,7 +78,8 @@ static inline struct refiner_options several_options(const struct several_case *
     options.diameter = 150;
     options.classes = c->classes;
     options.healpix_order = c->order;
-    options.iterations = 25;
+    options.iterations = c->part_particles > 0 ? c->iterations : 25;
+    options.part_particles = c->part_particles;
     options.memory = c->memory;
     options.host_memory = c->host_memory;
     return options;
@@ -105,7 +107,7 @@ static inline void several_refine(const struct several_case *c, const char *scra
     several_merge(refiner, scratch, "a");
     for (int i = 0; i < c->iterations; i++) {
         bool complete = false;
-        const struct refiner_iteration iteration = {.max_order = 0};
+        const struct refiner_iteration iteration = {.max_order = c->part_particles > 0 ? -1 : 0};
         must_be(refiner_begin(refiner, &iteration, &err), &err);
         while (!complete)
             must_be(refiner_work(refiner, &complete, &err), &err);

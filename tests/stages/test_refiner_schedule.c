@@ -179,7 +179,8 @@ static void parts_take_turns(void **state) {
     }
 }
 
-/* Particles without a pose, data that still arrive, the final iteration, classes and poses of a table need all. */
+/* Particles without a pose, data that still arrive, the final iteration, the only one of a classification, and poses of a
+ * table need all. */
 static void parts_wait_for_poses(void **state) {
     (void)state;
     for (int i = 0; i < 6; i++) {
@@ -189,7 +190,7 @@ static void parts_wait_for_poses(void **state) {
         if (i == 0) s.plan.aligned = false;
         if (i == 1) s.plan.max_order = FIRST_ORDER;
         if (i == 2) s.plan.final = true;
-        if (i == 3) s.schedule.options.classifies = true;
+        if (i == 3) s.schedule.options.classifies = true, s.schedule.options.iterations = 1;
         if (i == 4) s.schedule.options.poses_given = true;
         if (i == 5) s.schedule.whole = true;
         assert_int_equal(part_of(&s, 2 * COUNT).of, 1);
@@ -325,6 +326,60 @@ static void a_classification_counts_whole_iterations(void **state) {
     assert_true(s.schedule.oversampled);
 }
 
+static void begin_classes(struct settled *s, size_t present, int classes, int iterations) {
+    begin_with(s, present);
+    s->schedule.options.classifies = true;
+    s->schedule.options.references = classes;
+    s->schedule.options.iterations = iterations;
+    schedule_start(&s->schedule);
+    s->plan.aligned = false; /* which classes do not wait for */
+}
+
+/* Runs an iteration of a classification; returns into how many parts the particles were divided. */
+static size_t classify_once(struct settled *s) {
+    s->plan.part = part_of(s, s->findings.present);
+    s->findings.particles = (int)(s->findings.present / s->plan.part.of);
+    iterate(s);
+    return s->plan.part.of;
+}
+
+/* Of 10 iterations the first 6 compare parts in turn, the others all. A particle that joins begins parts anew. */
+static void classes_compare_parts_first(void **state) {
+    (void)state;
+    struct settled s;
+    begin_classes(&s, 4 * COUNT, 2, 10);
+    for (int i = 0; i < 10; i++) {
+        assert_false(s.schedule.converged);
+        size_t of = classify_once(&s);
+        assert_int_equal(of, i < 6 ? 4 : 1);
+        assert_int_equal(s.plan.part.index, (size_t)i % of);
+        assert_int_equal(s.schedule.whole_iterations, i + 1);
+        struct schedule resumed = {.options = s.schedule.options};
+        schedule_resume(&resumed, &s.schedule);
+        assert_int_equal(schedule_part(&resumed, &s.plan, 4 * COUNT).of, part_of(&s, 4 * COUNT).of);
+    }
+    assert_true(s.schedule.converged);
+    s.findings.present++;
+    assert_int_equal(classify_once(&s), 1);
+    assert_false(s.schedule.converged);
+    assert_int_equal(s.schedule.whole_iterations, 1);
+    assert_int_equal(classify_once(&s), 4);
+}
+
+/* A part has as many particles for each of many classes as for each of six. */
+static void many_classes_take_larger_parts(void **state) {
+    (void)state;
+    static const int CLASSES[] = {2, 6, 12, 25};
+    static const size_t OF[] = {4, 4, 2, 1};
+    for (size_t i = 0; i < sizeof OF / sizeof *OF; i++) {
+        struct settled s;
+        begin_classes(&s, 4 * COUNT, CLASSES[i], 10);
+        assert_int_equal(part_of(&s, 4 * COUNT).of, OF[i]);
+        s.schedule.options.part_particles = 0;
+        assert_int_equal(part_of(&s, 4 * COUNT).of, 1);
+    }
+}
+
 static void live_iterations_wait_for_particles(void **state) {
     (void)state;
     struct schedule_live live = {0};
@@ -372,6 +427,8 @@ int main(void) {
         cmocka_unit_test(stalls_below_the_bound),
         cmocka_unit_test(children_wait_for_a_map),
         cmocka_unit_test(a_classification_counts_whole_iterations),
+        cmocka_unit_test(classes_compare_parts_first),
+        cmocka_unit_test(many_classes_take_larger_parts),
         cmocka_unit_test(live_iterations_wait_for_particles),
         cmocka_unit_test(the_end_has_its_iterations),
     };

@@ -11,11 +11,16 @@ static void halves(void **state) {
         .name = "halves", .particles = 130, .classes = 1, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
 }
 
-/* The first iteration compares each class with members of its own. */
+/* The first iteration compares each class with members of its own, and a half of all. */
 static void classes(void **state) {
     (void)state;
-    several_check(&(struct several_case){
-        .name = "classes", .particles = 90, .classes = 2, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
+    several_check(&(struct several_case){.name = "classes",
+                                         .particles = 90,
+                                         .part_particles = 40,
+                                         .classes = 2,
+                                         .iterations = 3,
+                                         .memory = 0.25,
+                                         .host_memory = LITTLE});
 }
 
 static int forgotten; /* calls for the whole, and for each of its workers */

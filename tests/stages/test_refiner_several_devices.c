@@ -36,7 +36,8 @@ static void classes(void **state) {
                                          .particles = 5000,
                                          .classes = 3,
                                          .order = 1,
-                                         .iterations = 4,
+                                         .iterations = 4, /* two with parts */
+                                         .part_particles = 1200,
                                          .memory = 2,
                                          .host_memory = 1});
 }

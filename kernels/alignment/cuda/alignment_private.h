@@ -120,7 +120,8 @@ struct alignment_cuda {
 
 /* Returns the precision of the products over the whole grid. Samples that are only screened are compared again. */
 static inline enum coarse_precision grid_precision(const struct alignment_cuda *alignment) {
-    return alignment->iteration.screen_pixels > 0 ? COARSE_TF32 : COARSE_TF32X3;
+    const struct alignment_iteration *iteration = &alignment->iteration;
+    return iteration->screen_pixels > 0 || iteration->rounded ? COARSE_TF32 : COARSE_TF32X3;
 }
 
 enum { ALIGNMENT_PUT_BYTES = 16 << 20, ALIGNMENT_SUMS_BYTES = 64 << 20 };
