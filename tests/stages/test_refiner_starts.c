@@ -14,7 +14,7 @@
 #include "stages/refiner/initial/starts.h"
 #include "tests/stages/blobs.h"
 
-enum { IMAGES = 90, STARTS = 7, PIXELS = BOX * BOX, VOXELS = BOX * BOX * BOX, DEVICES_MOST = 4, CLASSES = 2 };
+enum { IMAGES = 60, STARTS = 5, PIXELS = BOX * BOX, VOXELS = BOX * BOX * BOX, DEVICES_MOST = 3, CLASSES = 2 };
 
 static enum device_kind kind;
 static int present = 1; /* devices of this kind; more are the same ones again */
@@ -89,12 +89,12 @@ static struct starts_options options_for(int devices, int classes) {
 
 static void work(int devices, int classes, struct found *found) {
     static const struct starts_step STEP = {
-        .particles = 20, .order = 1, .limit = 30, .gain = 0.5, .fudge = 1, .balance = true};
+        .particles = 12, .order = 1, .limit = 30, .gain = 0.5, .fudge = 1, .balance = true};
     const struct starts_options options = options_for(devices, classes);
     struct starts_judgement judgements[STARTS];
     struct starts *starts = NULL;
     struct err err = {0};
-    const int which[STARTS] = {0, 1, 2, 3, 4, 5, 6};
+    const int which[STARTS] = {0, 1, 2, 3, 4};
     memset(opened, 0, sizeof opened);
     memset(found, 0, sizeof *found);
     must(starts_create(&images, &options, STARTS, &starts, &err), &err);
@@ -116,9 +116,8 @@ static void work(int devices, int classes, struct found *found) {
 
 /* Lanes lie on all devices, and no more on one than on another, but for the remainder. */
 static void lanes_are_dealt_out(int devices) {
-    const int used = devices < present ? devices : present;
     int least = opened[0], most = opened[0];
-    for (int i = 1; i < used; i++) {
+    for (int i = 1; i < devices; i++) {
         if (opened[i] < least) least = opened[i];
         if (opened[i] > most) most = opened[i];
     }
@@ -133,7 +132,7 @@ static void any_number_of_devices(int classes) {
         assert_true(one.pmax[i] > 0 && one.maps[i][CENTRE] != one.maps[(i + 1) % STARTS][CENTRE]);
     for (int devices = 2; devices <= DEVICES_MOST; devices++) {
         work(devices, classes, &several);
-        lanes_are_dealt_out(devices);
+        if (devices <= present) lanes_are_dealt_out(devices);
         for (int i = 0; i < STARTS; i++) {
             if (memcmp(one.maps[i], several.maps[i], sizeof one.maps[i]) != 0)
                 fail_msg("%d devices: the maps of start %d differ", devices, i);
