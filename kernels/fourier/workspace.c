@@ -39,6 +39,11 @@ size_t workspace_capacity(const struct workspace *w) {
     return arena_capacity(w->arena);
 }
 
+enum status workspace_take_map(struct workspace *w, int box, float **ret_map, struct err *err) {
+    const size_t n = (size_t)box;
+    return arena_take(w->arena, n * n * n, sizeof **ret_map, "a map", ret_map, err);
+}
+
 enum status workspace_volumes_bytes(struct workspace *w, int box, size_t *ret_bytes, struct err *err) {
     const struct workspace_work *work = work_on();
     FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED, "this program was built without CUDA: only the CPU can mask maps");

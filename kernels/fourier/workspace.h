@@ -31,6 +31,9 @@ void workspace_destroy(struct workspace **workspace);
 void workspace_reset(struct workspace *workspace);
 /* Returns the bytes of the whole arena. */
 size_t workspace_capacity(const struct workspace *workspace);
+/* Takes a map of box³ in the workspace's memory, until the workspace is reset. Functions that work in this workspace take
+ * and fill such maps as they do maps in host memory, without a transfer. */
+enum status workspace_take_map(struct workspace *workspace, int box, float **ret_map, struct err *err);
 /* Returns the bytes that fsc_maps and kernels/postprocess/solvent.h need for maps of box³. */
 enum status workspace_volumes_bytes(struct workspace *workspace, int box, size_t *ret_bytes, struct err *err);
 /* Returns whether the workspace now has room for these bytes; NULL: false. */

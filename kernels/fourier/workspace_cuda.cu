@@ -47,13 +47,13 @@ extern "C" enum status workspace_cuda_zero(struct workspace *w, void *to, size_t
 
 extern "C" enum status workspace_cuda_put(struct workspace *w, void *to, const void *host, size_t bytes,
                                           struct err *err) {
-    CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, (cudaStream_t)w->stream), err, "copying to it");
+    CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyDefault, (cudaStream_t)w->stream), err, "copying to it");
     return STATUS_OK;
 }
 
 extern "C" enum status workspace_cuda_get(struct workspace *w, void *host, const void *from, size_t bytes,
                                           struct err *err) {
-    CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, (cudaStream_t)w->stream), err,
+    CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDefault, (cudaStream_t)w->stream), err,
              "copying from it");
     return STATUS_OK;
 }

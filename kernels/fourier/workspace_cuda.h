@@ -43,7 +43,7 @@ enum status workspace_cuda_volume(struct workspace *workspace, int box, struct v
 enum status workspace_cuda_begin(struct workspace *workspace, struct workspace **open, struct err *err);
 void workspace_cuda_end(struct workspace **open);
 
-/* Queue a transfer or a clear on the stream. */
+/* Queue a transfer or a clear on the stream. host: may be memory of the device too (workspace_take_map). */
 enum status workspace_cuda_zero(struct workspace *workspace, void *to, size_t bytes, struct err *err);
 enum status workspace_cuda_put(struct workspace *workspace, void *to, const void *host, size_t bytes, struct err *err);
 enum status workspace_cuda_get(struct workspace *workspace, void *host, const void *from, size_t bytes,

@@ -5,7 +5,7 @@
 #include "common/memory.h"
 #include "kernels/fsc/directional.h"
 
-enum { CROSS, POWER_A, POWER_B, COUNT, TERMS, LEAST_VOXELS = 16 };
+enum { CROSS, POWER_A, POWER_B, COUNT, TERMS, LEAST_VOXELS = 16, PLANES = 8 }; /* PLANES: at a time */
 
 /* The voxels of one plane of the half transforms that lie within the last shell. */
 struct plane {
@@ -75,23 +75,33 @@ static enum status correlate(const struct fsc_cones *c, const float *a, const fl
                              struct err *err) {
     const size_t shells = (size_t)c->box / 2 + 1;
     const double cosine = c->half_angle < 90 ? cos(c->half_angle * M_PI / 180) : 0;
-    struct plane plane;
+    struct plane planes[PLANES] = {{0}};
     double(*sums)[TERMS] = NULL;
-    enum status status = plane_create(c->box, &plane, err);
+    enum status status = STATUS_OK;
+    for (int p = 0; p < PLANES && status == STATUS_OK; p++)
+        status = plane_create(c->box, &planes[p], err);
     if (status == STATUS_OK)
         status = mem_new(((size_t)c->count + 1) * shells, sizeof *sums, "Fourier shell sums", &sums, err);
-    for (int z = 0; z < c->box && status == STATUS_OK; z++) {
-        fill_plane(c->box, z, a, b, &plane);
-#pragma omp parallel for schedule(dynamic)
-        for (int i = 0; i <= c->count; i++)
-            add(&plane, i < c->count ? c->axes[i] : NULL, cosine, sums + (size_t)i * shells);
+    for (int first = 0; first < c->box && status == STATUS_OK; first += PLANES) {
+        const int count = c->box - first < PLANES ? c->box - first : PLANES;
+#pragma omp parallel
+        {
+#pragma omp for schedule(dynamic)
+            for (int p = 0; p < count; p++)
+                fill_plane(c->box, first + p, a, b, &planes[p]);
+#pragma omp for schedule(dynamic)
+            for (int i = 0; i <= c->count; i++)
+                for (int p = 0; p < count; p++)
+                    add(&planes[p], i < c->count ? c->axes[i] : NULL, cosine, sums + (size_t)i * shells);
+        }
     }
     for (size_t i = 0; i < (size_t)c->count && status == STATUS_OK; i++)
         for (size_t s = 0; s < shells; s++) {
             const double *own = sums[i * shells + s], *whole = sums[(size_t)c->count * shells + s];
             ret_curves[i * shells + s] = (float)correlation(own[COUNT] >= LEAST_VOXELS ? own : whole);
         }
-    plane_destroy(&plane);
+    for (int p = 0; p < PLANES; p++)
+        plane_destroy(&planes[p]);
     mem_free(&sums);
     return status;
 }

@@ -76,7 +76,7 @@ static enum status maps(struct workspace *workspace_or_null, int box, const floa
     return status;
 }
 
-const struct fsc_work fsc_cpu_work = {.maps = maps};
+const struct fsc_work fsc_cpu_work = {.maps = maps, .difference = fsc_cpu_difference};
 
 double fsc_resolution(const float *fsc, int box, double pixel_size, double threshold) {
     int shell = 1;

@@ -42,6 +42,11 @@ __global__ void divide(const double *sums, int planes, float *ret_fsc) {
     if (threadIdx.x == 0) ret_fsc[blockIdx.x] = scale > 0 ? (float)(totals[CROSS] / scale) : 0;
 }
 
+__global__ void __launch_bounds__(THREADS) subtract(float *a, const float *b, size_t count) {
+    size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i < count) a[i] -= b[i];
+}
+
 } // namespace
 
 extern "C" size_t fsc_cuda_scratch(int box) {
@@ -56,5 +61,12 @@ extern "C" enum status fsc_cuda_spectra(int box, const float *a, const float *b,
                                                                    (double *)scratch);
     divide<<<shells, THREADS, 0, stream>>>((const double *)scratch, box, ret_fsc);
     CUDA_TRY(cudaGetLastError(), err, "correlating maps");
+    return STATUS_OK;
+}
+
+extern "C" enum status fsc_cuda_subtract(int box, float *a, const float *b, void *cuda_stream, struct err *err) {
+    size_t count = (size_t)box * (size_t)box * (size_t)box;
+    subtract<<<(unsigned)((count + THREADS - 1) / THREADS), THREADS, 0, (cudaStream_t)cuda_stream>>>(a, b, count);
+    CUDA_TRY(cudaGetLastError(), err, "subtracting maps");
     return STATUS_OK;
 }

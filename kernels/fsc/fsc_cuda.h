@@ -16,6 +16,8 @@ size_t fsc_cuda_scratch(int box);
 /* Computes ret_fsc[box/2 + 1] of half transforms a and b, [box][box][box/2 + 1] complex. */
 enum status fsc_cuda_spectra(int box, const float *a, const float *b, void *scratch, float *ret_fsc, void *stream,
                              struct err *err);
+/* Computes a −= b, maps of box³. */
+enum status fsc_cuda_subtract(int box, float *a, const float *b, void *stream, struct err *err);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@
 #define ICESTREAM_KERNELS_FSC_INDEPENDENT_H
 
 #include "common/status.h"
+#include "kernels/fourier/workspace.h"
 #include "kernels/symmetry/symmetry.h"
 
 struct independent_shells {
@@ -22,10 +23,11 @@ struct independent_shells {
     const struct symmetry *symmetry; /* of both maps; NULL: none */
 };
 
-/* Fills ret_numbers[first .. last] (indexed by shell; the rest stays as it is) from two maps of box³ in host memory, on
- * the CPU. Of a large shell, 1,000 voxels are looked at: beyond some 2,000, numbers are too small. Equal maps, without
+/* Fills ret_numbers[first .. last] (indexed by shell; the rest stays as it is) from two maps of box³ in host memory. The
+ * maps are transformed on the workspace's device if one is given (workspace_fits_volumes tells whether it has room), else
+ * on the CPU; the numbers agree except for rounding. Of a large shell, 1,000 voxels are looked at: beyond some 2,000, numbers are too small. Equal maps, without
  * noise, have as many numbers as voxels. The result does not depend on the number of threads. */
-enum status fsc_independent(const struct independent_shells *shells, const float *a, const float *b,
-                            double *ret_numbers, struct err *err);
+enum status fsc_independent(struct workspace *workspace_or_null, const struct independent_shells *shells,
+                            const float *a, const float *b, double *ret_numbers, struct err *err);
 
 #endif

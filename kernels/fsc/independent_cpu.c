@@ -5,6 +5,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "kernels/fsc/fsc_private.h"
 
 /* Voxels k of a half shell; each stands for −k too, whose value is the conjugate. */
 enum { MOST = 500 };
@@ -52,6 +53,7 @@ static bool stands_for_copies(const struct symmetry *symmetry_or_null, const int
     return true;
 }
 
+/* Looks only near the shell: all of its ball has s times as many voxels. */
 static void gather(const struct independent_shells *wanted, const float *spectrum, int s, struct half_shell *shell) {
     const int box = wanted->box;
     uint64_t state = (uint64_t)s;
@@ -59,7 +61,9 @@ static void gather(const struct independent_shells *wanted, const float *spectru
     for (int kz = -s; kz <= s; kz++)
         for (int ky = -s; ky <= s; ky++) {
             size_t z = (size_t)(kz < 0 ? kz + box : kz), y = (size_t)(ky < 0 ? ky + box : ky);
-            for (int kx = 0; kx <= s; kx++) {
+            const int across = ky * ky + kz * kz, inside = (s - 1) * (s - 1) - across;
+            if (across > s * s + s) continue;
+            for (int kx = inside > 0 ? (int)sqrt(inside) : 0; kx <= s; kx++) {
                 double radius = sqrt(kx * kx + ky * ky + kz * kz);
                 bool half = kx > 0 || ky > 0 || (ky == 0 && kz > 0);
                 const int k[3] = {kx, ky, kz};
@@ -107,8 +111,9 @@ static double independent_of(struct half_shell *shell) {
     return 1 / (1 / voxels + (1 - 1 / voxels) * squares / pairs);
 }
 
-/* Computes the transform of a − b. */
-static enum status transform(int box, const float *a, const float *b, float **ret_spectrum, struct err *err) {
+enum status fsc_cpu_difference(struct workspace *workspace_or_null, int box, const float *a, const float *b, int last,
+                               float *ret_spectrum, struct err *err) {
+    (void)workspace_or_null, (void)last;
     const struct fft_options options = {
         .rank = 3, .shape = {box, box, box}, .direction = FFT_FORWARD, .threads = FFT_ALL_THREADS};
     _cleanup_(mem_free) float *real = NULL;
@@ -116,34 +121,37 @@ static enum status transform(int box, const float *a, const float *b, float **re
     TRY(fft_create(&options, &plan, err));
     size_t voxels = fft_real_count(plan);
     enum status status = mem_new_unset(voxels, sizeof *real, "a map", &real, err);
-    if (status == STATUS_OK)
-        status = mem_new_unset(fft_complex_floats(plan), sizeof **ret_spectrum, "map transform", ret_spectrum, err);
     if (status == STATUS_OK) {
 #pragma omp parallel for schedule(static)
         for (size_t i = 0; i < voxels; i++)
             real[i] = a[i] - b[i];
-        fft_run(plan, real, *ret_spectrum);
+        fft_run(plan, real, ret_spectrum);
     }
     fft_destroy(&plan);
     return status;
 }
 
-enum status fsc_independent(const struct independent_shells *wanted, const float *a, const float *b,
-                            double *ret_numbers, struct err *err) {
+enum status fsc_independent(struct workspace *workspace_or_null, const struct independent_shells *wanted,
+                            const float *a, const float *b, double *ret_numbers, struct err *err) {
     enum { FEWEST_BINS = 4 };
+    const struct fsc_work *work = fsc_work_on(workspace_or_null);
     const int box = wanted->box, first = wanted->first, last = wanted->last;
     FAIL_IF(box < 4 || box % 2 != 0 || box > 2048 || first < 1 || last >= box / 2, err, STATUS_BAD_ARGUMENT,
             "the noise of shells %d to %d of maps of %d px cannot be counted: the box must be even and between 4 and "
             "2048 px, the shells between 1 and box/2 - 1",
             first, last, box);
+    FAIL_IF(work == NULL, err, STATUS_UNSUPPORTED,
+            "this program was built without CUDA: only the CPU can compare maps");
     if (first > last) return STATUS_OK;
     size_t count = (size_t)(last - first + 1), bins = (size_t)ceil(M_PI * last) + FEWEST_BINS;
+    size_t floats = 2 * (size_t)box * (size_t)box * ((size_t)box / 2 + 1);
     _cleanup_(mem_free) float *spectrum = NULL;
     _cleanup_(mem_free) struct half_shell *shells = NULL;
     _cleanup_(mem_free) double(*sums)[2] = NULL;
     TRY(mem_new(count, sizeof *shells, "shells", &shells, err));
     TRY(mem_new(count * bins, sizeof *sums, "sums of shells", &sums, err));
-    TRY(transform(box, a, b, &spectrum, err));
+    TRY(mem_new_unset(floats, sizeof *spectrum, "map transform", &spectrum, err));
+    TRY(work->difference(workspace_or_null, box, a, b, last, spectrum, err));
 #pragma omp parallel for schedule(dynamic)
     for (int s = first; s <= last; s++) {
         struct half_shell *shell = &shells[s - first];

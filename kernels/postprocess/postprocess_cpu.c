@@ -37,13 +37,17 @@ static inline int frequency(int index, int box) {
     return index <= box / 2 ? index : index - box;
 }
 
+/* Counts are whole numbers: their sum is the same in any order. */
 static void count_shells(struct work *w) {
+    double *counts = w->counts;
+    const size_t shells = (size_t)w->box / 2 + 1;
+#pragma omp parallel for schedule(static) reduction(+ : counts[:shells])
     for (int z = 0; z < w->box; z++)
         for (int y = 0; y < w->box; y++)
             for (int x = 0; x <= w->box / 2; x++) {
                 const int ky = frequency(y, w->box), kz = frequency(z, w->box);
                 const int shell = (int)(sqrt(x * x + ky * ky + kz * kz) + 0.5);
-                if (shell <= w->box / 2) w->counts[shell] += 1;
+                if (shell <= w->box / 2) counts[shell] += 1;
             }
 }
 
@@ -55,9 +59,10 @@ static enum status work_create(int box, struct work *w, struct err *err) {
     options.direction = FFT_INVERSE;
     TRY(fft_create(&options, &w->inverse, err));
     w->floats = fft_complex_floats(w->forward);
-    TRY(mem_new(w->voxels, sizeof *w->real, "map", &w->real, err));
-    TRY(mem_new(w->floats, sizeof *w->a, "map transform", &w->a, err));
-    TRY(mem_new(w->floats, sizeof *w->b, "map transform", &w->b, err));
+    /* Written before they are read: the threads that write them share the cost of fresh pages. */
+    TRY(mem_new_unset(w->voxels, sizeof *w->real, "map", &w->real, err));
+    TRY(mem_new_unset(w->floats, sizeof *w->a, "map transform", &w->a, err));
+    TRY(mem_new_unset(w->floats, sizeof *w->b, "map transform", &w->b, err));
     TRY(mem_new((size_t)box * ((size_t)box / 2 + 1), sizeof *w->sums, "sums of shells", &w->sums, err));
     TRY(mem_new((size_t)box / 2 + 1, sizeof *w->counts, "shells", &w->counts, err));
     count_shells(w);
@@ -135,7 +140,7 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
                                const float *half2, struct postprocess_result *r, struct err *err) {
     r->mask_fraction = 1;
     if (o->mask == NULL && !o->automatic_mask) return STATUS_OK;
-    TRY(mem_new(w->voxels, sizeof *r->mask, "mask", &r->mask, err));
+    TRY(mem_new_unset(w->voxels, sizeof *r->mask, "mask", &r->mask, err));
     if (o->mask != NULL) {
         TRY(check_mask(o->mask, w->voxels, err));
         memcpy(r->mask, o->mask, w->voxels * sizeof *r->mask);
@@ -147,6 +152,7 @@ static enum status choose_mask(const struct work *w, const struct postprocess_op
                                    w->real, r->mask, err));
     }
     size_t inside = 0;
+#pragma omp parallel for schedule(static) reduction(+ : inside)
     for (size_t i = 0; i < w->voxels; i++)
         inside += r->mask[i] > 0.5f;
     FAIL_IF(inside == 0 && o->mask == NULL && o->shape != NULL && !isnan(o->shape->threshold), err, STATUS_BAD_ARGUMENT,
@@ -324,7 +330,9 @@ static enum status sharpen(struct work *w, const struct postprocess_options *o, 
     r->bfactor = !isnan(o->adhoc_bfactor) ? o->adhoc_bfactor : isnan(r->guinier_slope) ? 0 : 4 * r->guinier_slope;
     filter(w, o, NULL, r->bfactor, w->a, r->guinier_sharpened);
     fft_run(w->inverse, w->a, w->real);
-    memcpy(r->map, w->real, w->voxels * sizeof *r->map);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < w->voxels; i++)
+        r->map[i] = w->real[i];
     if (r->mask == NULL) return STATUS_OK;
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < w->voxels; i++)
@@ -338,8 +346,8 @@ static enum status allocate(const struct work *w, struct postprocess_result *r, 
         &r->guinier_mtf, &r->guinier_weighted, &r->guinier_sharpened};
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
         TRY(mem_new((size_t)w->box / 2 + 1, sizeof **curves[i], "curve", curves[i], err));
-    TRY(mem_new(w->voxels, sizeof *r->map, "map", &r->map, err));
-    if (r->mask != NULL) TRY(mem_new(w->voxels, sizeof *r->map_masked, "map", &r->map_masked, err));
+    TRY(mem_new_unset(w->voxels, sizeof *r->map, "map", &r->map, err));
+    if (r->mask != NULL) TRY(mem_new_unset(w->voxels, sizeof *r->map_masked, "map", &r->map_masked, err));
     return STATUS_OK;
 }
 

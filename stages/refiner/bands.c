@@ -31,19 +31,26 @@
  * shape too (not with auto_mask: no). */
 #include "stages/refiner/bands.h"
 
-#include "common/memory.h"
 #include "kernels/postprocess/solvent.h"
 #include "stages/refiner/resample.h"
+
+enum status bands_reserve(struct refiner *r, float *ret_bands[2], struct err *err) {
+    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
+    for (int i = 0; i < 2; i++) {
+        if (!r->placement.maps_on_device && r->bands[i] == NULL)
+            TRY(device_host_new(&r->context.device, voxels, sizeof *r->bands[i], "a map", &r->bands[i], err));
+        ret_bands[i] = r->placement.maps_on_device ? r->placement.bands[i] : r->bands[i];
+    }
+    return STATUS_OK;
+}
 
 enum status bands_set_reference(struct refiner *r, const struct reference *c, struct err *err) {
     int size = r->compared_size, shared = r->shared_shell;
     if (shared == 0) return projector_set_map_on(c->projector, r->placement.workspace, c->map, size, err);
     bool fits;
-    size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
-    _cleanup_(mem_free) float *low = NULL;
-    _cleanup_(mem_free) float *high = NULL;
-    TRY(mem_new_unset(voxels, sizeof *low, "a map", &low, err));
-    TRY(mem_new_unset(voxels, sizeof *high, "a map", &high, err));
+    float *bands[2];
+    TRY(bands_reserve(r, bands, err));
+    float *low = bands[0], *high = bands[1];
     TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
     if (fits)
         TRY(solvent_part_on(r->placement.workspace, r->box, shared, c->map, low, high, err));

@@ -96,22 +96,67 @@ enum status doubts_judge_images(struct refiner *r, struct err *err) {
     return changed ? setup_alignment(r, err) : STATUS_OK;
 }
 
-/* Fills sums[box/2 + 1] with Σ (a − its rim)(b − its rim) over the voxels of each radius; the rim is the mean of the last
- * two radii. */
-static void sum_radii(int box, const float *a, const float *b, double *sums) {
-    int half = box / 2;
-    double rim[2] = {0}, count = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = 0; i < (size_t)box * (size_t)box * (size_t)box; i++) {
-            size_t n = (size_t)box;
-            double x = (double)(i % n) - half, y = (double)(i / n % n) - half, z = (double)(i / n / n) - half;
-            int radius = (int)lround(sqrt(x * x + y * y + z * z));
-            if (radius > half) continue;
-            if (pass == 1)
-                sums[radius] += (a[i] - rim[0] / count) * (b[i] - rim[1] / count);
-            else if (radius > half - 2)
-                rim[0] += a[i], rim[1] += b[i], count++;
+enum { CUT_RADII_MOST = FOURIER_SIZE_MOST_3D / 2 + 1 };
+
+/* Sums over a plane of two maps by radius, up to box/2. */
+struct plane_sums {
+    double rim[2], count;            /* over the last two radii: of a, of b; voxels */
+    double products[CUT_RADII_MOST]; /* Σ (a − its rim)(b − its rim) */
+};
+
+static int radius_of(int x, int y, int z) {
+    return (int)lround(sqrt(x * x + y * y + z * z));
+}
+
+static void sum_rim(int box, int z, const float *a, const float *b, struct plane_sums *ret_sums) {
+    const int half = box / 2;
+    const size_t n = (size_t)box;
+    for (int y = 0; y < box; y++)
+        for (int x = 0; x < box; x++) {
+            const size_t i = ((size_t)z * n + (size_t)y) * n + (size_t)x;
+            const int radius = radius_of(x - half, y - half, z - half);
+            if (radius <= half - 2 || radius > half) continue;
+            ret_sums->rim[0] += (double)a[i], ret_sums->rim[1] += (double)b[i], ret_sums->count++;
         }
+}
+
+static void sum_products(int box, int z, const float *a, const float *b, const double rim[2],
+                         struct plane_sums *ret_sums) {
+    const int half = box / 2;
+    const size_t n = (size_t)box;
+    for (int y = 0; y < box; y++)
+        for (int x = 0; x < box; x++) {
+            const size_t i = ((size_t)z * n + (size_t)y) * n + (size_t)x;
+            const int radius = radius_of(x - half, y - half, z - half);
+            if (radius <= half) ret_sums->products[radius] += ((double)a[i] - rim[0]) * ((double)b[i] - rim[1]);
+        }
+}
+
+/* Fills sums[box/2 + 1] with Σ (a − its rim)(b − its rim) over the voxels of each radius; the rim is the mean of the last
+ * two radii. Planes are added in their order, so that the result does not depend on the number of threads. */
+static enum status sum_radii(int box, const float *a, const float *b, double *sums, struct err *err) {
+    _cleanup_(mem_free) struct plane_sums *planes = NULL;
+    double rim[2] = {0}, count = 0;
+    TRY(mem_new((size_t)box, sizeof *planes, "radii", &planes, err));
+#pragma omp parallel for schedule(static)
+    for (int z = 0; z < box; z++)
+        sum_rim(box, z, a, b, &planes[z]);
+    for (int z = 0; z < box; z++)
+        rim[0] += planes[z].rim[0], rim[1] += planes[z].rim[1], count += planes[z].count;
+    const double means[2] = {rim[0] / count, rim[1] / count};
+#pragma omp parallel for schedule(static)
+    for (int z = 0; z < box; z++)
+        sum_products(box, z, a, b, means, &planes[z]);
+    for (int z = 0; z < box; z++)
+        for (int i = 0; i <= box / 2; i++)
+            sums[i] += planes[z].products[i];
+    return STATUS_OK;
+}
+
+static void copy_map(const float *from, size_t voxels, float *to) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        to[i] = from[i];
 }
 
 /* Finds what lies outside the diameter, of maps to 30 Å. Squares leave out what is faint: neighbours, that the mean over
@@ -129,14 +174,14 @@ static enum status find_cut(const struct refiner *r, const float *a, const float
     *ret_cut = (struct refiner_cut){0};
     TRY(mem_new_unset(voxels, sizeof *first, "a map", &first, err));
     TRY(mem_new((size_t)half + 1, sizeof *sums, "radii", &sums, err));
-    memcpy(first, a, voxels * sizeof *first);
+    copy_map(a, voxels, first);
     TRY(lowpass_map(first, r->box, shell, 2, err));
     if (b != a) {
         TRY(mem_new_unset(voxels, sizeof *second, "a map", &second, err));
-        memcpy(second, b, voxels * sizeof *second);
+        copy_map(b, voxels, second);
         TRY(lowpass_map(second, r->box, shell, 2, err));
     }
-    sum_radii(r->box, first, b != a ? second : first, sums);
+    TRY(sum_radii(r->box, first, b != a ? second : first, sums, err));
     for (int i = 0; i <= half; i++)
         all += sums[i];
     if (!(all > 0)) return STATUS_OK;

@@ -222,13 +222,28 @@ static enum status keep_images(struct refiner *r, struct err *err) {
     return alignment_keep_images(r->alignment, (int)r->set.count, (size_t)most, err);
 }
 
+/* Keeps maps of halves on the device through the M-step: each copy to the host and back takes as long as the map. Only
+ * where they are a small part of the memory, so that what is compared at a time does not depend on it. */
+static enum status place_maps(struct refiner *r, size_t used, struct err *err) {
+    struct placement *p = &r->placement;
+    float **const maps[] = {&p->maps.unfiltered[0], &p->maps.unfiltered[1], &p->maps.map[0], &p->maps.map[1],
+                            &p->maps.combined,      &p->bands[0],           &p->bands[1]};
+    const size_t count = sizeof maps / sizeof *maps, n = (size_t)r->box, capacity = workspace_capacity(p->workspace);
+    const size_t bytes = count * arena_need(n * n * n, sizeof(float));
+    if (classifies(r) || !p->sums_on_device || bytes > capacity / 16 || used + bytes > capacity) return STATUS_OK;
+    for (size_t i = 0; i < count; i++)
+        TRY(workspace_take_map(p->workspace, r->box, maps[i], err));
+    p->maps_on_device = true;
+    return STATUS_OK;
+}
+
 /* References lie in the device's memory. Sums stay there until the M-step, which then works on the device, under two
  * conditions: the sums of the side that is not at work take at most a third of the memory, and all sums leave room
  * for what the M-step needs beside them. Otherwise sums come to the host after each side, and go back one after the
  * other to become maps. */
 enum status estep_place(struct refiner *r, struct err *err) {
     r->placement.workspace = alignment_workspace(r->alignment);
-    r->placement.sums_on_device = r->placement.sums_on_host = false;
+    r->placement.sums_on_device = r->placement.sums_on_host = r->placement.maps_on_device = false;
     if (r->placement.workspace == NULL) return STATUS_OK;
     workspace_reset(r->placement.workspace);
     TRY(keep_images(r, err));
@@ -238,7 +253,7 @@ enum status estep_place(struct refiner *r, struct err *err) {
     TRY(mstep_bytes(r, size, &scratch, err));
     r->placement.sums_on_device = all - each <= capacity / 3 && all + scratch <= capacity;
     r->placement.sums_on_host = !r->placement.sums_on_device;
-    return STATUS_OK;
+    return place_maps(r, all + scratch, err);
 }
 
 enum status estep_begin(struct refiner *r, struct side *side, struct err *err) {

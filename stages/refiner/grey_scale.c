@@ -25,9 +25,13 @@ static void remark_memory(struct refiner *r) {
 static void scale_maps(struct refiner *r, int k, double factor) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     for (int side = 0; side < r->side_count; side++)
-        for (int c = 0; c < r->reference_count; c++)
-            for (size_t i = 0; i < voxels && (c == k || r->map_count == 1); i++)
-                r->sides[side].references[c].map[i] *= (float)factor;
+        for (int c = 0; c < r->reference_count; c++) {
+            float *map = r->sides[side].references[c].map;
+            if (c != k && r->map_count > 1) continue;
+#pragma omp parallel for schedule(static)
+            for (size_t i = 0; i < voxels; i++)
+                map[i] *= (float)factor;
+        }
 }
 
 static enum status compare_with(struct refiner *r, int side, int k, struct err *err) {

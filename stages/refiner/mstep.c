@@ -10,6 +10,7 @@
 #include "kernels/fsc/independent.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
+#include "stages/refiner/bands.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/resample.h"
 
@@ -49,11 +50,12 @@ static struct solvent_sphere sphere_of(const struct refiner *r) {
 
 /* Makes the mask on the CPU. postprocess_make_mask makes masks for FSCs, with a wide edge; here the inner half of
  * the edge is enough. */
-static enum status make_solvent(struct refiner *r, double shell, double *ret_inside, struct err *err) {
+static enum status make_solvent(struct refiner *r, const float *combined, double shell, double *ret_inside,
+                                struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     _cleanup_(mem_free) float *map = NULL;
     TRY(mem_new_unset(voxels, sizeof *map, "a map", &map, err));
-    copy_map(r->combined, voxels, map);
+    copy_map(combined, voxels, map);
     mask_sphere(3, r->box, map, r->mask_radius, MASK_EDGE, 0);
     TRY(lowpass_map(map, r->box, shell, 2, err));
     TRY(postprocess_make_mask(r->box, r->pixel_size, map, r->solvent, err));
@@ -72,7 +74,8 @@ static enum status make_solvent(struct refiner *r, double shell, double *ret_ins
  * and the noise around the particle in the reference, and poses settle on those: real, crowded particles then stay
  * far below the resolution that they hold. The map must show more than a blob, and the mask must be large enough for
  * a particle. */
-static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, bool *ret_found, struct err *err) {
+static enum status find_solvent(struct refiner *r, struct workspace *device_or_null, const float *combined,
+                                bool *ret_found, struct err *err) {
     static const double FINEST = 15, COARSEST = 30; /* Å */
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     *ret_found = false;
@@ -83,9 +86,9 @@ static enum status find_solvent(struct refiner *r, struct workspace *device_or_n
     double shell = r->box * r->pixel_size / fmax(FINEST, r->resolution) + 1;
     double inside, all = 4 * M_PI / 3 * pow(r->mask_radius, 3);
     if (device_or_null != NULL)
-        TRY(solvent_find_on(device_or_null, &sphere, r->pixel_size, shell, r->combined, r->solvent, &inside, err));
+        TRY(solvent_find_on(device_or_null, &sphere, r->pixel_size, shell, combined, r->solvent, &inside, err));
     else
-        TRY(make_solvent(r, shell, &inside, err));
+        TRY(make_solvent(r, combined, shell, &inside, err));
     *ret_found = inside > 0.05 * all;
     return STATUS_OK;
 }
@@ -157,17 +160,16 @@ void mstep_parameters(const struct refiner *r, struct side *side) {
 
 /* Makes a map in two bands: the shells up to `low` of what the sums up to `reached` give, and beyond `reached` what
  * the other sums give. Cutting the map out of a padded one mixes shells; this separates them again. */
-static enum status part_bands(const struct refiner *r, const struct reference *c, const float *tau2, int low,
-                              int reached, float *map, struct err *err) {
+static enum status part_bands(struct refiner *r, const struct reference *c, const float *tau2, int low, int reached,
+                              float *map, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     bool fits;
-    _cleanup_(mem_free) float *inner = NULL;
-    _cleanup_(mem_free) float *rest = NULL;
-    TRY(mem_new_unset(voxels, sizeof *inner, "a map", &inner, err));
+    float *bands[2];
+    TRY(bands_reserve(r, bands, err));
+    float *inner = bands[0], *rest = bands[1];
     TRY(reconstruct(r, c, tau2, reached, inner, NULL, err));
     TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
     if (fits) return solvent_join_on(r->placement.workspace, r->box, low, reached, inner, map, err);
-    TRY(mem_new_unset(voxels, sizeof *rest, "a map", &rest, err));
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < voxels; i++)
         map[i] -= inner[i];
@@ -251,7 +253,8 @@ int mstep_believed_shell(const float *fsc, const double *numbers, const struct b
 }
 
 /* Finds the resolution to which the halves agree: by what they share, and beyond it by more than chance. */
-static enum status find_resolution(struct refiner *r, struct err *err) {
+static enum status find_resolution(struct refiner *r, struct workspace *device_or_null, const struct half_maps *m,
+                                   struct err *err) {
     const int shared = r->shared_shell;
     int reached = mstep_reached_shell(r->fsc, r->shells - 1);
     if (shared > 0 && reached > shared) {
@@ -263,63 +266,102 @@ static enum status find_resolution(struct refiner *r, struct err *err) {
             .box = r->box, .first = first, .last = last, .symmetry = &r->symmetry};
         _cleanup_(mem_free) double *numbers = NULL;
         TRY(mem_new((size_t)r->shells, sizeof *numbers, "numbers of shells", &numbers, err));
-        TRY(fsc_independent(&around, r->sides[0].references->unfiltered, r->sides[1].references->unfiltered, numbers,
-                            err));
+        TRY(fsc_independent(device_or_null, &around, m->unfiltered[0], m->unfiltered[1], numbers, err));
         reached = mstep_believed_shell(r->fsc, numbers, &beyond);
     }
     r->resolution = r->box * r->pixel_size / reached;
     return STATUS_OK;
 }
 
-enum status mstep(struct refiner *r, struct err *err) {
-    struct reference *a = r->sides[0].references, *b = r->sides[1].references;
+/* Finds where the maps are made: on the device, or in the host's memory at once. */
+static struct half_maps place_of_maps(const struct refiner *r) {
+    const struct reference *a = r->sides[0].references, *b = r->sides[1].references;
+    if (r->placement.maps_on_device) return r->placement.maps;
+    return (struct half_maps){
+        .unfiltered = {a->unfiltered, b->unfiltered}, .map = {a->map, b->map}, .combined = r->combined};
+}
+
+static enum status fetch_maps(const struct refiner *r, const struct half_maps *m, struct err *err) {
+    const size_t bytes = (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof(float);
+    if (!r->placement.maps_on_device) return STATUS_OK;
+    for (int h = 0; h < 2; h++) {
+        const struct reference *c = r->sides[h].references;
+        TRY(device_get(&r->context.device, c->unfiltered, m->unfiltered[h], bytes, err));
+        TRY(device_get(&r->context.device, c->map, m->map[h], bytes, err));
+    }
+    return device_get(&r->context.device, r->combined, m->combined, bytes, err);
+}
+
+/* Makes the maps without a prior, and finds how far they agree. */
+static enum status correlate_halves(struct refiner *r, struct workspace *device_or_null, const struct half_maps *m,
+                                    struct err *err) {
     const int used = r->shared_shell;
-    bool final = r->schedule.final, fits;
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->sides[h].references;
         TRY(accumulator_finish(c->accumulator, &r->symmetry, r->context.threads, err));
-        TRY(reconstruct(r, c, NULL, 0, c->unfiltered, NULL, err));
-        if (used > 0) TRY(part_bands(r, c, NULL, used, used, c->unfiltered, err));
+        TRY(reconstruct(r, c, NULL, 0, m->unfiltered[h], NULL, err));
+        if (used > 0) TRY(part_bands(r, c, NULL, used, used, m->unfiltered[h], err));
     }
     timing_spent(&r->timing, REFINER_MAPS);
-    TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
-    struct workspace *device_or_null = fits ? r->placement.workspace : NULL;
-    TRY(fsc_maps(device_or_null, r->box, a->unfiltered, b->unfiltered, r->fsc, err));
+    TRY(fsc_maps(device_or_null, r->box, m->unfiltered[0], m->unfiltered[1], r->fsc, err));
     /* Beyond the current size the maps hold only what the division by the interpolation's fall-off leaves. */
     for (int s = r->pixels.size / 2 + 1; s < r->shells; s++)
         r->fsc[s] = 0;
-    TRY(find_resolution(r, err));
-    double join = fmax(r->options.join_resolution, r->resolution);
-    int shared = schedule_shell(&r->schedule.options, join);
-    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
-    int reached = used > r->shared_shell ? used : r->shared_shell;
-    if (!final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));
-    TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
-    timing_spent(&r->timing, REFINER_FSC);
+    return find_resolution(r, device_or_null, m, err);
+}
+
+/* Makes the maps of the next E-step, and that of all particles; after this the accumulators are no longer needed.
+ * reached: the last shell of the sums of the lower band. */
+static enum status make_references(struct refiner *r, const struct half_maps *m, int reached, struct err *err) {
+    struct reference *a = r->sides[0].references, *b = r->sides[1].references;
     for (int h = 0; h < 2; h++) {
         struct reference *c = r->sides[h].references;
         TRY(priors_from_fsc(r, c, false, c->ssnr, c->tau2, err));
-        TRY(reconstruct(r, c, c->tau2, 0, c->map, c->completeness, err));
-        if (r->shared_shell > 0 && !final) TRY(part_bands(r, c, c->tau2, r->shared_shell, reached, c->map, err));
+        TRY(reconstruct(r, c, c->tau2, 0, m->map[h], c->completeness, err));
+        if (r->shared_shell > 0 && !r->schedule.final)
+            TRY(part_bands(r, c, c->tau2, r->shared_shell, reached, m->map[h], err));
         mstep_parameters(r, &r->sides[h]);
     }
-    /* The map of all particles; after this the accumulators are no longer needed. */
     TRY(accumulator_merge(a->accumulator, b->accumulator, err));
     float ssnr[4097], tau2[4097];
     TRY(priors_from_fsc(r, a, true, ssnr, tau2, err));
-    TRY(reconstruct(r, a, tau2, 0, r->combined, NULL, err));
-    timing_spent(&r->timing, REFINER_MAPS);
-    if (final) return STATUS_OK;
+    return reconstruct(r, a, tau2, 0, m->combined, NULL, err);
+}
+
+static enum status mask_maps(struct refiner *r, struct workspace *device_or_null, const struct half_maps *m,
+                             struct err *err) {
     bool found = false;
-    if (r->shared_shell == 0) TRY(find_solvent(r, device_or_null, &found, err));
+    if (r->shared_shell == 0) TRY(find_solvent(r, device_or_null, m->combined, &found, err));
     const float *mask = found ? r->solvent : r->mask;
     for (int h = 0; h < 2; h++)
-        TRY(flatten_half(r, device_or_null, mask, r->sides[h].references->map, err));
+        TRY(flatten_half(r, device_or_null, mask, m->map[h], err));
+    if (r->mask != NULL) return STATUS_OK;
     const struct solvent_sphere sphere = sphere_of(r);
-    if (fits && r->mask == NULL)
-        TRY(solvent_flatten_on(r->placement.workspace, &sphere, NULL, 0, r->combined, err));
-    else
-        mstep_flatten(r, NULL, r->combined);
+    if (device_or_null != NULL) return solvent_flatten_on(device_or_null, &sphere, NULL, 0, m->combined, err);
+    mstep_flatten(r, NULL, m->combined);
+    return STATUS_OK;
+}
+
+enum status mstep(struct refiner *r, struct err *err) {
+    struct reference *a = r->sides[0].references, *b = r->sides[1].references;
+    const int used = r->shared_shell;
+    const struct half_maps maps = place_of_maps(r);
+    bool fits;
+    /* Maps lie on the device only if it has room for all work on them. */
+    TRY(workspace_fits_volumes(r->placement.workspace, r->box, &fits, err));
+    struct workspace *device_or_null = fits ? r->placement.workspace : NULL;
+    TRY(correlate_halves(r, device_or_null, &maps, err));
+    double join = fmax(r->options.join_resolution, r->resolution);
+    int shared = schedule_shell(&r->schedule.options, join);
+    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
+    if (!r->schedule.final) TRY(accumulator_join_shells(a->accumulator, b->accumulator, shared, err));
+    TRY(accumulator_fsc(a->accumulator, b->accumulator, r->fsc_joined, err));
+    timing_spent(&r->timing, REFINER_FSC);
+    TRY(make_references(r, &maps, used > r->shared_shell ? used : r->shared_shell, err));
+    timing_spent(&r->timing, REFINER_MAPS);
+    if (!r->schedule.final) TRY(mask_maps(r, device_or_null, &maps, err));
     timing_spent(&r->timing, REFINER_MASK);
+    TRY(fetch_maps(r, &maps, err));
+    timing_spent(&r->timing, REFINER_MAPS);
     return STATUS_OK;
 }

@@ -73,6 +73,7 @@ void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
     setup_release(r);
+    told_stop(r);
     device_host_free(&r->context.device, &r->solvent);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
@@ -177,11 +178,12 @@ static int side_of(const struct refiner *r, const struct particle *p) {
 }
 
 /* Puts the members of a part first, and counts them. */
-static void take_part(struct side *side, const struct member_key *keys, size_t count, struct schedule_part part) {
+static void take_part(struct side *side, struct schedule_part part) {
+    const size_t count = (size_t)side->all_count;
     if (count < 2 * part.of) part = (struct schedule_part){.of = 1}; /* a half that is much smaller than the other */
     size_t first = count * part.index / part.of, end = count * (part.index + 1) / part.of;
     for (size_t i = 0; i < count; i++)
-        side->members[i] = keys[(first + i) % count].index;
+        side->members[i] = side->all[(first + i) % count];
     side->member_count = (int)(end - first);
 }
 
@@ -201,39 +203,52 @@ static void number_chunks(struct refiner *r, struct side *side, const struct mem
     side->chunk_bits = bits;
 }
 
-/* Chooses the members of each side, in an order that depends on their names alone and not on how they arrived, so
- * that the first members, and those of a part, are a random choice. */
-static enum status choose_members(struct refiner *r, size_t most, struct schedule_part part, struct err *err) {
+/* Lists the particles of each side, in an order that depends on their names alone and not on how they arrived, so that
+ * the first ones are a random choice. */
+static enum status sort_members(struct refiner *r, struct err *err) {
     _cleanup_(mem_free) struct member_key *keys = NULL;
+    TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
+    for (int i = 0; i < r->side_count; i++) {
+        struct side *side = &r->sides[i];
+        size_t count = 0;
+        for (size_t k = 0; k < r->set.count; k++)
+            if (particle_counts(&r->set.particles[k]) && side_of(r, &r->set.particles[k]) == i)
+                keys[count++] =
+                    (struct member_key){particle_hash(r->set.particles[k].name, (unsigned)r->options.seed), (int)k};
+        qsort(keys, count, sizeof *keys, by_key);
+        mem_free(&side->all);
+        mem_free(&side->members);
+        TRY(mem_new(count, sizeof *side->all, "particles", &side->all, err));
+        TRY(mem_new(count, sizeof *side->members, "particles", &side->members, err));
+        for (size_t k = 0; k < count; k++)
+            side->all[k] = keys[k].index;
+        side->all_count = (int)count;
+        number_chunks(r, side, keys, count);
+    }
+    return STATUS_OK;
+}
+
+/* Chooses the members of each side: those of a part, and at most so many of them. */
+static enum status choose_members(struct refiner *r, size_t most, struct schedule_part part, struct err *err) {
     bool same = r->chosen_most == most && r->chosen_part.index == part.index && r->chosen_part.of == part.of;
     if (r->chosen && same) return STATUS_OK;
+    if (!r->chosen) TRY(sort_members(r, err));
     r->chosen = false;
     r->chosen_most = most;
     r->chosen_part = part;
-    TRY(mem_new(r->set.present, sizeof *keys, "particles", &keys, err));
     if (most == 0) most = 2 * r->set.present;
     most /= (size_t)r->side_count;
     int least = r->reference_count > 2 ? r->reference_count : 2;
     for (int side = 0; side < r->side_count; side++) {
-        size_t count = 0;
-        for (size_t i = 0; i < r->set.count; i++)
-            if (particle_counts(&r->set.particles[i]) && side_of(r, &r->set.particles[i]) == side)
-                keys[count++] =
-                    (struct member_key){particle_hash(r->set.particles[i].name, (unsigned)r->options.seed), (int)i};
-        qsort(keys, count, sizeof *keys, by_key);
-        free(r->sides[side].members);
-        r->sides[side].members = NULL;
-        TRY(mem_new(count, sizeof(int), "particles", &r->sides[side].members, err));
-        number_chunks(r, &r->sides[side], keys, count);
-        take_part(&r->sides[side], keys, count, part);
+        take_part(&r->sides[side], part);
         if ((size_t)r->sides[side].member_count > most) r->sides[side].member_count = (int)most;
         FAIL_IF(r->sides[side].member_count < least && classifies(r), err, STATUS_BAD_STATE,
                 "%zu particles are too few for %d classes: give more, or ask for fewer classes", r->set.present,
                 r->reference_count);
         FAIL_IF(r->sides[side].member_count < least, err, STATUS_BAD_STATE,
-                "half %d has %zu of the %zu particles, at least %d are needed: give more, or remove the column "
+                "half %d has %d of the %zu particles, at least %d are needed: give more, or remove the column "
                 "rlnRandomSubset where that puts all into the other half",
-                side + 1, count, r->set.present, least);
+                side + 1, r->sides[side].all_count, r->set.present, least);
     }
     r->chosen = true;
     return STATUS_OK;
@@ -398,6 +413,7 @@ static enum status end_iteration(struct refiner *r, struct err *err) {
     /* No more projections are needed: sums that come from the host take the room of the references. */
     if (r->placement.sums_on_host) workspace_reset(r->placement.workspace);
     const int shared = r->shared_shell;
+    if (!classifies(r)) TRY(told_begin(r, err));
     TRY(classifies(r) ? classes_mstep(r, err) : mstep(r, err));
     const struct findings findings = find(r);
     schedule_after(&r->schedule, &findings);
@@ -453,6 +469,7 @@ enum status refiner_work(struct refiner *r, bool *ret_complete, struct err *err)
     timing_continue(&r->timing);
     bool compared = r->at.side == r->side_count;
     enum status status = compared ? end_iteration(r, err) : compare_some(r, err);
+    if (status != STATUS_OK) told_stop(r); /* it looks at the poses */
     /* Images may be readable again later. After any other failure the sums may be incomplete. */
     if (status != STATUS_OK && !r->at.reading && r->busy) give_up(r);
     *ret_complete = status == STATUS_OK && compared;

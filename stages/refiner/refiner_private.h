@@ -41,7 +41,8 @@ struct side {
     float *sigma2;        /* [optics][shells]: noise of masked images */
     float *whole_noise;   /* [optics][shells]: sigma2 over mask_share, with which the E-step compares */
     double *noise_shares; /* [optics]: of the noise of images with all shells, what images of the group have */
-    int *members;         /* particle indices of this iteration, in an order that does not depend on arrival */
+    int *all, all_count;  /* particle indices, in an order that does not depend on arrival (refiner.chosen) */
+    int *members;         /* [all_count]: first those of this iteration, in that order */
     int member_count;
     int chunk_bits; /* of the hash that number a member's chunk: as few as leave 1,024 members to a chunk, on average */
     int met_twins;  /* members that this iteration has left out when it met their images */
@@ -65,9 +66,18 @@ struct difference {
     bool alike;
 };
 
+/* The maps that the halves' M-step works on, box³ each. */
+struct half_maps {
+    float *unfiltered[2], *map[2]; /* of each half */
+    float *combined;
+};
+
 /* The memory of references and sums in an iteration. */
 struct placement {
     struct workspace *workspace; /* the alignment's, for references; NULL: host memory */
+    bool maps_on_device;         /* maps of halves stay there through the M-step */
+    struct half_maps maps;       /* on the device, if maps_on_device */
+    float *bands[2];             /* where maps are parted: there, else refiner.bands */
     bool sums_on_device;         /* sums stay on the device until the M-step, which works on them there */
     bool sums_on_host;           /* sums of a device come to the host after each side */
 };
@@ -99,6 +109,7 @@ struct refiner {
     float *mask;             /* box³, or NULL */
     float *solvent;          /* box³: the mask made from the map, or NULL */
     float *combined;         /* box³ */
+    float *bands[2];         /* box³ each: where maps are parted (bands.h); NULL: there was no need yet */
     float *fsc, *fsc_joined; /* [shells]: of independent halves; with the low shells shared */
     int sigma2_optics;       /* optics groups that the sides have room for */
     struct side sides[2];
@@ -107,9 +118,10 @@ struct refiner {
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å: to which the halves agree, for the next iteration */
     double *held;      /* [shells]: share of the signal that views fill (kernels/fsc/coverage.h); NULL: not known yet */
-    double views_doubt; /* 0 to 1: how far the views that were found are doubted (told.h) */
-    bool agree_beyond;  /* the halves agree beyond the shells that they share */
-    double told;        /* Å: the resolution that is told (told.h) */
+    double views_doubt;          /* 0 to 1: how far the views that were found are doubted (told.h) */
+    bool agree_beyond;           /* the halves agree beyond the shells that they share */
+    double told;                 /* Å: the resolution that is told (told.h) */
+    struct views_measure *views; /* made beside an M-step (told.c); NULL: never yet */
     struct signal signal;
     struct difference difference; /* of a classification, after its last iteration */
     double efficiency;            /* of the directions of view; known in copies of the writer alone */

@@ -26,6 +26,7 @@ static float outside_mean(const float *map, int n) {
 /* Cuts or pads a map; the centre n/2 stays the centre. */
 static void change_box(const float *in, int n, float fill, int m, float *out) {
     int offset = n / 2 - m / 2;
+#pragma omp parallel for schedule(static)
     for (int z = 0; z < m; z++)
         for (int y = 0; y < m; y++)
             for (int x = 0; x < m; x++) {
@@ -61,6 +62,7 @@ static enum status fourier_resample(float *in, int n, int m, float *out, struct 
     TRY(transform(FFT_FORWARD, n, in, a, err));
     int reach = (n < m ? n : m) / 2 - 1;
     float scale = 1 / ((float)n * (float)n * (float)n);
+#pragma omp parallel for schedule(static)
     for (int z = -reach; z <= reach; z++)
         for (int y = -reach; y <= reach; y++)
             for (int x = 0; x <= reach; x++)

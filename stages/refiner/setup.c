@@ -28,7 +28,7 @@ static int omp_get_thread_num(void) {
 }
 #endif
 
-enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, READING_THREADS = 8, RADIUS_LEAST = 4 };
+enum { NOISE_PARTICLES = 1000, NOISE_BATCH = 100, READING_THREADS = 16, RADIUS_LEAST = 4 };
 
 static enum status allocate_reference(struct refiner *r, struct reference *c, struct err *err) {
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box, shells = (size_t)r->shells;
@@ -217,6 +217,7 @@ static void release_side(struct refiner *r, struct side *side) {
     for (int k = 0; side->references != NULL && k < r->reference_count; k++)
         release_reference(&r->context.device, &side->references[k]);
     mem_free(&side->references);
+    mem_free(&side->all);
     mem_free(&side->members);
     mem_free(&side->sigma2);
     mem_free(&side->whole_noise);
@@ -229,6 +230,8 @@ void setup_release(struct refiner *r) {
     for (int side = 0; side < 2; side++)
         release_side(r, &r->sides[side]);
     device_host_free(&r->context.device, &r->combined);
+    for (int i = 0; i < 2; i++)
+        device_host_free(&r->context.device, &r->bands[i]);
     mem_free(&r->fsc);
     mem_free(&r->fsc_joined);
     mem_free(&r->mask);

@@ -19,6 +19,7 @@
 #include <math.h>
 
 #include "common/memory.h"
+#include "common/worker.h"
 #include "kernels/fsc/coverage.h"
 #include "stages/refiner/orientations.h"
 
@@ -42,6 +43,50 @@ double told_views_doubt(double efficiency, size_t particles, double shared, doub
     return uneven * unproven;
 }
 
+struct views_measure {
+    const struct refiner *refiner;
+    struct worker *worker;
+    struct orientations found;
+    bool begun;
+};
+
+static enum status measure_views(void *context, struct err *err) {
+    struct views_measure *m = context;
+    return orientations_measure(m->refiner, &m->found, err);
+}
+
+/* Returns what the halves share, Å. */
+static double shared_resolution(const struct refiner *r) {
+    return fmin(r->options.join_resolution, r->options.initial_lowpass);
+}
+
+enum status told_begin(struct refiner *r, struct err *err) {
+    if (!(r->resolution > 0) || shared_resolution(r) / r->resolution >= PROVEN) return STATUS_OK;
+    if (r->views == NULL) TRY(mem_new(1, sizeof *r->views, "views", &r->views, err));
+    r->views->refiner = r;
+    if (r->views->worker == NULL) TRY(worker_create(&r->views->worker, err));
+    worker_start(r->views->worker, measure_views, r->views);
+    r->views->begun = true;
+    return STATUS_OK;
+}
+
+/* Takes what was measured beside the M-step. */
+static enum status take_views(struct refiner *r, bool *ret_found, struct orientations *ret_views, struct err *err) {
+    struct views_measure *m = r->views;
+    *ret_found = m != NULL && m->begun;
+    if (!*ret_found) return STATUS_OK;
+    m->begun = false;
+    TRY(worker_wait(m->worker, err));
+    *ret_views = m->found;
+    return STATUS_OK;
+}
+
+void told_stop(struct refiner *r) {
+    if (r->views == NULL) return;
+    worker_destroy(&r->views->worker);
+    mem_free(&r->views);
+}
+
 static int last_above(const float *fsc, const double *held, double least, int reached) {
     int shell = 0;
     while (shell < reached && fsc_even((double)fsc[shell + 1], held[shell + 1]) >= least - 1e-6)
@@ -57,11 +102,13 @@ int told_shell(const float *fsc, const double *held, int shared, int reached) {
 /* Finds how far the views are doubted, and lets shells hold no more than that leaves. */
 static enum status doubt_views(struct refiner *r, size_t count, struct err *err) {
     struct orientations views;
-    const double shared = fmin(r->options.join_resolution, r->options.initial_lowpass);
+    const double shared = shared_resolution(r);
+    bool found;
     r->views_doubt = 0;
+    TRY(take_views(r, &found, &views, err));
     /* To measure the views of a million particles takes seconds. */
     if (shared / r->resolution >= PROVEN) return STATUS_OK;
-    TRY(orientations_measure(r, &views, err));
+    if (!found) TRY(orientations_measure(r, &views, err));
     r->views_doubt = told_views_doubt(views.efficiency, count, 1 / shared, 1 / r->resolution);
     const double most = 1 - r->views_doubt * (1 - ONE_SIDE_HELD);
     for (int s = 0; s < r->shells; s++)

@@ -10,6 +10,11 @@ int told_shell(const float *fsc, const double *held, int shared, int reached);
 /* Returns how far the views that were found are doubted, 0 to 1: see told.c. efficiency: of these views
  * (orientations.h); NaN: not doubted. shared, agree: frequencies (1/Å) that the halves share, and to which they agree. */
 double told_views_doubt(double efficiency, size_t particles, double shared, double agree);
+/* Begins to measure the views of the poses that the iteration has found, on a thread of its own beside the M-step, unless
+ * the halves have agreed so far before that views are not doubted. */
+enum status told_begin(struct refiner *refiner, struct err *err);
+/* Waits for that thread, and forgets what it has found. */
+void told_stop(struct refiner *refiner);
 /* Sets r->views_doubt, r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and r->resolution.
  * shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);

@@ -83,6 +83,11 @@ def show(devices, history, whole, alone):
     for (order, final), (count, seconds, compare) in by_order(history).items():
         what = "last one" if final else f"{count} of order {order}"
         print(f"    {what:16} {seconds:9.3f} s, of which comparing {compare:9.3f} s")
+    steps, rest = collections.Counter(), whole - sum(line["seconds"] + line["between"] for line in history)
+    for line in history[1:]:
+        steps.update(line["steps"])
+    print("    their steps     " + ", ".join(f"{name} {s:.2f}" for name, s in steps.items() if s >= 0.05))
+    print(f"    between iterations {sum(line['between'] for line in history):.2f} s, before and after them {rest:.2f} s")
     line = f"    2 to last        {total:9.3f} s"
     if alone is not None and devices > 1:
         line += f", efficiency {alone / (devices * total):.3f}"

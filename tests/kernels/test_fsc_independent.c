@@ -108,7 +108,7 @@ static void angular(float *map, int last) {
 
 static enum status count(int first, int last, const struct symmetry *symmetry, double *ret_numbers, struct err *err) {
     const struct independent_shells shells = {.box = BOX, .first = first, .last = last, .symmetry = symmetry};
-    return fsc_independent(&shells, maps[0], maps[1], ret_numbers, err);
+    return fsc_independent(NULL, &shells, maps[0], maps[1], ret_numbers, err);
 }
 
 static void between(const char *what, int shell, double value, double least, double most) {
@@ -241,7 +241,7 @@ static void bounds_are_checked(void **state) {
     assert_int_equal(count(0, 3, NULL, numbers, NULL), STATUS_BAD_ARGUMENT);
     assert_int_equal(count(1, SHELLS - 1, NULL, numbers, NULL), STATUS_BAD_ARGUMENT);
     const struct independent_shells odd = {.box = 15, .first = 1, .last = 3};
-    assert_int_equal(fsc_independent(&odd, maps[0], maps[1], numbers, NULL), STATUS_BAD_ARGUMENT);
+    assert_int_equal(fsc_independent(NULL, &odd, maps[0], maps[1], numbers, NULL), STATUS_BAD_ARGUMENT);
     numbers[3] = -1;
     assert_int_equal(count(3, 2, NULL, numbers, NULL), STATUS_OK);
     assert_true(numbers[3] == -1);

@@ -1,4 +1,4 @@
-/* Compares the FSC of maps, masks and flattening of solvent, and bands of maps, on a CUDA device with the CPU's, twice bit
+/* Compares the FSC of maps, the independent numbers of their shells, masks and flattening of solvent, and bands of maps, on a CUDA device with the CPU's, twice bit
  * for bit.
  * New random maps from a printed seed: test_solvent_devices [SEED]. */
 #include <stdio.h>
@@ -6,6 +6,7 @@
 
 #include "kernels/fourier/workspace.h"
 #include "kernels/fsc/fsc.h"
+#include "kernels/fsc/independent.h"
 #include "kernels/postprocess/postprocess.h"
 #include "kernels/postprocess/solvent.h"
 #include "tests/kernels/devices.h"
@@ -68,6 +69,24 @@ static void fsc_trial(struct workspace *w, int box, const float *a) {
     assert_memory_equal(curve[1], curve[2], shells * sizeof(float));
     for (int i = 0; i < 3; i++)
         mem_free(&curve[i]);
+    mem_free(&b);
+}
+
+/* The voxels that are looked at are the same; their values differ by rounding. */
+static void independent_trial(struct workspace *w, int box, const float *a) {
+    struct err err = {0};
+    const struct independent_shells shells = {.box = box, .first = 1, .last = box / 2 - 1};
+    float *b = copy_of(a, box);
+    double numbers[3][65] = {{0}};
+    for (size_t i = 0; i < voxels_of(box); i++)
+        b[i] += (float)(0.1 * normal());
+    /* The device comes first: memory that the CPU has filled would hide what the device leaves out. */
+    for (int i = 2; i >= 0; i--)
+        must(fsc_independent(i == 0 ? NULL : w, &shells, a, b, numbers[i], &err), &err);
+    for (int s = 1; s <= shells.last; s++)
+        if (!(fabs(numbers[1][s] / numbers[0][s] - 1) < 1e-4))
+            fail_msg("shell %d: %.9g independent numbers, %.9g on the CPU", s, numbers[1][s], numbers[0][s]);
+    assert_memory_equal(numbers[1], numbers[2], sizeof numbers[1]);
     mem_free(&b);
 }
 
@@ -193,6 +212,7 @@ static void trial(int box, double pixel_size) {
     struct solvent_sphere sphere = {box, 0.36 * box, 5}, none = {.box = box};
     float *map = random_map(box);
     fsc_trial(w, box, map);
+    independent_trial(w, box, map);
     float *mask = mask_trial(w, &sphere, pixel_size, map);
     flatten_trial(w, &sphere, mask, 0, map);
     flatten_trial(w, &sphere, mask, box / 8 + 0.5, map);

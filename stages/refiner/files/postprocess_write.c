@@ -118,14 +118,34 @@ static enum status write_map(const struct postprocess_options *o, const float *m
     return status;
 }
 
+/* Writes the maps at once, each with a thread of its own. */
+static enum status write_maps(const struct postprocess_result *r, const struct postprocess_options *o,
+                              const char *folder, struct err *err) {
+    enum { MAPS = 3 };
+    const float *const maps[MAPS] = {r->map, r->map_masked, r->mask};
+    static const char *const NAMES[MAPS] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
+    const int count = r->mask != NULL ? MAPS : 1;
+    enum status statuses[MAPS] = {STATUS_OK};
+    struct err errs[MAPS] = {{0}};
+    const struct file_observer *observer = file_observed_by();
+#pragma omp parallel for num_threads(count) schedule(static)
+    for (int i = 0; i < count; i++) {
+        const struct file_observer *before = file_observe(observer);
+        statuses[i] = write_map(o, maps[i], folder, NAMES[i], &errs[i]);
+        file_observe(before);
+    }
+    for (int i = 0; i < count; i++)
+        if (statuses[i] != STATUS_OK) {
+            if (err != NULL) *err = errs[i];
+            return statuses[i];
+        }
+    return STATUS_OK;
+}
+
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
                               const char *folder, const struct postprocess_names *names,
                               const struct map_directions *directions_or_null, struct err *err) {
-    TRY(write_map(o, r->map, folder, "postprocess.mrc", err));
-    if (r->mask != NULL) {
-        TRY(write_map(o, r->map_masked, folder, "postprocess_masked.mrc", err));
-        TRY(write_map(o, r->mask, folder, "postprocess_mask.mrc", err));
-    }
+    TRY(write_maps(r, o, folder, err));
     char path[PATH_SIZE];
     TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
     _cleanup_(star_destroy) struct star_file *file = NULL;

@@ -117,6 +117,7 @@ static enum status copy_side(struct snapshot *s, const struct refiner *r, int in
     size_t noise = (size_t)r->sigma2_optics * (size_t)r->shells;
     side->sigma2_sum = side->optics_weight = side->noise_shares = NULL;
     side->whole_noise = NULL;
+    side->all = NULL;
     TRY(copy(&s->references[index], side->references, references, sizeof *side->references, &side->references, err));
     TRY(copy(&s->members[index], side->members, members, sizeof *side->members, &side->members, err));
     TRY(copy(&s->sigma2[index], side->sigma2, noise, sizeof *side->sigma2, &side->sigma2, err));
@@ -141,6 +142,8 @@ static enum status copy_particles(struct snapshot *s, const struct particle_set 
 static void leave_out(struct refiner *r) {
     r->mask = r->solvent = r->fsc_joined = NULL;
     r->held = NULL;
+    r->views = NULL;
+    r->bands[0] = r->bands[1] = NULL;
     r->alignment = NULL;
     r->loader = NULL;
     r->placement.workspace = NULL;

@@ -15,20 +15,40 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
+static int devices_of(const struct starts_options *o) {
+    return o->device_count > 1 ? o->device_count : 1;
+}
+
+struct device lane_device(const struct starts_options *o, int lane) {
+    return o->device_count > 1 ? o->devices[lane % o->device_count] : o->device;
+}
+
+/* Finds the memory for lanes, bytes: that of the device with the least. */
+static enum status find_memory(const struct starts_options *o, double *ret_memory, struct err *err) {
+    double least = INFINITY;
+    for (int i = 0; i < devices_of(o); i++) {
+        const struct device device = lane_device(o, i);
+        size_t unused;
+        TRY(device_memory_free(&device, &unused, err));
+        /* Libraries take memory of their own. */
+        least = fmin(least, (double)unused - fmin(0x1p30, (double)unused / 4));
+    }
+    *ret_memory = least;
+    return STATUS_OK;
+}
+
 enum status lane_plan(const struct starts_options *o, int starts, int *ret_count, double *ret_memory, struct err *err) {
     const double size = (1 + FURTHER * (o->classes > 1 ? o->classes - 1 : 0)) * 0x1p30;
+    const int devices = devices_of(o), wanted = least(starts, o->threads);
     double memory = o->memory * 0x1p30;
-    *ret_count = 1;
+    *ret_count = least(devices, starts);
     *ret_memory = memory;
     if (o->device.kind == DEVICE_CPU) return STATUS_OK;
-    if (!(memory > 0)) {
-        size_t unused;
-        TRY(device_memory_free(&o->device, &unused, err));
-        memory = (double)unused - fmin(0x1p30, (double)unused / 4); /* libraries take memory of their own */
-    }
-    const int fitting = (int)fmin(memory / (LANE_LEAST * size), LANES_MOST), wanted = least(starts, o->threads);
-    *ret_count = least(fitting, wanted) > 1 ? least(fitting, wanted) : 1;
-    *ret_memory = fmin(memory / *ret_count, LANE_MOST * size);
+    if (!(memory > 0)) TRY(find_memory(o, &memory, err));
+    const int fitting = (int)fmin(memory / (LANE_LEAST * size), LANES_MOST);
+    const int alone = least(fitting, wanted) > 1 ? least(fitting, wanted) : 1;
+    *ret_count = least(devices * alone, wanted) > 1 ? least(devices * alone, wanted) : 1;
+    *ret_memory = fmin(memory / alone, LANE_MOST * size);
     return STATUS_OK;
 }
 

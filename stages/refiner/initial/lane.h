@@ -31,7 +31,10 @@ struct lane {
     float *weights;                       /* [room][classes]: of the classes; not of those that are not compared */
 };
 
-/* Plans lanes for so many starts. memory: GiB for all of them, 0: what is free. ret_memory: bytes of each. */
+/* Returns the device of a lane: lanes are dealt out to the devices in turn. */
+struct device lane_device(const struct starts_options *options, int lane);
+/* Plans lanes for so many starts, on all devices. memory: GiB on each device, 0: what is free. ret_memory: bytes of each
+ * lane, as many as if there were one device: what a lane adds up in one go follows from its memory. */
 enum status lane_plan(const struct starts_options *options, int starts, int *ret_count, double *ret_memory,
                       struct err *err);
 

@@ -2,6 +2,7 @@
  * same. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "stages/refiner/initial/initial.h"
 #include "stages/refiner/initial/starts.h"
@@ -33,11 +34,13 @@ void initial_starts_options(const struct refiner *r, int threads, struct starts_
     const double share = r->reference_path == NULL ? 0.5 : 0.0625;
     const double memory = device ? share * compare_memory(&r->options) : host_memory(&r->options);
     *ret_options = (struct starts_options){.device = r->context.device,
+                                           .device_count = r->context.device_count,
                                            .threads = threads,
                                            .memory = memory / 0x1p30,
                                            .diameter = r->options.diameter,
                                            .symmetry = &r->symmetry,
                                            .seed = r->options.seed};
+    memcpy(ret_options->devices, r->context.devices, sizeof ret_options->devices);
 }
 
 int initial_first_shell(int operators) {

@@ -155,15 +155,15 @@ static enum status open_lanes(struct starts *s, struct err *err) {
     int wanted;
     TRY(lane_plan(o, s->count, &wanted, &memory, err));
     TRY(mem_new((size_t)wanted, sizeof *s->lanes, "starts", &s->lanes, err));
-    const struct alignment_options options = {.device = o->device,
-                                              .threads = wanted > 1 ? 1 : o->threads,
-                                              .memory = memory,
-                                              .box = s->images->box,
-                                              .pixel_size = s->images->pixel_size,
-                                              .mask_radius = s->mask_radius,
-                                              .max_significant = SIGNIFICANT * s->classes};
+    struct alignment_options options = {.threads = wanted > 1 ? 1 : o->threads,
+                                        .memory = memory,
+                                        .box = s->images->box,
+                                        .pixel_size = s->images->pixel_size,
+                                        .mask_radius = s->mask_radius,
+                                        .max_significant = SIGNIFICANT * s->classes};
     while (s->lane_count < wanted) {
         struct err own = {0};
+        options.device = lane_device(o, s->lane_count);
         struct lane *lane = &s->lanes[s->lane_count];
         enum status status = lane_open(s->images, &s->pixels, &options, o, lane, &own);
         if (status != STATUS_OK) lane_close(lane);

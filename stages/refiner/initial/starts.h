@@ -5,12 +5,16 @@
 #define ICESTREAM_STAGES_REFINER_INITIAL_STARTS_H
 
 #include "common/device.h"
+#include "kernels/alignment/alignment.h"
 #include "kernels/symmetry/symmetry.h"
 #include "stages/refiner/initial/images.h"
 
 struct starts_options {
     struct device device;
-    int threads;
+    /* Devices that the starts are dealt out to; device_count 0 or 1: `device` alone, which else is the first of them. What
+     * is found does not depend on them. */
+    struct device devices[ALIGNMENT_DEVICES_MOST];
+    int device_count, threads;
     double memory;                   /* GiB, most of the device that compares; 0: what is free */
     double diameter;                 /* Å */
     const struct symmetry *symmetry; /* the caller's */
@@ -33,8 +37,8 @@ enum status starts_create(const struct initial_images *images, const struct star
                           struct starts **ret_starts, struct err *err);
 void starts_destroy(struct starts **starts);
 
-/* Returns how many starts a device works on at once; 1 on the CPU, whose threads all work on one start. Functions below
- * that take several starts or maps are as fast as they can be with so many. */
+/* Returns how many starts all devices work on at once; 1 on the CPU, whose threads all work on one start. Functions
+ * below that take several starts or maps are as fast as they can be with so many. */
 int starts_at_once(const struct starts *starts);
 
 /* Makes the maps of starts which[count] anew, of particles in poses chosen by chance. */
