@@ -141,6 +141,7 @@ static enum status copy_particles(struct snapshot *s, const struct particle_set 
 static void leave_out(struct refiner *r) {
     r->mask = r->solvent = r->fsc_joined = NULL;
     r->held = NULL;
+    r->other.halves[0] = r->other.halves[1] = NULL;
     r->alignment = NULL;
     r->loader = NULL;
     r->placement.workspace = NULL;
