@@ -10,6 +10,7 @@
 #include "common/memory.h"
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/output.h"
+#include "stages/refiner/other_start.h"
 #include "stages/refiner/refiner_private.h"
 
 static void forget_particle(struct particle *p) {
@@ -46,6 +47,7 @@ static void forget_findings(struct refiner *r) {
     r->at.seed_class = -1;
     for (int side = 0; side < 2; side++)
         r->sides[side].member_count = r->sides[side].changed = 0;
+    other_start_release(r);
     device_host_free(&r->context.device, &r->solvent);
     mem_free(&r->held);
     star_destroy(&r->kept_poses);

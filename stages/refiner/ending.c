@@ -17,15 +17,17 @@
 #include "stages/refiner/orientations.h"
 #include "stages/refiner/postprocess/detector.h"
 #include "stages/refiner/postprocess/told_map.h"
+#include "stages/refiner/tell.h"
 #include "stages/refiner/warnings.h"
 
 /* quality: what the maps are worth. */
 static void set_result(struct stage *stage, const struct refiner_state *s, const char *quality) {
     static const char *const files[] = {"postprocess.mrc", "postprocess.star", "locres.mrc", "locres_filtered.mrc",
                                         "latest_map.mrc",  "latest_map.png",   NULL};
-    stage_result(stage, files, "%s, %zu particles%s, iteration %d%s", s->noise ? "noise, no resolution" : quality,
+    stage_result(stage, files, "%s, %zu particles%s, iteration %d%s%s", s->noise ? "noise, no resolution" : quality,
                  s->particles, s->inverted ? ", hand inverted" : "", s->iteration,
-                 !s->noise && s->views_doubt > 0.5 ? "; the views are doubted" : "");
+                 !s->noise && s->views_doubt > 0.5 ? "; the views are doubted" : "",
+                 tell_starts_differ(s) ? "; the map depends on its reference" : "");
 }
 
 void ending_of_classes(struct stage *stage, const struct refiner *refiner) {
@@ -145,7 +147,8 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
                                                 .bfactor_low = 10,
                                                 .adhoc_bfactor = p->bfactor,
                                                 .seed = 1};
-    const bool noise = refiner_state(refiner).noise;
+    const struct refiner_state ended = refiner_state(refiner);
+    const bool noise = ended.noise;
     const struct postprocess_names names = {
         .half1 = half1, .half2 = half2, .folder = writer_prefix(stage), .noise = noise};
     struct postprocess_result result = {0};
@@ -165,7 +168,8 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
     if (status == STATUS_OK)
         STAGE_PERSIST(stage, status, err,
                       postprocess_write(&result, &options, stage_folder(stage), &names, &directions, err));
-    if (status == STATUS_OK && maps.last_shell > 0)
+    if (status == STATUS_OK) tell_starts(stage, &ended);
+    if (status == STATUS_OK && maps.only_shared)
         stage_log(stage, LOG_WARN, "refine-shared",
                   "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
                   "particles",

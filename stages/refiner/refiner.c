@@ -16,6 +16,7 @@
 #include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
 #include "stages/refiner/mstep.h"
+#include "stages/refiner/other_start.h"
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"
 #include "stages/refiner/signal.h"
@@ -74,6 +75,7 @@ void refiner_destroy(struct refiner **refiner) {
     if (r == NULL) return;
     setup_release(r);
     told_stop(r);
+    other_start_release(r);
     device_host_free(&r->context.device, &r->solvent);
     symmetry_destroy(&r->symmetry);
     particle_set_destroy(&r->set);
@@ -493,6 +495,7 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .stalled = s->stalled,
                                   .resolution = r->told,
                                   .agreement = r->resolution,
+                                  .starts_agree = r->other.shell > 0 ? r->box * r->pixel_size / r->other.shell : NAN,
                                   .views_doubt = r->views_doubt,
                                   .angle_step = r->sampling.angle_step * schedule_fine_step(s),
                                   .offset_step = r->sampling.offset_step * schedule_fine_step(s),
@@ -538,6 +541,8 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .mask = r->mask,
                                  .held = r->held,
                                  .shared = fmin(r->options.join_resolution, r->options.initial_lowpass),
-                                 .last_shell =
-                                     r->agree_beyond ? 0 : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
+                                 .only_shared = !r->agree_beyond,
+                                 .last_shell = r->agree_beyond && r->other.shell == 0
+                                                   ? 0
+                                                   : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

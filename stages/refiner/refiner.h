@@ -211,9 +211,10 @@ struct refiner_state {
     bool inverted; /* maps have the other hand than the reference (hand.h) */
     bool stalled;  /* nothing more to gain below max_order */
     size_t particles;
-    size_t twins;      /* left out, as in refiner_doubts */
-    double resolution; /* Å, as it is told (told.h) */
-    double agreement;  /* Å: to which the unjoined halves agree, FSC 0.143 */
+    size_t twins;        /* left out, as in refiner_doubts */
+    double resolution;   /* Å, as it is told (told.h) */
+    double agreement;    /* Å: to which the unjoined halves agree, FSC 0.143 */
+    double starts_agree; /* Å: what this map and one from a blurred reference hold (other_start.h); NaN: not compared */
     /* 0 to 1: how far the views that were found may all be one. The told resolution allows for it. */
     double views_doubt;
     double angle_step;                      /* °, of the fine pass */
@@ -274,14 +275,16 @@ int refiner_last(const char *folder, int before);
 bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
 /* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see
- * kernels/fsc/coverage.h. last_shell: the shell of the told resolution, if the halves agree no further than they share;
- * 0: they agree beyond. Owned by the refiner. */
+ * kernels/fsc/coverage.h. last_shell: the shell of the told resolution, if nothing finer may be told, because the
+ * halves agree no further than they share (only_shared), or because of another start (other_start.h); else 0. Owned
+ * by the refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;
     const float *half1, *half2, *mask;
     const double *held;
     int last_shell;
+    bool only_shared;
     double shared; /* Å: up to here the halves share their data */
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
@@ -316,6 +319,19 @@ enum status refiner_check_symmetry(struct refiner *refiner, struct refiner_symme
 /* Finds whether the particles of a classification differ at all, after its last iteration: difference and alike of the
  * state. In classes_alike.c. */
 enum status refiner_compare_classes(struct refiner *refiner, struct err *err);
+
+/* Returns whether a second refinement, from a blurred reference, must show before the final iteration that the map
+ * does not depend on its reference: poses are uncertain, and the halves agree to less than four times the frequency
+ * that they share. In other_start.c, as the next one. */
+bool refiner_doubts_start(const struct refiner *refiner);
+/* Asks between two pieces of work whether to stop. */
+struct refiner_pause {
+    bool (*stops)(void *context);
+    void *context;
+};
+/* Refines so. Between iterations only. Everything else is then as before; the final iteration compares its maps with
+ * what was found, and tells no finer resolution than both hold. Stopped: STATUS_CANCELLED. */
+enum status refiner_refine_blurred(struct refiner *refiner, const struct refiner_pause *pause, struct err *err);
 
 /* Finds how much of the final map lies outside the diameter: what the unfiltered halves have in common, to 30 Å. In
  * doubts.c. */

@@ -90,6 +90,12 @@ struct position {
     int seed_class; /* the class at work, in the iteration that seeds classes; −1 in all others */
 };
 
+/* What another start of the refinement has shown (other_start.h). */
+struct other_start {
+    float *halves[2]; /* box³: its unfiltered halves, until they are compared; NULL: there are none */
+    int shell;        /* the last shell that both starts hold; 0: not compared */
+};
+
 struct refiner {
     struct refiner_options options;
     struct refiner_context context;
@@ -122,6 +128,7 @@ struct refiner {
     bool agree_beyond;           /* the halves agree beyond the shells that they share */
     double told;                 /* Å: the resolution that is told (told.h) */
     struct views_measure *views; /* made beside an M-step (told.c); NULL: never yet */
+    struct other_start other;
     struct signal signal;
     struct difference difference; /* of a classification, after its last iteration */
     double efficiency;            /* of the directions of view; known in copies of the writer alone */

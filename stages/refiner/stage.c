@@ -360,6 +360,20 @@ static enum status finish_first_map(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
+static bool stops(void *stage) {
+    stage_doing(stage, "refining again from a blurred reference, to see whether the map depends on it");
+    return stage_stopping(stage);
+}
+
+/* Refines once more where nothing shows that the map does not depend on its reference. The user's live parameters wait
+ * for it. */
+static enum status refine_blurred(struct stage *stage, struct state *state, struct err *err) {
+    const struct refiner_pause pause = {.stops = stops, .context = stage};
+    if (!refiner_doubts_start(state->refiner)) return STATUS_OK;
+    TRY(writer_wait(state->writer, err));
+    return refiner_refine_blurred(state->refiner, &pause, err);
+}
+
 static enum status finish(struct stage *stage, struct state *state, struct err *err) {
     const struct refiner_options *p = stage_params(stage);
     bool replaced;
@@ -395,6 +409,7 @@ static enum status finish(struct stage *stage, struct state *state, struct err *
             ending_of_classes(stage, state->refiner);
             return writer_wait(state->writer, err);
         }
+        if (step == SCHEDULE_FINAL) TRY(refine_blurred(stage, state, err));
         const struct refiner_iteration next = {.max_order = -1, .final = step == SCHEDULE_FINAL};
         TRY(begin(stage, state, &next, err));
         TRY(finish_iteration(stage, state, err));

@@ -34,6 +34,25 @@ void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) 
     *told = doubted;
 }
 
+bool tell_starts_differ(const struct refiner_state *s) {
+    return !s->noise && s->starts_agree > s->agreement * 1.001; /* NaN: not compared */
+}
+
+void tell_starts(struct stage *stage, const struct refiner_state *s) {
+    if (isnan(s->starts_agree) || s->noise) return;
+    if (tell_starts_differ(s))
+        stage_log(
+            stage, LOG_WARN, "refine-other-start",
+            "the map depends on its reference: the halves agree to %.1f Å, but a refinement from the same reference, "
+            "blurred, comes to a map that holds the same to %.1f Å only; nothing finer is told; begin from another "
+            "reference or from none, or give more or better particles",
+            s->agreement, s->starts_agree);
+    else
+        stage_log(stage, LOG_INFO, "refine-other-start",
+                  "the map does not depend on its reference: a refinement from a blurred one holds the same to %.1f Å",
+                  s->starts_agree);
+}
+
 void tell_hand(struct stage *stage, const struct refiner_state *s, bool before, const char *mask) {
     if (s->inverted == before) return;
     stage_log(

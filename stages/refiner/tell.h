@@ -16,4 +16,9 @@ void tell_hand(struct stage *stage, const struct refiner_state *state, bool befo
 /* Says after the last iteration of a classification whether its particles differ by more than noise. */
 void tell_classes(struct stage *stage, const struct refiner_state *state);
 
+/* Returns whether another start of the refinement has shown that the map depends on its reference (other_start.h). */
+bool tell_starts_differ(const struct refiner_state *state);
+/* Tells what another start of the refinement has shown, once it was compared. */
+void tell_starts(struct stage *stage, const struct refiner_state *state);
+
 #endif

@@ -13,7 +13,9 @@
  *   found show it: they fill all of Fourier space. What shows is that the views are uneven. Poses are believed all the
  *   same where the halves agree to detail that no shared reference had. Until then a shell of a map with uneven views
  *   counts as if all particles were seen from within 16 degrees of one axis, which fill sin 16° = 0.27 of its voxels: the
- *   halves must agree to 0.86. */
+ *   halves must agree to 0.86.
+ * - Poses that are uncertain may follow the reference, alike in both halves. What a refinement from another start does
+ *   not hold is not told then (other_start.c). */
 #include "stages/refiner/told.h"
 
 #include <math.h>
@@ -22,6 +24,7 @@
 #include "common/worker.h"
 #include "kernels/fsc/coverage.h"
 #include "stages/refiner/orientations.h"
+#include "stages/refiner/other_start.h"
 
 static const double LEAST_FSC = 0.143, LEAST_SHARED_FSC = 0.4;
 static const double ONE_SIDE_HELD = 0.52; /* √0.27 */
@@ -129,8 +132,10 @@ enum status told_find(struct refiner *r, int shared, struct err *err) {
     TRY(fsc_coverage((const double(*)[3])views, count, &r->symmetry, r->fsc, r->shells - 1, r->held, err));
     const int believed = told_shell(r->fsc, r->held, shared, reached);
     TRY(doubt_views(r, count, err));
-    const int doubted = last_above(r->fsc, r->held, LEAST_FSC, reached),
-              shell = doubted < believed ? doubted : believed;
+    const int doubted = last_above(r->fsc, r->held, LEAST_FSC, reached);
+    int shell = doubted < believed ? doubted : believed;
+    if (r->schedule.final && r->other.halves[0] != NULL) TRY(other_start_compare(r, err));
+    if (r->other.shell > 0 && shell > r->other.shell) shell = r->other.shell;
     r->agree_beyond = reached > shared;
     r->told = shell > 0 ? r->box * r->pixel_size / shell : 999;
     return STATUS_OK;

@@ -46,6 +46,8 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     if (s->classes == 1 && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"agreement\": %.3f, \"views_doubt\": %.2f, ",
                            s->agreement, s->views_doubt);
+    if (!isnan(s->starts_agree) && length >= 0 && (size_t)length < size)
+        length += snprintf(line + length, size - (size_t)length, "\"starts_agree\": %.3f, ", s->starts_agree);
     if (!isnan(s->difference) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"difference\": %.2f, \"alike\": %s, ", s->difference,
                            s->alike ? "true" : "false");

@@ -144,6 +144,7 @@ static void leave_out(struct refiner *r) {
     r->held = NULL;
     r->views = NULL;
     r->bands[0] = r->bands[1] = NULL;
+    r->other.halves[0] = r->other.halves[1] = NULL;
     r->alignment = NULL;
     r->loader = NULL;
     r->placement.workspace = NULL;

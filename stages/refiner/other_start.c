@@ -1,0 +1,282 @@
+/* The other start is the same reference, low-passed to 0.6 diameters of the particle. Right maps come back from it: the
+ * two starts then agree as far as the halves do. A reference of another molecule, or one whose detail most poses
+ * follow, leads elsewhere.
+ *
+ * Halves are crossed, so that what is compared shares no particle: X, the mean FSC of half 1 of one start with half 2
+ * of the other, and the reverse. Let a half hold the particle, an error that both halves of its start share, and noise
+ * of its own. If both starts are alike in this, the FSC of the whole map with the truth is √(2X/(1 + F)), with F of the
+ * halves of one start. It is 0.5 at X = (1 + F)/8. Without errors X = F, and this is the usual 0.143.
+ *
+ * Errors of two starts may be alike, too: with X = 0.49 and F = 0.99 a map agreed with the truth by less than 0.5.
+ * So what both starts hold must also outweigh what each has of its own, X ≥ F/2. Right maps have X = F, about. */
+#include "stages/refiner/other_start.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/memory.h"
+#include "kernels/fsc/fsc.h"
+#include "kernels/map_align/map_align.h"
+#include "stages/refiner/signal.h"
+
+/* Of the diameter; and of the low-pass of the first start, since one that is hardly coarser shows nothing. */
+static const double BLURRED = 0.6, LEAST_COARSER = 1.25;
+
+/* What an iteration follows from, beside the images. */
+struct start_kept {
+    struct schedule schedule;
+    struct refiner_cut cut;
+    struct side sides[2];        /* their numbers */
+    struct particle *particles;  /* [set.count]: their poses */
+    float *maps[2], *spectra[2]; /* box³; [4][shells] */
+    float *sigma2[2], *whole[2]; /* [optics][shells] */
+    double *shares[2];           /* [optics] */
+    double initial_lowpass, resolution, told, views_doubt, contrast;
+    bool agree_beyond;
+    int shared_shell;
+    char remark[sizeof((struct refiner *)0)->remark];
+};
+
+bool other_start_doubts(double pmax, double shared, double agree) {
+    static const double BROAD = 0.1, PROVEN = 4;
+    return pmax < BROAD && agree < PROVEN * shared;
+}
+
+int other_start_shell(const float *crossed, const float *fsc, int shells) {
+    int shell = 1;
+    while (shell + 1 < shells && crossed[shell + 1] >= fmaxf((1 + fsc[shell + 1]) / 8, fsc[shell + 1] / 2))
+        shell++;
+    return shell;
+}
+
+static double blurred(const struct refiner *r) {
+    return BLURRED * r->options.diameter;
+}
+
+bool refiner_doubts_start(const struct refiner *r) {
+    const double shared = fmin(r->options.join_resolution, r->options.initial_lowpass);
+    if (classifies(r) || r->busy || !r->started || r->map_count != 1 || !(r->resolution > 0)) return false;
+    if (r->set.poses_given || signal_is_noise(&r->signal)) return false;
+    if (blurred(r) < LEAST_COARSER * r->options.initial_lowpass) return false;
+    return other_start_doubts(r->schedule.average_pmax, 1 / shared, 1 / r->resolution);
+}
+
+static void free_kept(struct start_kept *k) {
+    for (int h = 0; h < 2; h++) {
+        mem_free(&k->maps[h]);
+        mem_free(&k->spectra[h]);
+        mem_free(&k->sigma2[h]);
+        mem_free(&k->whole[h]);
+        mem_free(&k->shares[h]);
+    }
+    mem_free(&k->particles);
+}
+
+/* Copies between two arrays: from what is kept, or into it. */
+static void move(void *live, void *kept, size_t bytes, bool back) {
+    if (live == NULL || kept == NULL) return;
+    memcpy(back ? live : kept, back ? kept : live, bytes);
+}
+
+static size_t voxels(const struct refiner *r) {
+    return (size_t)r->box * (size_t)r->box * (size_t)r->box;
+}
+
+static void move_side(const struct refiner *r, struct start_kept *k, int h, bool back) {
+    const struct side *side = &r->sides[h];
+    const struct reference *c = side->references;
+    const size_t shells = (size_t)r->shells, noise = (size_t)r->sigma2_optics * shells;
+    float *spectra[] = {c->tau2, c->ssnr, c->completeness, c->sigma2_reconstruction};
+    for (size_t i = 0; i < 4; i++)
+        move(spectra[i], k->spectra[h] + i * shells, shells * sizeof(float), back);
+    move(c->map, k->maps[h], voxels(r) * sizeof *c->map, back);
+    move(side->sigma2, k->sigma2[h], noise * sizeof *side->sigma2, back);
+    move(side->whole_noise, k->whole[h], noise * sizeof *side->whole_noise, back);
+    move(side->noise_shares, k->shares[h], (size_t)r->sigma2_optics * sizeof *side->noise_shares, back);
+}
+
+static enum status keep(struct refiner *r, struct start_kept *k, struct err *err) {
+    const size_t shells = (size_t)r->shells, optics = (size_t)r->sigma2_optics;
+    *k = (struct start_kept){.schedule = r->schedule,
+                             .cut = r->cut,
+                             .sides = {r->sides[0], r->sides[1]},
+                             .initial_lowpass = r->options.initial_lowpass,
+                             .resolution = r->resolution,
+                             .told = r->told,
+                             .views_doubt = r->views_doubt,
+                             .contrast = r->contrast,
+                             .agree_beyond = r->agree_beyond,
+                             .shared_shell = r->shared_shell};
+    memcpy(k->remark, r->remark, sizeof k->remark);
+    TRY(mem_new(r->set.count, sizeof *k->particles, "poses", &k->particles, err));
+    memcpy(k->particles, r->set.particles, r->set.count * sizeof *k->particles);
+    for (int h = 0; h < 2; h++) {
+        TRY(mem_new_unset(voxels(r), sizeof(float), "a map", &k->maps[h], err));
+        TRY(mem_new(4 * shells, sizeof(float), "spectra", &k->spectra[h], err));
+        TRY(mem_new(optics * shells, sizeof(float), "noise spectra", &k->sigma2[h], err));
+        TRY(mem_new(optics * shells, sizeof(float), "noise spectra", &k->whole[h], err));
+        TRY(mem_new(optics, sizeof(double), "noise spectra", &k->shares[h], err));
+        move_side(r, k, h, false);
+    }
+    return STATUS_OK;
+}
+
+static void restore_particle(struct particle *p, const struct particle *from) {
+    p->aligned = from->aligned;
+    p->class_index = from->class_index;
+    p->significant = from->significant;
+    p->norm = from->norm;
+    p->reliability = from->reliability;
+    p->log_likelihood = from->log_likelihood;
+    p->max_probability = from->max_probability;
+    p->residual = from->residual;
+    p->residual_shell = from->residual_shell;
+    memcpy(p->pose, from->pose, sizeof p->pose);
+    memcpy(p->origin, from->origin, sizeof p->origin);
+}
+
+static void restore(struct refiner *r, struct start_kept *k) {
+    if (r->busy) loader_stop(r->loader);
+    r->busy = false;
+    r->schedule = k->schedule;
+    r->cut = k->cut;
+    r->options.initial_lowpass = k->initial_lowpass;
+    r->resolution = k->resolution;
+    r->told = k->told;
+    r->views_doubt = k->views_doubt;
+    r->contrast = k->contrast;
+    r->agree_beyond = k->agree_beyond;
+    r->shared_shell = k->shared_shell;
+    memcpy(r->remark, k->remark, sizeof r->remark);
+    for (size_t i = 0; i < r->set.count; i++)
+        restore_particle(&r->set.particles[i], &k->particles[i]);
+    for (int h = 0; h < 2; h++) {
+        r->sides[h].average_norm = k->sides[h].average_norm;
+        r->sides[h].sigma_offset = k->sides[h].sigma_offset;
+        r->sides[h].accuracy_angle = k->sides[h].accuracy_angle;
+        r->sides[h].accuracy_offset = k->sides[h].accuracy_offset;
+        move_side(r, k, h, true);
+    }
+}
+
+/* Forgets what iterations have found, as before the first one. */
+static void begin_blurred(struct refiner *r) {
+    static const struct particle NEW = {
+        .norm = 1, .reliability = 1, .residual = -1, .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
+    r->started = false;
+    r->resolution = 0;
+    r->options.initial_lowpass = r->schedule.options.initial_lowpass = blurred(r);
+    r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
+    for (size_t i = 0; i < r->set.count; i++)
+        restore_particle(&r->set.particles[i], &NEW);
+    for (int h = 0; h < 2; h++) {
+        r->sides[h].average_norm = 1;
+        r->sides[h].sigma_offset = 10 / r->pixel_size;
+        r->sides[h].changed = 0;
+    }
+}
+
+static enum status refine(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
+    for (int done = 0; done == 0 || (!r->schedule.converged && done < r->options.max_iterations); done++) {
+        bool complete = false;
+        TRY(refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, err));
+        while (!complete) {
+            FAIL_IF(pause->stops(pause->context), err, STATUS_CANCELLED, "stopped in the middle of an iteration");
+            TRY(refiner_work(r, &complete, err));
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status take_halves(struct refiner *r, struct err *err) {
+    for (int h = 0; h < 2; h++) {
+        TRY(mem_new_unset(voxels(r), sizeof(float), "a map", &r->other.halves[h], err));
+        memcpy(r->other.halves[h], r->sides[h].references->unfiltered, voxels(r) * sizeof(float));
+    }
+    return STATUS_OK;
+}
+
+enum status refiner_refine_blurred(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
+    struct start_kept kept = {0};
+    enum status status = keep(r, &kept, err);
+    if (status == STATUS_OK) {
+        other_start_release(r);
+        begin_blurred(r);
+        status = refine(r, pause, err);
+        if (status == STATUS_OK) status = take_halves(r, err);
+        restore(r, &kept);
+    }
+    free_kept(&kept);
+    r->started = true;
+    return status;
+}
+
+void other_start_release(struct refiner *r) {
+    for (int h = 0; h < 2; h++)
+        mem_free(&r->other.halves[h]);
+    r->other.shell = 0;
+}
+
+/* Turns the halves of the other start onto those of this one, if there are shells to do it with. */
+static enum status turn(struct refiner *r, float *ret_halves[2], bool *ret_turned, struct err *err) {
+    const double least = 3 * r->pixel_size, diameter = 2 * r->mask_radius * r->pixel_size;
+    const struct map_align_options options = {.box = r->box,
+                                              .pixel_size = r->pixel_size,
+                                              .diameter = diameter,
+                                              .coarsest = diameter / 2,
+                                              .finest = fmax(fmin(r->resolution, diameter / 6), least),
+                                              .hands = true,
+                                              .symmetry = &r->symmetry,
+                                              .threads = r->context.threads};
+    struct map_aligner *aligner = NULL;
+    struct map_alignment found;
+    struct err own = {0};
+    _cleanup_(mem_free) float *fixed = NULL;
+    _cleanup_(mem_free) float *moved = NULL;
+    *ret_turned = false;
+    if (map_align_create(&options, &aligner, &own) != STATUS_OK) return STATUS_OK; /* a box too small for it */
+    enum status status = mem_new_unset(voxels(r), sizeof *fixed, "a map", &fixed, err);
+    if (status == STATUS_OK) status = mem_new_unset(voxels(r), sizeof *moved, "a map", &moved, err);
+    for (size_t i = 0; status == STATUS_OK && i < voxels(r); i++) {
+        fixed[i] = r->sides[0].references->unfiltered[i] + r->sides[1].references->unfiltered[i];
+        moved[i] = r->other.halves[0][i] + r->other.halves[1][i];
+    }
+    if (status == STATUS_OK) status = map_align_find(aligner, fixed, moved, &found, err);
+    for (int h = 0; h < 2 && status == STATUS_OK; h++)
+        status = map_align_apply(aligner, &found, r->other.halves[h], ret_halves[h], err);
+    map_align_destroy(&aligner);
+    *ret_turned = status == STATUS_OK;
+    return status;
+}
+
+/* Adds half the FSC of a half of this start with the other half of the other one. */
+static enum status add_crossed(const struct refiner *r, const float *own, float *turned, float *sum, struct err *err) {
+    _cleanup_(mem_free) float *half = NULL;
+    _cleanup_(mem_free) float *fsc = NULL;
+    const double radius = r->box / 2 - MASK_EDGE; /* map_align_apply cuts the box to such a sphere */
+    TRY(mem_new_unset(voxels(r), sizeof *half, "a map", &half, err));
+    TRY(mem_new((size_t)r->shells, sizeof *fsc, "a curve", &fsc, err));
+    memcpy(half, own, voxels(r) * sizeof *half);
+    mask_sphere(3, r->box, half, radius, MASK_EDGE, 0);
+    mask_sphere(3, r->box, turned, radius, MASK_EDGE, 0);
+    TRY(fsc_maps(NULL, r->box, half, turned, fsc, err));
+    for (int s = 0; s < r->shells; s++)
+        sum[s] += fsc[s] / 2;
+    return STATUS_OK;
+}
+
+enum status other_start_compare(struct refiner *r, struct err *err) {
+    _cleanup_(mem_free) float *first = NULL;
+    _cleanup_(mem_free) float *second = NULL;
+    _cleanup_(mem_free) float *crossed = NULL;
+    bool turned;
+    TRY(mem_new_unset(voxels(r), sizeof *first, "a map", &first, err));
+    TRY(mem_new_unset(voxels(r), sizeof *second, "a map", &second, err));
+    TRY(mem_new((size_t)r->shells, sizeof *crossed, "a curve", &crossed, err));
+    TRY(turn(r, (float *[]){first, second}, &turned, err));
+    if (turned) TRY(add_crossed(r, r->sides[0].references->unfiltered, second, crossed, err));
+    if (turned) TRY(add_crossed(r, r->sides[1].references->unfiltered, first, crossed, err));
+    other_start_release(r);
+    if (turned) r->other.shell = other_start_shell(crossed, r->fsc, r->shells);
+    return STATUS_OK;
+}
