@@ -53,8 +53,7 @@ extern "C" enum status workspace_cuda_put(struct workspace *w, void *to, const v
 
 extern "C" enum status workspace_cuda_get(struct workspace *w, void *host, const void *from, size_t bytes,
                                           struct err *err) {
-    CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDefault, (cudaStream_t)w->stream), err,
-             "copying from it");
+    CUDA_TRY(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDefault, (cudaStream_t)w->stream), err, "copying from it");
     return STATUS_OK;
 }
 
