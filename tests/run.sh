@@ -15,8 +15,8 @@
 #           that need one skip with a reason. What computes on a CPU has run already
 #   tests/run.sh --all   as --ci, and then the tests with the label `long`
 #
-# Four tests run at a time, on two cores, too: most wait for processes, time-outs and disks more than they compute. One that
-# keeps several cores busy counts as several (PROCESSORS).
+# Four tests run at a time, even on two cores: most wait for processes, time-outs and disks more than they compute. A test
+# that keeps several cores busy counts as several (PROCESSORS).
 #
 # Tests with random input take the seed of ICESTREAM_SEED, here a fixed one. Another run finds other cases:
 # ICESTREAM_SEED=$RANDOM tests/run.sh; ctest alone takes a new seed each time.

@@ -52,10 +52,6 @@ extern "C" enum status shells_cuda_filter(int box, const float *gains, float *sp
     return STATUS_OK;
 }
 
-extern "C" size_t shells_cuda_scratch(int box) {
-    return (size_t)box * (size_t)(box / 2 + 1) * sizeof(double);
-}
-
 extern "C" enum status shells_cuda_power(int box, const float *spectrum, void *scratch, double *ret_power, void *stream,
                                          struct err *err) {
     unsigned shells = (unsigned)box / 2 + 1;

@@ -13,9 +13,7 @@ extern "C" {
 
 /* Multiplies a half transform [box][box][box/2 + 1], complex, by gains[box/2 + 1] / box³. */
 enum status shells_cuda_filter(int box, const float *gains, float *spectrum, void *stream, struct err *err);
-/* Returns the bytes of scratch of the following. */
-size_t shells_cuda_scratch(int box);
-/* Computes ret_power[box/2 + 1] of a half transform. */
+/* Computes ret_power[box/2 + 1] of a half transform. scratch: box · (box/2 + 1) doubles. */
 enum status shells_cuda_power(int box, const float *spectrum, void *scratch, double *ret_power, void *stream,
                               struct err *err);
 

@@ -29,7 +29,7 @@ struct postprocess_options {
     const float *mtf; /* [box/2 + 1]: part of the signal that the detector passes, by shell; > 0. The mean of the halves
                          is divided by it. NULL: all */
     const double *held;      /* [box/2 + 1]: part of a shell's signal (kernels/fsc/coverage.h); NULL: all */
-    int last_shell;          /* the halves agree no further: a mask adds nothing beyond; 0: no bound */
+    int last_shell;          /* nothing is told beyond, with or without a mask; 0: no bound */
     double randomise_at_fsc; /* default 0.8 */
     double bfactor_low;      /* Å, default 10: the Guinier fit reaches from here to the resolution, where chance
                                 begins; no fit if the map is not finer */

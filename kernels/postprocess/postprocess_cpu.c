@@ -172,7 +172,7 @@ static int first_below(const float *fsc, int box, double limit) {
     return shell;
 }
 
-/* Beyond the shells that halves share, what a mask finds in noise is what it carries there. */
+/* Nothing is told beyond: what a mask finds in noise there is what it carries from the shells that halves share. */
 static void bound(const struct postprocess_options *o, struct postprocess_result *r) {
     for (int i = o->last_shell + 1; o->last_shell > 0 && i <= o->box / 2; i++)
         r->fsc[i] = 0;
@@ -188,6 +188,7 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
     memcpy(r->fsc_masked, r->fsc_unmasked, shells * sizeof *r->fsc);
     r->unmasked_curve = true;
+    bound(o, r);
     if (r->mask == NULL) return STATUS_OK;
     transform(w, half1, r->mask, w->a);
     transform(w, half2, r->mask, w->b);
@@ -205,6 +206,7 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     postprocess_doubt_mask(o, r);
     r->unmasked_curve |= r->doubts != 0;
     if (r->unmasked_curve) memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
+    bound(o, r);
     return STATUS_OK;
 }
 

@@ -67,9 +67,10 @@ enum status classifier_start(struct classifier *c, struct err *err) {
     const double pixel_size = dataset_pixel_size(c->dataset), diameter = mask_diameter(c);
     const double whole = 1.0 * box / whole_box; /* a pixel of the particles, in pixels of the comparison */
     double radius = fmin(diameter / (2 * pixel_size), (whole_box / 2 - 1) * whole);
-    FAIL_IF(radius < 4, err, STATUS_BAD_ARGUMENT,
-            "diameter is %g Å, which is %.1f px of the particles (%.4g Å/px): at least 8 px are needed", diameter,
-            2 * radius, pixel_size);
+    FAIL_IF(
+        radius < 4, err, STATUS_BAD_ARGUMENT,
+        "diameter is %g Å, which is %.1f px of the images that are compared (%.4g Å/px): at least 8 px are needed%s",
+        diameter, 2 * radius, pixel_size, box < whole_box ? "; set a finer `resolution`, or `cut: false`" : "");
     int max_size = 2 * (int)ceil(box * pixel_size / o->resolution);
     bool with_empty = o->classes >= 4;
     struct model_options model = {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/fft.h"
+#include "common/formats/particle_table.h"
 #include "common/memory.h"
 
 /* Shells beyond the last one that is compared. */
@@ -21,6 +22,7 @@ int cut_box(int box, double pixel_size, double resolution) {
     double shells = ceil(box * pixel_size / resolution) + MARGIN;
     if (!(2 * shells <= WORTH * box)) return box;
     int cut = fft_good_size(2 * (int)shells);
+    if (cut < PARTICLE_BOX_LEAST) cut = PARTICLE_BOX_LEAST;
     return cut <= WORTH * box ? cut : box;
 }
 

@@ -18,7 +18,7 @@ enum status cut_create(int from_box, int to_box, struct cut **ret_cut, struct er
 void cut_destroy(struct cut **cut);
 /* Returns the floats that cut_run needs as scratch, aligned to 64 bytes. */
 size_t cut_scratch(const struct cut *cut);
-/* image: from_box² floats, aligned as scratch; to: to_box² floats. */
+/* image: from_box² floats, aligned as scratch, which stay as they are; to: to_box² floats. */
 void cut_run(const struct cut *cut, float *image, float *scratch, float *to);
 /* Brings images[count] to another box: image i to to + i · stride. Copies them if boxes are equal. */
 enum status cut_convert(int from_box, int to_box, const float *const *images, size_t count, float *to, size_t stride,

@@ -91,7 +91,7 @@ void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, 
 void dataset_reads(struct dataset *dataset, struct stack_reads *ret_ahead, struct stack_reads *ret_asked);
 
 /* Call before the first merge: images are cut to the detail up to `finest` (Å) that is compared, where that saves much
- * (cut.h). They are checked and normalised whole. threads: that cut them. */
+ * (cut.h). They are checked and normalised whole. threads: how many cut them. */
 void dataset_cut(struct dataset *dataset, double finest, int threads);
 /* Cuts images of which[count] that were read ahead, with threads, and keeps them, as far as there is room. Images are
  * the same without this call. Does nothing for whole images. */

@@ -233,7 +233,12 @@ static enum status gather(struct dataset *d, const size_t *which, size_t count, 
     TRY(prepare_threads(d, err));
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         if (!can_stage(d, which[i])) continue;
-        if (stage_image(d, which[i], &c) && c.count == GROUP) status = cut_group(d, &c, err);
+        bool taken = stage_image(d, which[i], &c);
+        if (!taken && c.count > 0) { /* images of the group may hold all that can be read ahead */
+            status = cut_group(d, &c, err);
+            taken = status == STATUS_OK && stage_image(d, which[i], &c);
+        }
+        if (taken && c.count == GROUP) status = cut_group(d, &c, err);
     }
     return status == STATUS_OK ? cut_group(d, &c, err) : status;
 }
@@ -242,7 +247,9 @@ void dataset_gather(struct dataset *d, const size_t *which, size_t count) {
     if (d->check != NULL) (void)gather(d, which, count, NULL, NULL);
 }
 
-/* An image that was cut before it was checked may be as strong as that. */
+/* Returns whether the whole image may be too strong. A cut multiplies the power that it keeps by the square of the ratio of
+ * boxes, and drops the rest: so the limit is lower here. An image passes whose excess lies almost all in what was cut
+ * away. */
 static bool may_be_too_strong(const struct dataset *d, const float *image) {
     const double margin = 1.0 * d->whole_box / d->box, strongest = image_check_strongest(d->check);
     double sum = 0;

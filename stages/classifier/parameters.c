@@ -95,8 +95,8 @@ const struct param classifier_parameters[CLASSIFIER_PARAMETERS] = {
      .offset = AT(cut),
      .default_text = "false",
      .help = "Cut images to `resolution` when they are read, if that saves a third of their pixels or more: they take "
-             "less memory and time, and the soft edge of the mask has 5 px of those that are left. Files have the "
-             "particles' box either way."},
+             "less memory and time, and the soft edge of the mask has 5 px of those that are left. Averages "
+             "and tables have the particles' box either way."},
     {.name = "particles_per_class",
      .type = PARAM_INT,
      .changes = PARAM_RESTART,

@@ -18,15 +18,16 @@ void template_writer_clear(struct template_writer *w) {
     *w = (struct template_writer){0};
 }
 
-/* Goes on after the last epoch of an earlier run. A damaged one is no reason to stop, but its number is not used again. */
-static enum status look(struct template_writer *w, const char *folder, double mask_radius, struct err *err) {
+/* Goes on after the last epoch of an earlier run, whose images may have another grid. A damaged one is no reason to stop, but
+ * its number is not used again. radius: of the mask, Å. */
+static enum status look(struct template_writer *w, const char *folder, double radius, struct err *err) {
     struct template_set set = {0};
     w->looked = true;
     w->epoch = file_last_number(folder, "templates_e", ".mrcs", INT_MAX);
     if (template_set_read(folder, &set, NULL) != STATUS_OK) return STATUS_OK;
     if (set.epoch > w->epoch) w->epoch = set.epoch;
     w->particles = set.particles;
-    return class_templates_of(&set.images, mask_radius, &w->written, err);
+    return class_templates_of(&set.images, radius / (double)set.images.pixel_size, &w->written, err);
 }
 
 static enum status write(const struct template_writer *w, const struct class_templates *t, const struct snapshot *s,
@@ -56,9 +57,10 @@ static bool is_due(const struct template_writer *w, const struct class_templates
 enum status template_writer_step(struct template_writer *w, const struct classifier *c, const struct snapshot *s,
                                  const char *name, int *ret_count, struct err *err) {
     struct class_templates now = {0};
+    const struct model_options *o = &c->model->options;
     double particles = (double)dataset_count(c->dataset);
     *ret_count = 0;
-    if (!w->looked) TRY(look(w, s->folder, c->model->options.mask_radius, err));
+    if (!w->looked) TRY(look(w, s->folder, o->mask_radius * o->pixel_size, err));
     TRY(class_templates_choose(c->model, &now, err));
     bool due = is_due(w, &now, s->final, particles);
     enum status status = due ? write(w, &now, s, particles, name, err) : STATUS_OK;

@@ -32,8 +32,9 @@ struct start_kept {
     float *sigma2[2], *whole[2]; /* [optics][shells] */
     double *shares[2];           /* [optics] */
     double initial_lowpass, resolution, told, views_doubt, contrast;
-    bool agree_beyond;
+    bool agree_beyond, inverted_wanted;
     int shared_shell;
+    struct signal signal;
     char remark[sizeof((struct refiner *)0)->remark];
 };
 
@@ -106,7 +107,9 @@ static enum status keep(struct refiner *r, struct start_kept *k, struct err *err
                              .views_doubt = r->views_doubt,
                              .contrast = r->contrast,
                              .agree_beyond = r->agree_beyond,
-                             .shared_shell = r->shared_shell};
+                             .inverted_wanted = r->inverted_wanted,
+                             .shared_shell = r->shared_shell,
+                             .signal = r->signal};
     memcpy(k->remark, r->remark, sizeof k->remark);
     TRY(mem_new(r->set.count, sizeof *k->particles, "poses", &k->particles, err));
     memcpy(k->particles, r->set.particles, r->set.count * sizeof *k->particles);
@@ -146,7 +149,9 @@ static void restore(struct refiner *r, struct start_kept *k) {
     r->views_doubt = k->views_doubt;
     r->contrast = k->contrast;
     r->agree_beyond = k->agree_beyond;
+    r->inverted_wanted = k->inverted_wanted;
     r->shared_shell = k->shared_shell;
+    r->signal = k->signal;
     memcpy(r->remark, k->remark, sizeof r->remark);
     for (size_t i = 0; i < r->set.count; i++)
         restore_particle(&r->set.particles[i], &k->particles[i]);
@@ -164,6 +169,8 @@ static void begin_blurred(struct refiner *r) {
     static const struct particle NEW = {
         .norm = 1, .reliability = 1, .residual = -1, .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
     r->started = false;
+    r->inverted_wanted =
+        r->set.inverted; /* the other hand waits for the final iteration; maps are compared in either */
     r->resolution = 0;
     r->options.initial_lowpass = r->schedule.options.initial_lowpass = blurred(r);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
@@ -204,6 +211,7 @@ enum status refiner_refine_blurred(struct refiner *r, const struct refiner_pause
         begin_blurred(r);
         status = refine(r, pause, err);
         if (status == STATUS_OK) status = take_halves(r, err);
+        if (status != STATUS_OK) other_start_release(r);
         restore(r, &kept);
     }
     free_kept(&kept);
@@ -217,8 +225,8 @@ void other_start_release(struct refiner *r) {
     r->other.shell = 0;
 }
 
-/* Turns the halves of the other start onto those of this one, if there are shells to do it with. */
-static enum status turn(struct refiner *r, float *ret_halves[2], bool *ret_turned, struct err *err) {
+/* Turns the halves of the other start onto those of this one. */
+static enum status turn(struct refiner *r, float *const ret_halves[2], struct err *err) {
     const double least = 3 * r->pixel_size, diameter = 2 * r->mask_radius * r->pixel_size;
     const struct map_align_options options = {.box = r->box,
                                               .pixel_size = r->pixel_size,
@@ -230,53 +238,81 @@ static enum status turn(struct refiner *r, float *ret_halves[2], bool *ret_turne
                                               .threads = r->context.threads};
     struct map_aligner *aligner = NULL;
     struct map_alignment found;
-    struct err own = {0};
     _cleanup_(mem_free) float *fixed = NULL;
     _cleanup_(mem_free) float *moved = NULL;
-    *ret_turned = false;
-    if (map_align_create(&options, &aligner, &own) != STATUS_OK) return STATUS_OK; /* a box too small for it */
-    enum status status = mem_new_unset(voxels(r), sizeof *fixed, "a map", &fixed, err);
+    enum status status = map_align_create(&options, &aligner, err);
+    if (status == STATUS_OK) status = mem_new_unset(voxels(r), sizeof *fixed, "a map", &fixed, err);
     if (status == STATUS_OK) status = mem_new_unset(voxels(r), sizeof *moved, "a map", &moved, err);
     for (size_t i = 0; status == STATUS_OK && i < voxels(r); i++) {
         fixed[i] = r->sides[0].references->unfiltered[i] + r->sides[1].references->unfiltered[i];
         moved[i] = r->other.halves[0][i] + r->other.halves[1][i];
     }
     if (status == STATUS_OK) status = map_align_find(aligner, fixed, moved, &found, err);
+    mem_free(&fixed);
+    mem_free(&moved);
     for (int h = 0; h < 2 && status == STATUS_OK; h++)
         status = map_align_apply(aligner, &found, r->other.halves[h], ret_halves[h], err);
     map_align_destroy(&aligner);
-    *ret_turned = status == STATUS_OK;
     return status;
 }
 
-/* Adds half the FSC of a half of this start with the other half of the other one. */
-static enum status add_crossed(const struct refiner *r, const float *own, float *turned, float *sum, struct err *err) {
-    _cleanup_(mem_free) float *half = NULL;
-    _cleanup_(mem_free) float *fsc = NULL;
-    const double radius = r->box / 2 - MASK_EDGE; /* map_align_apply cuts the box to such a sphere */
-    TRY(mem_new_unset(voxels(r), sizeof *half, "a map", &half, err));
-    TRY(mem_new((size_t)r->shells, sizeof *fsc, "a curve", &fsc, err));
-    memcpy(half, own, voxels(r) * sizeof *half);
-    mask_sphere(3, r->box, half, radius, MASK_EDGE, 0);
-    mask_sphere(3, r->box, turned, radius, MASK_EDGE, 0);
-    TRY(fsc_maps(NULL, r->box, half, turned, fsc, err));
-    for (int s = 0; s < r->shells; s++)
-        sum[s] += fsc[s] / 2;
+/* Cuts maps to the sphere that map_align_apply leaves, so that all FSCs are of one volume. */
+static void cut_to_sphere(const struct refiner *r, float *map) {
+    mask_sphere(3, r->box, map, r->box / 2 - MASK_EDGE, MASK_EDGE, 0);
+}
+
+static enum status copy_half(const struct refiner *r, int h, float **ret_map, struct err *err) {
+    TRY(mem_new_unset(voxels(r), sizeof **ret_map, "a map", ret_map, err));
+    memcpy(*ret_map, r->sides[h].references->unfiltered, voxels(r) * sizeof **ret_map);
+    cut_to_sphere(r, *ret_map);
     return STATUS_OK;
 }
 
-enum status other_start_compare(struct refiner *r, struct err *err) {
+/* Finds the last shell that both starts hold, from the mean FSC of halves that share no particle. turned: the halves of the
+ * other start. */
+static enum status find_shell(struct refiner *r, float *const turned[2], int *ret_shell, struct err *err) {
+    const size_t shells = (size_t)r->shells;
     _cleanup_(mem_free) float *first = NULL;
     _cleanup_(mem_free) float *second = NULL;
-    _cleanup_(mem_free) float *crossed = NULL;
-    bool turned;
+    _cleanup_(mem_free) float *curves = NULL;
+    TRY(mem_new(3 * shells, sizeof *curves, "curves", &curves, err));
+    TRY(copy_half(r, 0, &first, err));
+    TRY(copy_half(r, 1, &second, err));
+    cut_to_sphere(r, turned[0]);
+    cut_to_sphere(r, turned[1]);
+    float *fsc = curves, *crossed = curves + shells, *back = curves + 2 * shells;
+    TRY(fsc_maps(NULL, r->box, first, second, fsc, err));
+    TRY(fsc_maps(NULL, r->box, first, turned[1], crossed, err));
+    TRY(fsc_maps(NULL, r->box, second, turned[0], back, err));
+    for (size_t i = 0; i < shells; i++)
+        crossed[i] = (crossed[i] + back[i]) / 2;
+    *ret_shell = other_start_shell(crossed, fsc, r->shells);
+    return STATUS_OK;
+}
+
+static enum status compare(struct refiner *r, int *ret_shell, struct err *err) {
+    _cleanup_(mem_free) float *first = NULL;
+    _cleanup_(mem_free) float *second = NULL;
     TRY(mem_new_unset(voxels(r), sizeof *first, "a map", &first, err));
     TRY(mem_new_unset(voxels(r), sizeof *second, "a map", &second, err));
-    TRY(mem_new((size_t)r->shells, sizeof *crossed, "a curve", &crossed, err));
-    TRY(turn(r, (float *[]){first, second}, &turned, err));
-    if (turned) TRY(add_crossed(r, r->sides[0].references->unfiltered, second, crossed, err));
-    if (turned) TRY(add_crossed(r, r->sides[1].references->unfiltered, first, crossed, err));
+    float *const turned[2] = {first, second};
+    TRY(turn(r, turned, err));
+    return find_shell(r, turned, ret_shell, err);
+}
+
+enum status other_start_compare(struct refiner *r, struct err *err) {
+    struct err own = {0};
+    int shell = OTHER_START_UNKNOWN;
+    enum status status = compare(r, &shell, &own);
     other_start_release(r);
-    if (turned) r->other.shell = other_start_shell(crossed, r->fsc, r->shells);
-    return STATUS_OK;
+    r->other.shell = shell;
+    /* The map is as good without it: there is no memory, or the box is too small to lay maps onto each other. */
+    if (status == STATUS_OK || status == STATUS_NO_MEMORY || status == STATUS_BAD_ARGUMENT) return STATUS_OK;
+    if (err != NULL) *err = own;
+    return status;
+}
+
+bool other_start_differs(const struct refiner *r) {
+    const int reached = (int)lround(r->box * r->pixel_size / r->resolution);
+    return r->other.shell > 0 && r->other.shell + 1 < reached;
 }

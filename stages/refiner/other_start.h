@@ -17,6 +17,8 @@ int other_start_shell(const float *crossed, const float *fsc, int shells);
 /* Compares the halves of the final iteration with those of the other start, and sets r->other.shell. Needs
  * r->other.halves. */
 enum status other_start_compare(struct refiner *refiner, struct err *err);
+/* Returns whether both starts hold less, by two shells or more, than that to which the halves agree. */
+bool other_start_differs(const struct refiner *refiner);
 void other_start_release(struct refiner *refiner);
 
 #endif

@@ -73,8 +73,8 @@ enum status refiner_create(const struct refiner_options *options, const struct r
 void refiner_destroy(struct refiner **refiner) {
     struct refiner *r = *refiner;
     if (r == NULL) return;
-    setup_release(r);
     told_stop(r);
+    setup_release(r);
     other_start_release(r);
     device_host_free(&r->context.device, &r->solvent);
     symmetry_destroy(&r->symmetry);
@@ -496,6 +496,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .resolution = r->told,
                                   .agreement = r->resolution,
                                   .starts_agree = r->other.shell > 0 ? r->box * r->pixel_size / r->other.shell : NAN,
+                                  .starts_differ = other_start_differs(r),
+                                  .starts_unknown = r->other.shell == OTHER_START_UNKNOWN,
                                   .views_doubt = r->views_doubt,
                                   .angle_step = r->sampling.angle_step * schedule_fine_step(s),
                                   .offset_step = r->sampling.offset_step * schedule_fine_step(s),
@@ -542,7 +544,7 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .held = r->held,
                                  .shared = fmin(r->options.join_resolution, r->options.initial_lowpass),
                                  .only_shared = !r->agree_beyond,
-                                 .last_shell = r->agree_beyond && r->other.shell == 0
+                                 .last_shell = r->agree_beyond && !other_start_differs(r)
                                                    ? 0
                                                    : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

@@ -215,6 +215,8 @@ struct refiner_state {
     double resolution;   /* Å, as it is told (told.h) */
     double agreement;    /* Å: to which the unjoined halves agree, FSC 0.143 */
     double starts_agree; /* Å: what this map and one from a blurred reference hold (other_start.h); NaN: not compared */
+    bool starts_differ;  /* both hold clearly less than that to which the halves agree */
+    bool starts_unknown; /* they were to be compared, and could not be */
     /* 0 to 1: how far the views that were found may all be one. The told resolution allows for it. */
     double views_doubt;
     double angle_step;                      /* °, of the fine pass */
@@ -329,7 +331,7 @@ struct refiner_pause {
     bool (*stops)(void *context);
     void *context;
 };
-/* Refines so. Between iterations only. Everything else is then as before; the final iteration compares its maps with
+/* Refines a second time, from the blurred reference. Between iterations only. Everything else is then as before; the final iteration compares its maps with
  * what was found, and tells no finer resolution than both hold. Stopped: STATUS_CANCELLED. */
 enum status refiner_refine_blurred(struct refiner *refiner, const struct refiner_pause *pause, struct err *err);
 

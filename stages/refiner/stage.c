@@ -369,9 +369,18 @@ static bool stops(void *stage) {
  * for it. */
 static enum status refine_blurred(struct stage *stage, struct state *state, struct err *err) {
     const struct refiner_pause pause = {.stops = stops, .context = stage};
+    struct err own = {0};
     if (!refiner_doubts_start(state->refiner)) return STATUS_OK;
     TRY(writer_wait(state->writer, err));
-    return refiner_refine_blurred(state->refiner, &pause, err);
+    enum status status = refiner_refine_blurred(state->refiner, &pause, &own);
+    if (status == STATUS_CANCELLED || status == STATUS_UNAVAILABLE || status == STATUS_DEVICE) {
+        *err = own;
+        return status;
+    }
+    if (status != STATUS_OK) /* the map is as good without it */
+        stage_log(stage, LOG_WARN, "refine-one-start", "the map is not compared with one from a blurred reference: %s",
+                  own.message);
+    return STATUS_OK;
 }
 
 static enum status finish(struct stage *stage, struct state *state, struct err *err) {

@@ -35,10 +35,15 @@ void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) 
 }
 
 bool tell_starts_differ(const struct refiner_state *s) {
-    return !s->noise && s->starts_agree > s->agreement * 1.001; /* NaN: not compared */
+    return !s->noise && s->starts_differ;
 }
 
 void tell_starts(struct stage *stage, const struct refiner_state *s) {
+    if (s->starts_unknown)
+        stage_log(
+            stage, LOG_WARN, "refine-one-start",
+            "the map is not compared with one from a blurred reference: there is no memory for it, or the box is too "
+            "small");
     if (isnan(s->starts_agree) || s->noise) return;
     if (tell_starts_differ(s))
         stage_log(

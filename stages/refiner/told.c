@@ -67,7 +67,8 @@ enum status told_begin(struct refiner *r, struct err *err) {
     if (!(r->resolution > 0) || shared_resolution(r) / r->resolution >= PROVEN) return STATUS_OK;
     if (r->views == NULL) TRY(mem_new(1, sizeof *r->views, "views", &r->views, err));
     r->views->refiner = r;
-    if (r->views->worker == NULL) TRY(worker_create(&r->views->worker, err));
+    if (r->views->worker == NULL && worker_create(&r->views->worker, NULL) != STATUS_OK)
+        return STATUS_OK; /* then after it */
     worker_start(r->views->worker, measure_views, r->views);
     r->views->begun = true;
     return STATUS_OK;

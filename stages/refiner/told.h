@@ -15,8 +15,8 @@ double told_views_doubt(double efficiency, size_t particles, double shared, doub
 enum status told_begin(struct refiner *refiner, struct err *err);
 /* Waits for that thread, and forgets what it has found. */
 void told_stop(struct refiner *refiner);
-/* Sets r->views_doubt, r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and r->resolution.
- * shared: as above, of the references of this iteration. */
+/* Sets r->views_doubt, r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and
+ * r->resolution. shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);
 
 #endif

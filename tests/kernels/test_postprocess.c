@@ -323,6 +323,15 @@ static void only_what_halves_have_is_told(void **state) {
     for (int s = SHARED + 1; s < SHELLS; s++)
         assert_true(result.fsc[s] == 0);
     postprocess_result_destroy(&result);
+    o.mask = NULL; /* the bound holds without a mask, too */
+    o.automatic_mask = false;
+    o.last_shell = SHARED - 1;
+    assert_int_equal(postprocess_run(&o, halves[0], halves[1], &result, NULL), STATUS_OK);
+    assert_true(fabs(result.resolution - extent / (SHARED - 1)) < 1e-6);
+    assert_true(result.fsc[SHARED] == 0 && result.fsc_unmasked[SHARED] > 0.9f);
+    postprocess_result_destroy(&result);
+    o.mask = mask;
+    o.last_shell = SHARED;
     for (int s = 0; s < SHELLS; s++)
         held[s] = s < 3 ? 1 : 0.4;
     o.held = held;

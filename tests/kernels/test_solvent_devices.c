@@ -1,5 +1,5 @@
-/* Compares the FSC of maps, the independent numbers of their shells, masks and flattening of solvent, and bands of maps, on a CUDA device with the CPU's, twice bit
- * for bit.
+/* Compares the FSC of maps, the independent numbers of their shells, masks and flattening of solvent, and bands of maps,
+ * on a CUDA device with the CPU's, twice bit for bit.
  * New random maps from a printed seed: test_solvent_devices [SEED]. */
 #include <stdio.h>
 #include <time.h>

@@ -83,7 +83,7 @@ static void classes_are_the_same_however_images_are_read(void **state) {
     end(&plain);
 }
 
-/* While a batch is compared, images of the new particles that come next are read. */
+/* While a batch is compared, the new particles that come next are expected. */
 static void new_particles_are_foreseen(void **state) {
     (void)state;
     struct classifier c;

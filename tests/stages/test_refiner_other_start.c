@@ -58,8 +58,8 @@ static float *noisy(const struct object *object, double noise) {
     return map;
 }
 
-/* Returns how many shells farther than the halves of an object agree they and those of another start do, which are of
- * another object; NULL: they are the same halves. */
+/* Returns by how many shells the agreement of two starts reaches beyond that of an object's halves. The other start is of
+ * `other`; NULL: it has the very same halves. */
 static int compared(const struct object *object, const struct object *other) {
     enum { SURE = 12 };
     const double noise = 0.05;
@@ -178,11 +178,14 @@ static void another_start_changes_nothing_else(void **state) {
         iterate(plain, false);
         iterate(twice, false);
     }
+    refiner_set_hand(plain, true); /* from the final iteration on */
+    refiner_set_hand(twice, true);
     assert_int_equal(refiner_refine_blurred(twice, &(struct refiner_pause){soon, &asked}, &err), STATUS_CANCELLED);
     assert_null(twice->other.halves[0]);
     OK(refiner_refine_blurred(twice, &(struct refiner_pause){never, NULL}, &failure));
     assert_non_null(twice->other.halves[1]);
     assert_true(isnan(refiner_state(twice).starts_agree));
+    assert_true(refiner_inverts(twice));
     iterate(plain, true);
     iterate(twice, true);
     expect_same(plain, twice);
@@ -233,7 +236,7 @@ static double run_stage(const char *name, int count, double noise) {
 static void the_stage_asks_where_poses_are_uncertain(void **state) {
     (void)state;
     assert_true(isnan(run_stage("certain", COUNT, 0.2)));
-    assert_false(isnan(run_stage("uncertain", 3 * COUNT, 4)));
+    assert_true(run_stage("uncertain", 3 * COUNT, 4) > 0);
 }
 
 int main(void) {

@@ -161,13 +161,13 @@ static enum status open_lanes(struct starts *s, struct err *err) {
                                         .pixel_size = s->images->pixel_size,
                                         .mask_radius = s->mask_radius,
                                         .max_significant = SIGNIFICANT * s->classes};
-    while (s->lane_count < wanted) {
+    for (int i = 0; i < wanted; i++) {
         struct err own = {0};
-        options.device = lane_device(o, s->lane_count);
+        options.device = lane_device(o, i);
         struct lane *lane = &s->lanes[s->lane_count];
         enum status status = lane_open(s->images, &s->pixels, &options, o, lane, &own);
         if (status != STATUS_OK) lane_close(lane);
-        if (status == STATUS_NO_MEMORY && s->lane_count > 0) break;
+        if (status == STATUS_NO_MEMORY && s->lane_count > 0) continue;
         if (status != STATUS_OK) {
             if (err != NULL) *err = own;
             return status;
