@@ -40,8 +40,7 @@ static inline int frequency(int index, int box) {
 /* Counts are whole numbers: their sum is the same in any order. */
 static void count_shells(struct work *w) {
     double *counts = w->counts;
-    const size_t shells = (size_t)w->box / 2 + 1;
-#pragma omp parallel for schedule(static) reduction(+ : counts[:shells])
+#pragma omp parallel for schedule(static) reduction(+ : counts[:w->box / 2 + 1])
     for (int z = 0; z < w->box; z++)
         for (int y = 0; y < w->box; y++)
             for (int x = 0; x <= w->box / 2; x++) {

@@ -169,8 +169,8 @@ static void begin_blurred(struct refiner *r) {
     static const struct particle NEW = {
         .norm = 1, .reliability = 1, .residual = -1, .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
     r->started = false;
-    r->inverted_wanted =
-        r->set.inverted; /* the other hand waits for the final iteration; maps are compared in either */
+    /* The other hand, if it is wanted, waits for the final iteration. */
+    r->inverted_wanted = r->set.inverted;
     r->resolution = 0;
     r->options.initial_lowpass = r->schedule.options.initial_lowpass = blurred(r);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
