@@ -187,7 +187,6 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
     memcpy(r->fsc_masked, r->fsc_unmasked, shells * sizeof *r->fsc);
     r->unmasked_curve = true;
-    bound(o, r);
     if (r->mask == NULL) return STATUS_OK;
     transform(w, half1, r->mask, w->a);
     transform(w, half2, r->mask, w->b);
@@ -205,7 +204,6 @@ static enum status correlate(struct work *w, const struct postprocess_options *o
     postprocess_doubt_mask(o, r);
     r->unmasked_curve |= r->doubts != 0;
     if (r->unmasked_curve) memcpy(r->fsc, r->fsc_unmasked, shells * sizeof *r->fsc);
-    bound(o, r);
     return STATUS_OK;
 }
 
