@@ -153,12 +153,6 @@ static enum status sum_radii(int box, const float *a, const float *b, double *su
     return STATUS_OK;
 }
 
-static void copy_map(const float *from, size_t voxels, float *to) {
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < voxels; i++)
-        to[i] = from[i];
-}
-
 /* Finds what lies outside the diameter, of maps to 30 Å. Squares leave out what is faint: neighbours, that the mean over
  * all particles has smeared, and noise. */
 static enum status find_cut(const struct refiner *r, const float *a, const float *b, struct refiner_cut *ret_cut,

@@ -223,7 +223,7 @@ static enum status keep_images(struct refiner *r, struct err *err) {
 }
 
 /* Keeps maps of halves on the device through the M-step: each copy to the host and back takes as long as the map. Only
- * where they are a small part of the memory, so that what is compared at a time does not depend on it. */
+ * where they are a small part of the memory, so that it hardly matters to what is compared at a time. */
 static enum status place_maps(struct refiner *r, size_t used, struct err *err) {
     struct placement *p = &r->placement;
     float **const maps[] = {&p->maps.unfiltered[0], &p->maps.unfiltered[1], &p->maps.map[0], &p->maps.map[1],

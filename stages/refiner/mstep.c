@@ -38,12 +38,6 @@ static enum status priors_from_fsc(const struct refiner *r, struct reference *c,
     return STATUS_OK;
 }
 
-static void copy_map(const float *from, size_t voxels, float *to) {
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < voxels; i++)
-        to[i] = from[i];
-}
-
 static struct solvent_sphere sphere_of(const struct refiner *r) {
     return (struct solvent_sphere){.box = r->box, .radius = r->mask_radius, .edge = MASK_EDGE};
 }

@@ -131,3 +131,9 @@ enum status part_map(const float *map, int box, int shell, float *ret_low, float
         ret_high[i] -= ret_low[i];
     return STATUS_OK;
 }
+
+void copy_map(const float *from, size_t voxels, float *to) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < voxels; i++)
+        to[i] = from[i];
+}

@@ -1,6 +1,8 @@
-/* Changes the grid and the band of maps. */
+/* Changes the grid and the band of maps, and copies them. */
 #ifndef ICESTREAM_STAGES_REFINER_RESAMPLE_H
 #define ICESTREAM_STAGES_REFINER_RESAMPLE_H
+
+#include <stddef.h>
 
 #include "common/status.h"
 
@@ -11,5 +13,7 @@ enum status resample_map(const float *map, int from_box, double from_pixel, int 
 enum status lowpass_map(float *map, int box, double shell, double edge, struct err *err);
 /* Parts a map into the sum of what lies up to a shell and of what lies beyond. ret_high may be map. */
 enum status part_map(const float *map, int box, int shell, float *ret_low, float *ret_high, struct err *err);
+/* Copies a map with all threads. */
+void copy_map(const float *from, size_t voxels, float *to);
 
 #endif
