@@ -39,8 +39,8 @@ struct start_kept {
 };
 
 bool other_start_doubts(double pmax, double shared, double agree) {
-    static const double BROAD = 0.1, PROVEN = 4;
-    return pmax < BROAD && agree < PROVEN * shared;
+    static const double BROAD = 0.1, PROVEN = 4, DETAIL = 1 / 10.0; /* 1/Å: no wrong map was seen to agree so far */
+    return pmax < BROAD && agree < fmin(PROVEN * shared, DETAIL);
 }
 
 int other_start_shell(const float *crossed, const float *fsc, int shells) {
