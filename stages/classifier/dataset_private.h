@@ -14,9 +14,8 @@ struct dataset {
     int submitted_box; /* of all batches, pending ones included */
     double submitted_pixel_size;
 
-    /* Of the merged batches; the computing thread reads them without the lock. whole: the grid of the particles, to
-     * which images are brought and on which they are checked; without it: that of the comparison, to which they are
-     * cut. */
+    /* Two grids of the merged batches, which the computing thread reads without the lock. Images are brought to the whole
+     * one, that of the particles, and checked there; then they are cut to the other one, and compared. */
     int whole_box, box;
     double whole_pixel_size, pixel_size;
     double finest;   /* Å: detail that is compared; 0: all */

@@ -124,7 +124,7 @@ static void prepare_one(struct work *w, int i, const float *image, struct prepar
         w->poses[i][k] = (float)p->pose[k];
 }
 
-/* What a thread needs to prepare images. */
+/* A thread prepares images with its own. */
 struct preparing {
     struct prepare *prepare;
     float *spectrum, *ctf;

@@ -19,10 +19,11 @@
 #include "kernels/map_align/map_align.h"
 #include "stages/refiner/signal.h"
 
-/* Of the diameter; and of the low-pass of the first start, since one that is hardly coarser shows nothing. */
+/* The other start is low-passed to BLURRED diameters. It shows nothing unless that is LEAST_COARSER times as coarse as the
+ * first one, at least. */
 static const double BLURRED = 0.6, LEAST_COARSER = 1.25;
 
-/* What an iteration follows from, beside the images. */
+/* The state that the second refinement changes, and that is put back after it. */
 struct start_kept {
     struct schedule schedule;
     struct refiner_cut cut;

@@ -93,7 +93,7 @@ struct position {
 /* There was no memory to compare starts, or the box is too small. */
 enum { OTHER_START_UNKNOWN = -1 };
 
-/* What another start of the refinement has shown (other_start.h). */
+/* A second refinement leaves its maps here, and the comparison its result (other_start.h). */
 struct other_start {
     float *halves[2]; /* box³: its unfiltered halves, until they are compared; NULL: there are none */
     int shell;        /* the last shell that both starts hold; 0: there was none; OTHER_START_UNKNOWN */

@@ -343,7 +343,7 @@ static size_t classify_once(struct settled *s) {
     return s->plan.part.of;
 }
 
-/* Of 10 iterations the first 6 compare parts in turn, the others all. A particle that joins begins parts anew. */
+/* The first 6 of 10 iterations compare parts in turn, the others all. A particle that joins begins parts anew. */
 static void classes_compare_parts_first(void **state) {
     (void)state;
     struct settled s;
