@@ -255,7 +255,7 @@ void dataset_destroy(struct dataset **dataset) {
     image_check_destroy(&d->check);
     stack_reader_destroy(&d->reader);
     ways_destroy(&d->ways);
-    cut_destroy(&d->cut);
+    regrid_destroy(&d->cut);
     free(d->cutting);
     free(d->whole);
     free(d->given);

@@ -108,15 +108,16 @@ static enum status read_image(struct dataset *d, struct dataset_particle *p, con
 static enum status prepare_cut(struct dataset *d, struct err *err) {
     if (d->cut == NULL) TRY(cut_create(d->whole_box, d->box, &d->cut, err));
     if (d->whole != NULL) return STATUS_OK;
-    return mem_new_unset(aligned(whole_pixels(d)) + cut_scratch(d->cut), sizeof *d->whole, "a particle", &d->whole,
+    return mem_new_unset(aligned(whole_pixels(d)) + regrid_scratch(d->cut), sizeof *d->whole, "a particle", &d->whole,
                          err);
 }
 
-static void cut(const struct dataset *d, const struct dataset_particle *p, float *whole, float *scratch, float *to) {
+static void cut(const struct dataset *d, const struct dataset_particle *p, const float *whole, float *scratch,
+                float *to) {
     if (p->unusable)
         memset(to, 0, cut_bytes(d));
     else
-        cut_run(d->cut, whole, scratch, to);
+        regrid_run(d->cut, whole, scratch, to);
 }
 
 /* Reads the image of a particle, and brings it to the grid of the comparison. read: as read_given has it. */
@@ -176,7 +177,8 @@ struct cutting {
 static enum status prepare_threads(struct dataset *d, struct err *err) {
     TRY(prepare_cut(d, err));
     if (d->cutting != NULL) return STATUS_OK;
-    return mem_new_unset((size_t)d->threads * cut_scratch(d->cut), sizeof *d->cutting, "particles", &d->cutting, err);
+    return mem_new_unset((size_t)d->threads * regrid_scratch(d->cut), sizeof *d->cutting, "particles", &d->cutting,
+                         err);
 }
 
 static enum status cut_group(struct dataset *d, struct cutting *c, struct err *err) {
@@ -191,7 +193,7 @@ static enum status cut_group(struct dataset *d, struct cutting *c, struct err *e
     for (int i = 0; i < c->count; i++) {
         struct dataset_particle *p = &d->particles[c->which[i]];
         if (c->sample == NULL) check_values(d, p, c->whole[i]);
-        cut(d, p, c->whole[i], d->cutting + (size_t)omp_get_thread_num() * cut_scratch(d->cut), c->images[i]);
+        cut(d, p, c->whole[i], d->cutting + (size_t)omp_get_thread_num() * regrid_scratch(d->cut), c->images[i]);
     }
     for (int i = 0; i < c->count; i++)
         keep_image(d, &d->particles[c->which[i]], c->images[i]);

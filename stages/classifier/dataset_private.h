@@ -18,11 +18,11 @@ struct dataset {
      * one, that of the particles, and checked there; then they are cut to the other one, and compared. */
     int whole_box, box;
     double whole_pixel_size, pixel_size;
-    double finest;   /* Å: detail that is compared; 0: all */
-    int threads;     /* that cut images */
-    struct cut *cut; /* NULL: not made yet, or images stay whole */
-    float *whole;    /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
-    float *cutting;  /* [threads] what `cut` needs; NULL: not made yet */
+    double finest;      /* Å: detail that is compared; 0: all */
+    int threads;        /* that cut images */
+    struct regrid *cut; /* NULL: not made yet, or images stay whole */
+    float *whole;       /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
+    float *cutting;     /* [threads] what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;
