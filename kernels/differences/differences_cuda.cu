@@ -21,11 +21,6 @@ __global__ void add_square(size_t count, float share, const float *map, float *s
     if (i < count) sum[i] += share * map[i] * map[i];
 }
 
-__global__ void subtract(size_t count, const float *other, float *map) {
-    size_t i = place();
-    if (i < count) map[i] -= other[i];
-}
-
 __global__ void weigh(size_t count, double noise, float *square) {
     size_t i = place();
     if (i < count) square[i] = (double)square[i] > noise ? (float)(1 - noise / (double)square[i]) : 0;
@@ -58,12 +53,6 @@ extern "C" enum status differences_cuda_add(size_t count, float share, const flo
 extern "C" enum status differences_cuda_add_square(size_t count, float share, const float *map, float *sum,
                                                    void *stream, struct err *err) {
     add_square<<<blocks_for(count, THREADS), THREADS, 0, (cudaStream_t)stream>>>(count, share, map, sum);
-    return queued(err);
-}
-
-extern "C" enum status differences_cuda_subtract(size_t count, const float *other, float *map, void *stream,
-                                                 struct err *err) {
-    subtract<<<blocks_for(count, THREADS), THREADS, 0, (cudaStream_t)stream>>>(count, other, map);
     return queued(err);
 }
 

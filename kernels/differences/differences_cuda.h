@@ -11,14 +11,12 @@
 extern "C" {
 #endif
 
-/* Computes sum += share · map. */
+/* Computes sum += share · map; −1 subtracts. */
 enum status differences_cuda_add(size_t count, float share, const float *map, float *sum, void *stream,
                                  struct err *err);
 /* Computes sum += share · map². */
 enum status differences_cuda_add_square(size_t count, float share, const float *map, float *sum, void *stream,
                                         struct err *err);
-/* Computes map −= other. */
-enum status differences_cuda_subtract(size_t count, const float *other, float *map, void *stream, struct err *err);
 /* Turns mean squares into weights. */
 enum status differences_cuda_weigh(size_t count, double noise, float *square, void *stream, struct err *err);
 /* Computes out = weight · difference. */

@@ -11,8 +11,8 @@ struct cuda_differences {
     struct volume_cuda *plans;
     size_t bytes; /* of a map */
     float *maps[DIFFERENCES_MOST], *mean, *spare;
-    float *square; /* mean square, then weights, */
-    bool weighed;  /* from here on */
+    float *square; /* the mean square of differences; once they are weighed, their weights */
+    bool weighed;
     float *spectrum, *gains;
     double *power;
     void *transform;
@@ -50,7 +50,7 @@ static enum status open_cuda(struct differences *d, struct err *err) {
         TRY(differences_cuda_add(d->voxels, d->of.shares[k], c->maps[k], c->mean, w->stream, err));
     }
     for (int k = 0; k < d->of.count; k++)
-        TRY(differences_cuda_subtract(d->voxels, c->mean, c->maps[k], w->stream, err));
+        TRY(differences_cuda_add(d->voxels, -1, c->mean, c->maps[k], w->stream, err));
     return workspace_cuda_wait(w, err);
 }
 

@@ -1,8 +1,8 @@
 /* Separates particle and solvent in a map that becomes a reference, on a CUDA device. stages/refiner/mstep.c does the
  * same on the CPU with mask_sphere, a low-pass and postprocess_make_mask; both agree except for rounding.
  *
- * Maps and masks are in host memory or on the device, box³. workspace_fits_volumes tells whether the workspace has room. Results repeat
- * bit for bit. */
+ * Maps and masks are in host memory or on the device, box³. workspace_fits_volumes tells whether the workspace has room.
+ * Results repeat bit for bit. */
 #ifndef ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 #define ICESTREAM_KERNELS_POSTPROCESS_SOLVENT_H
 

@@ -24,6 +24,7 @@ void classifier_clear(struct classifier *c) {
     mem_free(&c->order);
     mem_free(&c->batch);
     mem_free(&c->sorted);
+    mem_free(&c->known_next);
 }
 
 static unsigned next_random(struct classifier *c) {
@@ -281,15 +282,14 @@ static size_t list_next(const struct classifier *c, size_t most, size_t *next) {
 /* Foretells in c->sorted the batch that follows if no particles join: its images can be read while this batch is
  * compared. A wrong guess costs time only. */
 static enum status foresee(struct classifier *c, struct err *err) {
-    _cleanup_(mem_free) size_t *list = NULL;
     const size_t *next = c->batch;
     size_t n = c->final_done + 1 < c->options.final_passes ? c->batch_count : 0;
     c->next_count = 0;
     if (!c->batch_is_everything) { /* else as it is, in the next pass */
         const size_t size = batch_size(c), most = size < c->sorted_capacity ? size : c->sorted_capacity;
-        TRY(mem_new_unset(most + 1, sizeof *list, "the next particles", &list, err));
-        n = list_next(c, most, list);
-        next = list;
+        TRY(reserve_indices(&c->known_next, &c->known_next_capacity, most, err));
+        n = list_next(c, most, c->known_next);
+        next = c->known_next;
     }
     if (n > c->sorted_capacity) n = c->sorted_capacity;
     TRY(sort_particles(c, next, n, c->sorted, err));

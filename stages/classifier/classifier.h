@@ -55,6 +55,7 @@ struct classifier {
     size_t *batch;
     size_t batch_count, batch_next, batch_capacity; /* one half after the other */
     size_t *sorted, sorted_capacity;                /* space for sorting a batch */
+    size_t *known_next, known_next_capacity;        /* particles of the next batch as far as they are known */
     size_t next_count;                              /* particles in `sorted` that the next batch will probably hold */
     struct estep_result pass;                       /* sums since the pass began */
     double pass_seen, last_changed;                 /* fraction of particles that changed class in the last pass */

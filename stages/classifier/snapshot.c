@@ -306,9 +306,7 @@ static enum status write_stack(const struct model *m, const char *path, struct e
         memset(stack.data, 0, image_count(&stack) * sizeof *stack.data);
         status = fill_stack(m, stack.data, err);
     }
-    if (status == STATUS_OK) {
-        status = mrc_write(path, &stack, MRC_STACK, MRC_FLOAT32, err);
-    }
+    if (status == STATUS_OK) status = mrc_write(path, &stack, MRC_STACK, MRC_FLOAT32, err);
     image_destroy(&stack);
     return status;
 }

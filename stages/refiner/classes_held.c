@@ -27,6 +27,7 @@
 
 #include "common/memory.h"
 #include "kernels/differences/differences.h"
+#include "stages/refiner/estep.h"
 
 static const double SURE = 1;    /* standard deviation of the log-likelihood ratio of two held classes */
 static const double FINEST = 25; /* Å: of a difference that counts by place */
@@ -82,9 +83,7 @@ static enum status projected(const struct refiner *r, struct differences *d, int
     double sum = 0, norm = 1 / pow(r->box, 4);
     TRY(differences_power(d, k, power, err));
     for (int s = 1; s <= r->pixels.size / 2 && s < r->shells; s++) {
-        double mean = norm * power[s] / (4 * M_PI * (s * s + 1.0 / 12)), noise = INFINITY;
-        for (int o = 0; o < r->sigma2_optics; o++)
-            noise = fmin(noise, r->sides[0].sigma2[(size_t)o * (size_t)r->shells + (size_t)s] / r->mask_share);
+        double mean = norm * power[s] / (4 * M_PI * (s * s + 1.0 / 12)), noise = estep_least_noise(r, r->sides, s);
         sum += (r->pixels.shell_begin[s + 1] - r->pixels.shell_begin[s]) * mean / noise;
     }
     *ret_sum = sum;

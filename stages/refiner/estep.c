@@ -39,8 +39,7 @@ static int screen_pixels(const struct refiner *r) {
     return WORTHWHILE * pixels <= r->coarse_pixels ? pixels : 0;
 }
 
-/* Returns the noise of whole images in a shell: that of the optics group with the least. */
-static double least_noise(const struct refiner *r, const struct side *side, int shell) {
+double estep_least_noise(const struct refiner *r, const struct side *side, int shell) {
     double noise = INFINITY;
     for (int o = 0; o < r->sigma2_optics; o++)
         noise = fmin(noise, side->sigma2[(size_t)o * (size_t)r->shells + (size_t)shell] / r->mask_share);
@@ -54,7 +53,8 @@ static double shell_variance(const struct refiner *r, const struct side *side, i
     const struct reference *c = side->references;
     double masked = c->ssnr[shell] / r->map_share;
     double power = c->tau2[shell] * c->ssnr[shell] / (1 + masked);
-    return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power / least_noise(r, side, shell);
+    return (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * power /
+           estep_least_noise(r, side, shell);
 }
 
 /* Returns how far to compare, px. Images are added to the sums a good way beyond the resolution, so that it can grow;
@@ -156,7 +156,7 @@ static double class_variance(const struct refiner *r, const struct side *side, c
     double sum = 0;
     for (int shell = 1; shell <= r->compared_size / 2; shell++)
         sum += (r->pixels.shell_begin[shell + 1] - r->pixels.shell_begin[shell]) * 2 * c->tau2[shell] /
-               least_noise(r, side, shell);
+               estep_least_noise(r, side, shell);
     return sum;
 }
 

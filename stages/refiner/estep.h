@@ -6,6 +6,8 @@
 
 /* Makes the grids and pixel lists of an iteration. */
 enum status estep_open(struct refiner *refiner, struct err *err);
+/* Returns the noise of whole images in a shell: that of the optics group with the least. */
+double estep_least_noise(const struct refiner *refiner, const struct side *side, int shell);
 /* Decides where the references and sums of an iteration lie. */
 enum status estep_place(struct refiner *refiner, struct err *err);
 /* Begins the E-step of a side: sets all references, clears the sums, and begins to compare. */

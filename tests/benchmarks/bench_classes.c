@@ -15,21 +15,7 @@
 #include "common/memory.h"
 #include "kernels/sampling/sampling.h"
 #include "stages/classifier/classifier.h"
-
-static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
-    char beside[PATH_MAX];
-    (void)context;
-    TRY(path_folder(star_path, beside, sizeof beside, err));
-    return path_join(beside, name, absolute, PATH_MAX, err);
-}
-
-static enum status load(const char *star, struct dataset *dataset, struct err *err) {
-    struct dataset_batch *batch = NULL;
-    TRY(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, err));
-    enum status status = dataset_submit(dataset, &batch, err);
-    dataset_batch_destroy(&batch);
-    return status;
-}
+#include "tests/benchmarks/particles.h"
 
 /* Returns the least time (s) that an iteration can take. */
 static double floor_of(const struct classifier *c) {
@@ -108,7 +94,7 @@ static enum status bench(const char *star, const struct classifier_options *opti
     struct classifier classifier;
     TRY(dataset_create((size_t)16 << 30, &dataset, err));
     classifier_init(&classifier, options, dataset);
-    enum status status = load(star, dataset, err);
+    enum status status = load_table(star, dataset, err);
     if (status == STATUS_OK) status = iterate(&classifier, iterations, err);
     if (status == STATUS_OK) status = batches(&classifier, err);
     classifier_clear(&classifier);

@@ -23,6 +23,7 @@
 #include "common/memory.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/classifier/snapshot_copy.h"
+#include "tests/benchmarks/particles.h"
 
 enum { BOX = 48, STACKS = 20, PER_MICROGRAPH = 200, STEP = 10000, PATH = 4096 };
 
@@ -107,14 +108,6 @@ static double cpu_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double resident_mib(void) {
-    long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f == NULL || fscanf(f, "%ld %ld", &size, &resident) != 2) resident = 0;
-    if (f != NULL) fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE) / 0x1p20;
 }
 
 struct tally {

@@ -16,31 +16,9 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "stages/classifier/classifier.h"
+#include "tests/benchmarks/particles.h"
 
 enum { TOLD = 200000, AHEAD_THREADS = 4, AHEAD_BYTES = 128 << 20 }; /* as the stage has them */
-
-static enum status resolve(void *context, const char *star_path, const char *name, char *absolute, struct err *err) {
-    char beside[PATH_MAX];
-    (void)context;
-    TRY(path_folder(star_path, beside, sizeof beside, err));
-    return path_join(beside, name, absolute, PATH_MAX, err);
-}
-
-static enum status load(const char *star, struct dataset *dataset, struct err *err) {
-    struct dataset_batch *batch = NULL;
-    TRY(dataset_batch_read(star, resolve, NULL, NAN, false, &batch, err));
-    enum status status = dataset_submit(dataset, &batch, err);
-    dataset_batch_destroy(&batch);
-    return status;
-}
-
-static double resident_mib(void) {
-    long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f == NULL || fscanf(f, "%ld %ld", &size, &resident) != 2) resident = 0;
-    if (f != NULL) fclose(f);
-    return (double)resident * (double)sysconf(_SC_PAGESIZE) / 0x1p20;
-}
 
 static double images_mib(struct classifier *c) {
     double pixels = (double)dataset_box(c->dataset) * dataset_box(c->dataset), count = 0;
@@ -95,7 +73,7 @@ static enum status final_passes(struct classifier *c, struct err *err) {
 static enum status run(struct classifier *c, const char *star, const char *later, struct err *err) {
     double began = clock_monotonic(), finals;
     printf("| part | s | updates | size, px | images read | MiB | without images |\n|---|---|---|---|---|---|---|\n");
-    TRY(load(star, c->dataset, err));
+    TRY(load_table(star, c->dataset, err));
     report(c, "table", began);
     began = clock_monotonic();
     TRY(visit_all(c, err));
@@ -103,7 +81,7 @@ static enum status run(struct classifier *c, const char *star, const char *later
     printf("%zu particles of %d px, compared with %d px of %.3f Å\n", dataset_count(c->dataset),
            dataset_whole_box(c->dataset), dataset_box(c->dataset), dataset_pixel_size(c->dataset));
     began = clock_monotonic();
-    TRY(load(later, c->dataset, err));
+    TRY(load_table(later, c->dataset, err));
     TRY(visit_all(c, err));
     report(c, "later ones read and visited", began);
     began = clock_monotonic();

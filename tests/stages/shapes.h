@@ -151,4 +151,33 @@ static inline struct classifier_options options_of(int classes) {
     return o;
 }
 
+/* Ends a classification, and its particles with it. */
+static inline void shapes_end(struct classifier *c) {
+    struct dataset *dataset = c->dataset;
+    classifier_clear(c);
+    dataset_destroy(&dataset);
+}
+
+/* Classifies particles that come during the work. */
+static inline void shapes_classify(struct classifier *c) {
+    struct classifier_progress progress = {0};
+    for (int part = 0; part < PARTS; part++) {
+        submit(c->dataset, part);
+        for (int i = 0; i < 6; i++)
+            OK(classifier_step(c, false, &progress, &err));
+    }
+    do
+        OK(classifier_step(c, true, &progress, &err));
+    while (progress.more);
+}
+
+/* Returns the shape of a particle, from its table. */
+static inline int shapes_truth(struct dataset *dataset, size_t index) {
+    size_t row;
+    long value = -1;
+    const struct star_table *table = dataset_row(dataset, index, &row);
+    OK(star_get_integer(table, row, star_column_find(table, "truth"), &value, &err));
+    return (int)value;
+}
+
 #endif

@@ -28,23 +28,15 @@ static void run(struct classifier *c, bool final, int most) {
         OK(classifier_step(c, final, &progress, &err));
 }
 
-static int truth_of(struct dataset *dataset, size_t index) {
-    size_t row;
-    long value = -1;
-    const struct star_table *table = dataset_row(dataset, index, &row);
-    OK(star_get_integer(table, row, star_column_find(table, "truth"), &value, &err));
-    return (int)value;
-}
-
 /* Returns the fraction of particles in a class where their shape is the most frequent, and the fraction of noise images
  * that are not kept. */
 static void measure(struct classifier *c, double *ret_pure, double *ret_dropped) {
     int table[64][SHAPES + 1] = {{0}}, pure = 0, dropped = 0, shapes = 0, noise = 0;
     size_t count = dataset_count(c->dataset);
     for (size_t i = 0; i < count; i++)
-        table[dataset_at(c->dataset, i)->class_index][truth_of(c->dataset, i)]++;
+        table[dataset_at(c->dataset, i)->class_index][shapes_truth(c->dataset, i)]++;
     for (size_t i = 0; i < count; i++) {
-        int k = dataset_at(c->dataset, i)->class_index, shape = truth_of(c->dataset, i);
+        int k = dataset_at(c->dataset, i)->class_index, shape = shapes_truth(c->dataset, i);
         bool most = true;
         for (int other = 0; other <= SHAPES; other++)
             most = most && table[k][other] <= table[k][shape];
@@ -66,7 +58,7 @@ static double angular_agreement(struct classifier *c) {
         double x = 0, y = 0, count = 0;
         for (size_t i = 0; i < COUNT; i++) {
             const struct dataset_particle *p = dataset_at(c->dataset, i);
-            if (p->class_index != k || truth_of(c->dataset, i) != 2) continue;
+            if (p->class_index != k || shapes_truth(c->dataset, i) != 2) continue;
             double sum = p->psi * M_PI / 180 + angles[i];
             x += cos(sum), y += sin(sum), count++;
         }

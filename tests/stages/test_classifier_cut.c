@@ -84,25 +84,6 @@ static void begin(struct classifier *c, bool cut, int threads) {
     classifier_init(c, &o, dataset);
 }
 
-static void end(struct classifier *c) {
-    struct dataset *dataset = c->dataset;
-    classifier_clear(c);
-    dataset_destroy(&dataset);
-}
-
-/* Particles come during the work. */
-static void classify(struct classifier *c) {
-    struct classifier_progress progress = {0};
-    for (int part = 0; part < PARTS; part++) {
-        submit(c->dataset, part);
-        for (int i = 0; i < 6; i++)
-            OK(classifier_step(c, false, &progress, &err));
-    }
-    do
-        OK(classifier_step(c, true, &progress, &err));
-    while (progress.more);
-}
-
 static int cut_by_threads; /* images that were taken where they were read ahead */
 
 float *__real_ahead_hold(struct ahead *ahead, size_t particle);
@@ -118,10 +99,10 @@ static void threads_cut_the_same_images(void **state) {
     struct classifier one, several;
     struct stack_reads ahead, asked;
     begin(&one, true, 0);
-    classify(&one);
+    shapes_classify(&one);
     begin(&several, true, 3);
     cut_by_threads = 0;
-    classify(&several);
+    shapes_classify(&several);
     assert_int_equal(dataset_box(several.dataset), CUT);
     assert_int_equal(one.updates, several.updates);
     for (size_t i = 0; i < COUNT; i++) {
@@ -136,23 +117,15 @@ static void threads_cut_the_same_images(void **state) {
     assert_in_range(ahead.images + asked.images, COUNT, COUNT + PARTS * SLOTS);
     print_message("%d images were cut by threads\n", cut_by_threads);
     assert_true(cut_by_threads > COUNT / 2);
-    end(&one);
-    end(&several);
-}
-
-static int truth_of(struct dataset *dataset, size_t index) {
-    size_t row;
-    long value = -1;
-    const struct star_table *table = dataset_row(dataset, index, &row);
-    OK(star_get_integer(table, row, star_column_find(table, "truth"), &value, &err));
-    return (int)value;
+    shapes_end(&one);
+    shapes_end(&several);
 }
 
 /* Returns the part of the particles whose class has most of their shape. */
 static double purity(struct classifier *c) {
     int table[64][SHAPES + 1] = {{0}}, pure = 0;
     for (size_t i = 0; i < COUNT; i++)
-        table[dataset_at(c->dataset, i)->class_index][truth_of(c->dataset, i)]++;
+        table[dataset_at(c->dataset, i)->class_index][shapes_truth(c->dataset, i)]++;
     for (int k = 0; k < 64; k++) {
         int most = 0;
         for (int shape = 0; shape <= SHAPES; shape++)
@@ -173,9 +146,9 @@ static void classes_and_noise_are_those_of_whole_images(void **state) {
     (void)state;
     struct classifier whole, cut;
     begin(&whole, false, 0);
-    classify(&whole);
+    shapes_classify(&whole);
     begin(&cut, true, 0);
-    classify(&cut);
+    shapes_classify(&cut);
     const double power = model_whole_power(&cut.model->options);
     print_message("purity %.3f whole, %.3f cut; norms %.4f, %.4f; %d and %d px\n", purity(&whole), purity(&cut),
                   mean_norm(&whole), mean_norm(&cut), whole.model->size, cut.model->size);
@@ -188,8 +161,8 @@ static void classes_and_noise_are_those_of_whole_images(void **state) {
         double there = power * (double)cut.model->sigma2[s], here = (double)whole.model->sigma2[s];
         if (!(fabs(there / here - 1) < 0.25)) fail_msg("noise in shell %d: %g, %g expected", s, there, here);
     }
-    end(&whole);
-    end(&cut);
+    shapes_end(&whole);
+    shapes_end(&cut);
 }
 
 static double likeness(const float *a, const float *b, int count) {
@@ -232,7 +205,7 @@ static void restore(const struct classifier *from, struct snapshot *s, const str
     assert_true(fabs((double)m->sigma2[5] * model_whole_power(&m->options) /
                          ((double)from->model->sigma2[5] * model_whole_power(&from->model->options)) -
                      1) < 1e-4);
-    end(&again);
+    shapes_end(&again);
 }
 
 static void files_have_the_whole_grid(void **state) {
@@ -243,7 +216,7 @@ static void files_have_the_whole_grid(void **state) {
     int box = 0;
     double pixel_size = 0;
     begin(&c, true, 0);
-    classify(&c);
+    shapes_classify(&c);
     struct snapshot s = {.folder = folder, .relative = "classifier", .iteration = 3, .final = true};
     OK(snapshot_write(&c, &s, &err));
     OK(snapshot_grid(folder, 3, &box, &pixel_size, &err));
@@ -256,7 +229,7 @@ static void files_have_the_whole_grid(void **state) {
     restore(&c, &s, &stack, true);
     restore(&c, &s, &stack, false);
     image_destroy(&stack);
-    end(&c);
+    shapes_end(&c);
 }
 
 /* Writes the stacks anew with another grey scale. */
@@ -278,12 +251,12 @@ static void images_are_normalised_whole(void **state) {
     (void)state;
     struct classifier good, spoilt;
     begin(&good, true, 3);
-    classify(&good);
+    shapes_classify(&good);
     assert_false(dataset_normalises(good.dataset));
     spoil_stacks();
     for (int threads = 0; threads <= 3; threads += 3) {
         begin(&spoilt, true, threads);
-        classify(&spoilt);
+        shapes_classify(&spoilt);
         assert_true(dataset_normalises(spoilt.dataset));
         for (size_t i = 0; i < COUNT; i++) {
             const float *a = dataset_at(good.dataset, i)->image, *b = dataset_at(spoilt.dataset, i)->image;
@@ -293,9 +266,9 @@ static void images_are_normalised_whole(void **state) {
             /* The background of an image, some 500 px with a little of the particle, has not quite mean 0. */
             if (!(difference < 0.25 * all)) fail_msg("image %zu differs by %.3f", i, sqrt(difference / all));
         }
-        end(&spoilt);
+        shapes_end(&spoilt);
     }
-    end(&good);
+    shapes_end(&good);
 }
 
 int main(void) {

@@ -95,22 +95,14 @@ static void check_backgrounds(struct run *r) {
     }
 }
 
-static int truth_of(struct run *r, size_t index) {
-    size_t row;
-    long value = -1;
-    const struct star_table *table = dataset_row(r->dataset, index, &row);
-    OK(star_get_integer(table, row, star_column_find(table, "truth"), &value, &err));
-    return (int)value;
-}
-
 /* Returns the share of particles from `first` on, noise left out, that are in a class of their shape. */
 static double purity(struct run *r, size_t first) {
     int table[64][SHAPES + 1] = {{0}}, pure = 0, all = 0;
     const size_t count = dataset_count(r->dataset);
     for (size_t i = 0; i < count; i++)
-        table[dataset_at(r->dataset, i)->class_index][truth_of(r, i)]++;
+        table[dataset_at(r->dataset, i)->class_index][shapes_truth(r->dataset, i)]++;
     for (size_t i = first; i < count; i++) {
-        const int *of = table[dataset_at(r->dataset, i)->class_index], shape = truth_of(r, i);
+        const int *of = table[dataset_at(r->dataset, i)->class_index], shape = shapes_truth(r->dataset, i);
         if (shape == SHAPES || dataset_at(r->dataset, i)->class_index == r->classifier.model->class_count)
             all += shape != SHAPES;
         else

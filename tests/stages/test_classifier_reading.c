@@ -28,25 +28,6 @@ static void begin(struct classifier *c, int threads, int slots) {
     begin_with(c, threads, slots, NULL);
 }
 
-static void end(struct classifier *c) {
-    struct dataset *dataset = c->dataset;
-    classifier_clear(c);
-    dataset_destroy(&dataset);
-}
-
-/* Particles come during the work. */
-static void classify(struct classifier *c) {
-    struct classifier_progress progress = {0};
-    for (int part = 0; part < PARTS; part++) {
-        submit(c->dataset, part);
-        for (int i = 0; i < 6; i++)
-            OK(classifier_step(c, false, &progress, &err));
-    }
-    do
-        OK(classifier_step(c, true, &progress, &err));
-    while (progress.more);
-}
-
 static void assert_same(const struct classifier *a, const struct classifier *b) {
     assert_int_equal(a->model->class_count, b->model->class_count);
     assert_int_equal(a->updates, b->updates);
@@ -65,22 +46,22 @@ static void classes_are_the_same_however_images_are_read(void **state) {
     struct stack_reads ahead, asked;
     struct classifier plain, other;
     begin(&plain, 0, 0);
-    classify(&plain);
+    shapes_classify(&plain);
     dataset_reads(plain.dataset, &ahead, &asked);
     size_t all = asked.images;
     assert_true(ahead.images == 0 && all > 2 * COUNT);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         begin(&other, ways[i][0], ways[i][1]);
-        classify(&other);
+        shapes_classify(&other);
         assert_same(&plain, &other);
         dataset_reads(other.dataset, &ahead, &asked);
         printf("%d threads, room for %d images: %zu read ahead, %zu when asked for; without: %zu\n", ways[i][0],
                ways[i][1], ahead.images, asked.images, all);
         assert_true(ahead.images > all / 2);
         if (ways[i][1] == AMPLE) assert_int_equal(asked.images, 0);
-        end(&other);
+        shapes_end(&other);
     }
-    end(&plain);
+    shapes_end(&plain);
 }
 
 /* While a batch is compared, the new particles that come next are expected. */
@@ -97,7 +78,7 @@ static void new_particles_are_foreseen(void **state) {
     assert_int_equal(c.next_count, COUNT - c.first_unseen);
     for (size_t i = 0; i < c.next_count; i++)
         assert_in_range(c.sorted[i], c.first_unseen, COUNT - 1);
-    end(&c);
+    shapes_end(&c);
 }
 
 static void damage(const char *cache) {
@@ -119,7 +100,7 @@ static void classes_are_the_same_with_a_cache(void **state) {
     struct classifier plain, other;
     snprintf(disk, sizeof disk, "%.200s/disk", folder);
     begin(&plain, 2, AMPLE);
-    classify(&plain);
+    shapes_classify(&plain);
     for (int run = 0; run < 3; run++) {
         struct shards *cache = NULL;
         OK(shards_open(disk, folder, 0, &cache, &err));
@@ -127,7 +108,7 @@ static void classes_are_the_same_with_a_cache(void **state) {
         assert_true(run == 0 ? report.found == 0 : report.found >= COUNT);
         begin_with(&other, 2, AMPLE, cache);
         if (run == 2) damage(disk);
-        classify(&other);
+        shapes_classify(&other);
         assert_same(&plain, &other);
         dataset_reads(other.dataset, &ahead, &asked);
         shards_report(cache, &report);
@@ -140,10 +121,10 @@ static void classes_are_the_same_with_a_cache(void **state) {
                                    : report.damaged,
                         run == 0 ? COUNT + 10 : report.damaged);
         assert_true(run == 2 ? report.damaged > COUNT / 3 : report.damaged == 0);
-        end(&other);
+        shapes_end(&other);
         shards_close(&cache, run == 2);
     }
-    end(&plain);
+    shapes_end(&plain);
 }
 
 static void stack_of(int part, char path[PATH_MAX]) {
@@ -186,8 +167,8 @@ static void errors_are_the_same_and_pass(void **state) {
         }
         assert_string_equal(messages[0], messages[1]);
         assert_same(&c[0], &c[1]);
-        end(&c[0]);
-        end(&c[1]);
+        shapes_end(&c[0]);
+        shapes_end(&c[1]);
     }
 }
 
@@ -205,7 +186,7 @@ static void a_classification_may_end_while_images_are_read(void **state) {
         OK(dataset_merge(c.dataset, NULL, &err));
         dataset_expect(c.dataset, which, COUNT, NULL, 0);
         dataset_expect(c.dataset, which + i, COUNT / 2, which, i % 3 == 0 ? COUNT : 0);
-        end(&c);
+        shapes_end(&c);
     }
 }
 
@@ -226,7 +207,7 @@ static void images_may_be_read_between_two_classifications(void **state) {
     dataset_expect(dataset, which, COUNT, NULL, 0);
     classifier_init(&c, options(), dataset);
     OK(classifier_step(&c, true, &progress, &err));
-    end(&c);
+    shapes_end(&c);
 }
 
 int main(void) {

@@ -10,6 +10,7 @@
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/files/tables.h"
+#include "stages/refiner/files/together.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
     char path[PATH_SIZE];
@@ -78,25 +79,24 @@ enum status output_picture(const struct refiner *r, const char *folder, const ch
     return map_picture_write(&picture, path, err);
 }
 
+struct output_list {
+    const struct refiner *refiner;
+    const struct output_place *place;
+    const struct output_file *files;
+};
+
+static enum status write_listed(const void *context, int index, struct err *err) {
+    const struct output_list *list = context;
+    const struct output_file *file = &list->files[index];
+    return file->write(list->refiner, list->place, file->index, err);
+}
+
 enum status output_files(const struct refiner *r, const struct output_place *place, const struct output_file *files,
                          int count, struct err *err) {
     enum { AT_A_TIME = 8 };
-    enum status statuses[OUTPUT_FILES_MOST] = {STATUS_OK};
-    struct err errs[OUTPUT_FILES_MOST] = {{0}};
-    const struct file_observer *observer = file_observed_by();
-    FAIL_IF(count > OUTPUT_FILES_MOST, err, STATUS_BAD_STATE, "%d files are too many at a time", count);
-#pragma omp parallel for num_threads(r->context.threads < AT_A_TIME ? r->context.threads : AT_A_TIME) schedule(dynamic)
-    for (int i = 0; i < count; i++) {
-        const struct file_observer *before = file_observe(observer);
-        statuses[i] = files[i].write(r, place, files[i].index, &errs[i]);
-        file_observe(before);
-    }
-    for (int i = 0; i < count; i++)
-        if (statuses[i] != STATUS_OK) {
-            if (err != NULL) *err = errs[i];
-            return statuses[i];
-        }
-    return STATUS_OK;
+    const struct output_list list = {r, place, files};
+    const int threads = r->context.threads < AT_A_TIME ? r->context.threads : AT_A_TIME;
+    return write_together(count, threads, write_listed, &list, err);
 }
 
 /* Paths in tables: of the run, of this iteration, and of the maps. */

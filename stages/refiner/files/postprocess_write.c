@@ -8,6 +8,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
+#include "stages/refiner/files/together.h"
 
 static const double NO_RESOLUTION = 999; /* Å */
 
@@ -118,28 +119,24 @@ static enum status write_map(const struct postprocess_options *o, const float *m
     return status;
 }
 
-/* Writes the maps at once, each with a thread of its own. */
+/* The maps of a result and their names. */
+struct map_list {
+    const struct postprocess_options *options;
+    const char *folder;
+    const float *maps[3];
+};
+
+static enum status write_listed(const void *context, int index, struct err *err) {
+    static const char *const NAMES[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
+    const struct map_list *list = context;
+    return write_map(list->options, list->maps[index], list->folder, NAMES[index], err);
+}
+
 static enum status write_maps(const struct postprocess_result *r, const struct postprocess_options *o,
                               const char *folder, struct err *err) {
-    enum { MAPS = 3 };
-    const float *const maps[MAPS] = {r->map, r->map_masked, r->mask};
-    static const char *const NAMES[MAPS] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
-    const int count = r->mask != NULL ? MAPS : 1;
-    enum status statuses[MAPS] = {STATUS_OK};
-    struct err errs[MAPS] = {{0}};
-    const struct file_observer *observer = file_observed_by();
-#pragma omp parallel for num_threads(count) schedule(static)
-    for (int i = 0; i < count; i++) {
-        const struct file_observer *before = file_observe(observer);
-        statuses[i] = write_map(o, maps[i], folder, NAMES[i], &errs[i]);
-        file_observe(before);
-    }
-    for (int i = 0; i < count; i++)
-        if (statuses[i] != STATUS_OK) {
-            if (err != NULL) *err = errs[i];
-            return statuses[i];
-        }
-    return STATUS_OK;
+    const struct map_list list = {o, folder, {r->map, r->map_masked, r->mask}};
+    const int count = r->mask != NULL ? 3 : 1;
+    return write_together(count, count, write_listed, &list, err);
 }
 
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
