@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/half.h"
 #include "common/multiversion.h"
 
 size_t mrc_pixel_bytes(int mode) {
@@ -36,25 +37,10 @@ void mrc_swap(void *values, size_t count, size_t size) {
     }
 }
 
-static inline float from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 static inline uint32_t to_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
-}
-
-/* Exponents differ by 127 − 15 = 112; the product also makes subnormal halves normal floats. */
-static inline float half_to_float(uint16_t half) {
-    uint32_t magnitude = (uint32_t)(half & 0x7fff) << 13;
-    uint32_t bits = to_bits(from_bits(magnitude) * 0x1p112f);
-    uint32_t special = magnitude | 0x7f800000u;
-    bits = (half & 0x7c00) == 0x7c00 ? special : bits;
-    return from_bits(bits | (uint32_t)(half & 0x8000) << 16);
 }
 
 static inline uint16_t float_to_half(float value) {
