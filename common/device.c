@@ -54,6 +54,12 @@ enum status device_cuda_upload(int index, const float *host, size_t count, struc
     return no_cuda(err);
 }
 
+enum status device_cuda_upload_parts(int index, size_t bytes, device_source *source, void *context,
+                                     struct device_copy **copy, struct err *err) {
+    (void)index, (void)bytes, (void)source, (void)context, (void)copy;
+    return no_cuda(err);
+}
+
 enum status device_cuda_memory_info(int index, size_t *ret_free, size_t *ret_total, struct err *err) {
     (void)index, (void)ret_free, (void)ret_total;
     return no_cuda(err);
@@ -126,6 +132,12 @@ enum status device_upload(const struct device *device, const float *host, size_t
                           struct err *err) {
     if (device->kind == DEVICE_CPU) return STATUS_OK;
     return device_cuda_upload(device->index, host, count, copy, err);
+}
+
+enum status device_upload_parts(const struct device *device, size_t bytes, device_source *source, void *context,
+                                struct device_copy **copy, struct err *err) {
+    if (device->kind == DEVICE_CPU) return STATUS_OK;
+    return device_cuda_upload_parts(device->index, bytes, source, context, copy, err);
 }
 
 enum status device_memory_used(const struct device *device, size_t *ret_bytes, struct err *err) {

@@ -6,13 +6,16 @@
 #include "common/device_cuda.h"
 #include "common/device_private.h"
 
-/* Memory that cannot be page-locked goes through a page-locked buffer, this many floats at a time. */
-static const size_t STAGING_BYTES = (size_t)8 << 20;
+/* A page-locked buffer of so many parts, for what is read part by part, and for memory that cannot be page-locked. Parts
+ * of this size stay in the processor's cache until the device has read them; of smaller ones each call costs too much. */
+enum { PARTS = 8 };
+static const size_t PART_BYTES = (size_t)1 << 20, STAGING_BYTES = PARTS * PART_BYTES;
 
 struct device_copy {
     int index;
     cudaStream_t stream;
     void *data, *staging;
+    cudaEvent_t sent[PARTS]; /* of the staging buffer: the device has read the part */
     size_t capacity;
     const void *locked; /* host memory that this copy has page-locked, */
     const void *tried;  /* or could not page-lock */
@@ -81,6 +84,14 @@ enum status device_cuda_copy(int index, void *to, const void *from, size_t bytes
 static enum status build(struct device_copy *c, struct err *err) {
     CUDA_TRY(cudaSetDevice(c->index), err, "choosing it");
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), err, "making a stream");
+    for (int i = 0; i < PARTS; i++)
+        CUDA_TRY(cudaEventCreateWithFlags(&c->sent[i], cudaEventDisableTiming), err, "making an event");
+    return STATUS_OK;
+}
+
+static enum status make_staging(struct device_copy *c, struct err *err) {
+    if (c->staging == NULL)
+        CUDA_TRY(cudaHostAlloc(&c->staging, STAGING_BYTES, cudaHostAllocPortable), err, "making page-locked memory");
     return STATUS_OK;
 }
 
@@ -106,9 +117,7 @@ static enum status lock_pages(struct device_copy *c, const void *host, size_t by
     }
     (void)cudaGetLastError();
     c->tried = host;
-    if (c->staging == NULL)
-        CUDA_TRY(cudaHostAlloc(&c->staging, STAGING_BYTES, cudaHostAllocPortable), err, "making page-locked memory");
-    return STATUS_OK;
+    return make_staging(c, err);
 }
 
 static enum status copy_bytes(struct device_copy *c, const char *host, size_t bytes, struct err *err) {
@@ -124,7 +133,8 @@ static enum status copy_bytes(struct device_copy *c, const char *host, size_t by
     return STATUS_OK;
 }
 
-enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err) {
+/* Returns the copy on this device, with room for so many bytes. */
+static enum status prepare(int index, size_t bytes, struct device_copy **copy, struct err *err) {
     if (*copy && (*copy)->index != index) device_copy_destroy(copy);
     if (*copy == NULL) {
         struct device_copy *made = (struct device_copy *)calloc(1, sizeof *made);
@@ -133,11 +143,43 @@ enum status device_cuda_upload(int index, const float *host, size_t count, struc
         *copy = made;
         TRY(build(made, err));
     }
-    size_t bytes = count * sizeof *host;
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
-    TRY(reserve(*copy, bytes, err));
+    return reserve(*copy, bytes, err);
+}
+
+enum status device_cuda_upload(int index, const float *host, size_t count, struct device_copy **copy, struct err *err) {
+    size_t bytes = count * sizeof *host;
+    TRY(prepare(index, bytes, copy, err));
     TRY(lock_pages(*copy, host, bytes, err));
     return copy_bytes(*copy, (const char *)host, bytes, err);
+}
+
+static enum status send_parts(struct device_copy *c, size_t bytes, device_source *source, void *context,
+                              struct err *err) {
+    int slot = 0;
+    for (size_t at = 0; at < bytes; at += PART_BYTES) {
+        size_t part = bytes - at < PART_BYTES ? bytes - at : PART_BYTES;
+        char *place = (char *)c->staging + slot * PART_BYTES;
+        CUDA_TRY(cudaEventSynchronize(c->sent[slot]), err, "an upload");
+        TRY(source(context, at, place, part, err));
+        CUDA_TRY(cudaMemcpyAsync((char *)c->data + at, place, part, cudaMemcpyHostToDevice, c->stream), err,
+                 "an upload");
+        CUDA_TRY(cudaEventRecord(c->sent[slot], c->stream), err, "an upload");
+        slot = (slot + 1) % PARTS;
+    }
+    return STATUS_OK;
+}
+
+enum status device_cuda_upload_parts(int index, size_t bytes, device_source *source, void *context,
+                                     struct device_copy **copy, struct err *err) {
+    TRY(prepare(index, bytes, copy, err));
+    TRY(make_staging(*copy, err));
+    enum status status = send_parts(*copy, bytes, source, context, err);
+    /* Also after an error: the caller may destroy the copy. */
+    cudaError_t result = cudaStreamSynchronize((*copy)->stream);
+    TRY(status);
+    CUDA_TRY(result, err, "an upload");
+    return STATUS_OK;
 }
 
 void device_copy_forget(struct device_copy *copy) {
@@ -159,6 +201,8 @@ void device_copy_destroy(struct device_copy **copy) {
     if (cudaSetDevice(c->index) == cudaSuccess) {
         (void)cudaFree(c->data);
         (void)cudaFreeHost(c->staging);
+        for (int i = 0; i < PARTS; i++)
+            if (c->sent[i]) (void)cudaEventDestroy(c->sent[i]);
         if (c->stream) (void)cudaStreamDestroy(c->stream);
     }
     free(c);

@@ -75,11 +75,57 @@ static void copies_stay(const struct device *device) {
     free(b);
 }
 
+struct delivery {
+    const unsigned char *bytes;
+    size_t next, fails_at;
+};
+
+static enum status deliver(void *context, size_t offset, void *bytes, size_t length, struct err *err) {
+    struct delivery *d = context;
+    assert_int_equal(offset, d->next);
+    d->next += length;
+    FAIL_IF(d->next > d->fails_at, err, STATUS_TRUNCATED, "the source ends at %zu", d->fails_at);
+    memcpy(bytes, d->bytes + offset, length);
+    return STATUS_OK;
+}
+
+/* More and fewer bytes than pass at a time, and not whole parts; a source that fails leaves a copy that goes on. */
+static void parts_arrive(const struct device *device) {
+    static const size_t lengths[] = {1, 1 << 20, (19 << 20) + 7, 4097};
+    struct err err = {0};
+    struct device_copy *copy = NULL;
+    size_t most = (size_t)20 << 20;
+    unsigned char *bytes = mem_aligned(most, 1), *back = mem_aligned(most, 1);
+    assert_true(bytes && back);
+    for (size_t i = 0; i < most; i++)
+        bytes[i] = (unsigned char)((i * 2654435761u) >> 13);
+    for (size_t i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
+        size_t length = lengths[i / 2];
+        struct delivery d = {.bytes = bytes + i, .fails_at = i % 2 ? length / 2 : length};
+        enum status status = device_upload_parts(device, length, deliver, &d, &copy, &err);
+        if (device->kind == DEVICE_CPU) {
+            assert_int_equal(status, STATUS_OK);
+            assert_int_equal(d.next, 0);
+            assert_null(copy);
+            continue;
+        }
+        assert_int_equal(status, i % 2 ? STATUS_TRUNCATED : STATUS_OK);
+        if (i % 2) continue;
+        memset(back, 0xa5, length);
+        assert_int_equal(device_get(device, back, device_copy_data(copy), length, &err), STATUS_OK);
+        assert_memory_equal(back, bytes + i, length);
+    }
+    device_copy_destroy(&copy);
+    free(bytes);
+    free(back);
+}
+
 static void on_the_cpu(void **state) {
     (void)state;
     struct device cpu = {DEVICE_CPU, 0};
     host_memory_serves(&cpu);
     copies_stay(&cpu);
+    parts_arrive(&cpu);
 }
 
 static void on_each_cuda_device(void **state) {
@@ -90,6 +136,7 @@ static void on_each_cuda_device(void **state) {
         struct device device = {DEVICE_CUDA, i};
         host_memory_serves(&device);
         copies_stay(&device);
+        parts_arrive(&device);
     }
 }
 
