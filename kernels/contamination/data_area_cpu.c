@@ -1,33 +1,26 @@
 #include <math.h>
 
-#include "kernels/contamination/contamination.h"
+#include "kernels/contamination/lines.h"
 
 /* A line repeats its neighbour if the two differ by less than this part of the usual difference between lines; so
  * rounding and JPEG compression do not matter. */
 static const double REPEATED = 0.1;
 /* Lines that may lie outside repeated ones: a filter changes the very edge. */
-enum { OUTER = 32, SAMPLES = 512, TYPICAL_LINES = 15 };
+enum { OUTER = 32, TYPICAL_LINES = 15 };
 
 /* Lines of a micrograph along one direction, counted from one edge. */
 struct lines {
     const float *first;
-    long step, along; /* from line to line, from pixel to pixel */
+    const double *known; /* the difference of the first two lines; NULL: computed when it is needed */
+    long step, along;    /* from line to line, from pixel to pixel */
+    long next;           /* from difference to difference */
     int count, length;
 };
 
-/* Returns the mean difference between lines i and i + 1, over some of their pixels; 0 if neither holds finite
- * values. */
+/* Returns the mean difference between lines i and i + 1. */
 static double difference(const struct lines *l, int i) {
-    const float *a = l->first + i * l->step;
-    int stride = l->length > SAMPLES ? l->length / SAMPLES : 1, count = 0;
-    double sum = 0;
-    for (int j = 0; j < l->length; j += stride) {
-        double d = fabs((double)a[j * l->along + l->step] - a[j * l->along]);
-        if (!isfinite(d)) continue;
-        sum += d;
-        count++;
-    }
-    return count ? sum / count : 0;
+    if (l->known) return l->known[i * l->next];
+    return contamination_difference(l->first + i * l->step, l->step, l->along, l->length);
 }
 
 /* Returns the median difference of neighbouring lines all over the micrograph. */
@@ -51,16 +44,36 @@ static int filled(const struct lines *l, double usual) {
     return fill >= l->count - 1 ? l->count : fill;
 }
 
-struct contamination_area contamination_data_area(const float *in, int nx, int ny) {
-    struct lines top = {in, nx, 1, ny, nx}, left = {in, 1, nx, nx, ny};
-    struct lines bottom = {in + (long)(ny - 1) * nx, -nx, 1, ny, nx}, right = {in + nx - 1, -1, nx, nx, ny};
+/* lines: from the left, the right, the top and the bottom edge; first is row 0, or column 0. */
+static struct contamination_area area_of(const struct lines lines[4], int nx, int ny) {
     struct contamination_area all = {0, 0, nx, ny};
     if (nx < 4 || ny < 4) return all;
-    double rows = typical(&top), columns = typical(&left);
+    double columns = typical(&lines[0]), rows = typical(&lines[2]);
     /* Lines that are alike everywhere, as in a stripe pattern, are not filled; a constant image is. */
     if (!(rows > 0) && !(columns > 0)) return (struct contamination_area){0};
     double usual = fmax(rows, columns);
-    struct contamination_area a = {filled(&left, usual), filled(&top, usual), nx - filled(&right, usual),
-                                   ny - filled(&bottom, usual)};
+    struct contamination_area a = {filled(&lines[0], usual), filled(&lines[2], usual), nx - filled(&lines[1], usual),
+                                   ny - filled(&lines[3], usual)};
     return a.x1 > a.x0 && a.y1 > a.y0 ? a : all;
+}
+
+struct contamination_area contamination_data_area(const float *in, int nx, int ny) {
+    const struct lines lines[] = {
+        {.first = in, .step = 1, .along = nx, .count = nx, .length = ny},
+        {.first = in + nx - 1, .step = -1, .along = nx, .count = nx, .length = ny},
+        {.first = in, .step = nx, .along = 1, .count = ny, .length = nx},
+        {.first = in + (long)(ny - 1) * nx, .step = -nx, .along = 1, .count = ny, .length = nx},
+    };
+    return area_of(lines, nx, ny);
+}
+
+struct contamination_area contamination_area_of_lines(const double *rows, const double *columns, int nx, int ny) {
+    if (nx < 4 || ny < 4) return (struct contamination_area){0, 0, nx, ny};
+    const struct lines lines[] = {
+        {.known = columns, .next = 1, .count = nx},
+        {.known = columns + nx - 2, .next = -1, .count = nx},
+        {.known = rows, .next = 1, .count = ny},
+        {.known = rows + ny - 2, .next = -1, .count = ny},
+    };
+    return area_of(lines, nx, ny);
 }
