@@ -249,6 +249,11 @@ enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, flo
     return STATUS_OK;
 }
 
+enum status mrc_read_stored(struct mrc_reader *reader, size_t offset, void *bytes, size_t length, struct err *err) {
+    int64_t first = reader->header.data_offset + (int64_t)offset;
+    return file_read_at(reader->descriptor, reader->path, first, bytes, length, err);
+}
+
 int mrc_count_bytes(const struct mrc_header *h) {
     bool bytes = h->mode == MRC_INT8 || h->mode == MRC_UINT4;
     return bytes ? 1 : h->mode == MRC_INT16 || h->mode == MRC_UINT16 ? 2 : 0;

@@ -2,13 +2,14 @@
 #ifndef ICESTREAM_STAGES_LOWPASS_PICKER_PIXELS_H
 #define ICESTREAM_STAGES_LOWPASS_PICKER_PIXELS_H
 
-#include "common/formats/image.h"
-#include "kernels/contamination/contamination.h"
+#include "kernels/intake/intake.h"
 
-/* Checks a micrograph. STATUS_BAD_FORMAT: all pixels are NaN, all pixels are equal, or a pixel is so large that it
- * would dominate a transform. The picker works around single NaN pixels. data: the part of the micrograph without
- * filled borders; may be empty. path: for the message. */
-enum status pixels_check(const char *path, const struct image *micrograph, struct contamination_area data,
-                         struct err *err);
+/* Larger than anything that a camera counts. */
+#define PIXELS_ABSURD 1e15f
+
+/* Checks a micrograph that was taken in with the limit PIXELS_ABSURD. STATUS_BAD_FORMAT: all pixels are NaN, all pixels
+ * are equal, or a pixel is so large that it would dominate a transform. The picker works around single NaN pixels. path:
+ * for the message. */
+enum status pixels_check(const char *path, const struct intake_result *found, struct err *err);
 
 #endif

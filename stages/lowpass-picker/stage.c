@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/device.h"
 #include "common/files.h"
 #include "common/formats/image_formats.h"
 #include "common/harness/display.h"
@@ -13,13 +12,13 @@
 #include "stages/lowpass-picker/choose.h"
 #include "stages/lowpass-picker/follow.h"
 #include "stages/lowpass-picker/from_maps.h"
+#include "stages/lowpass-picker/input.h"
 #include "stages/lowpass-picker/lowpass_picker.h"
 #include "stages/lowpass-picker/maps_file.h"
 #include "stages/lowpass-picker/parameters.h"
 #include "stages/lowpass-picker/pick_files.h"
 #include "stages/lowpass-picker/pick_picture.h"
 #include "stages/lowpass-picker/picker_set.h"
-#include "stages/lowpass-picker/pixels.h"
 #include "stages/lowpass-picker/templates.h"
 
 struct state {
@@ -32,9 +31,7 @@ struct state {
 };
 
 struct lane {
-    struct image micrograph;
-    struct contamination_area data; /* the micrograph without filled borders */
-    struct device_copy *uploaded;   /* the micrograph on the CUDA device */
+    struct picker_input input;
     struct pick_maps maps;
     struct image stack; /* maps on their way to or from a file */
     struct pick_scratch scratch;
@@ -87,24 +84,12 @@ static void fini(struct stage *stage, void *state) {
 static void lane_fini(struct stage *stage, void *state, struct stage_lane *stage_lane) {
     (void)stage, (void)state;
     struct lane *lane = stage_lane->state;
-    device_copy_destroy(&lane->uploaded);
-    image_destroy(&lane->micrograph);
+    picker_input_destroy(&lane->input);
     image_destroy(&lane->stack);
     search_maps_clear(&lane->maps.maps);
     pick_scratch_destroy(&lane->scratch);
     pick_list_destroy(&lane->picks);
     pick_picture_destroy(&lane->picture);
-}
-
-/* A micrograph larger than any before takes new memory; the device must let go of the old memory first. */
-static enum status read_micrograph(const char *path, struct lane *lane, struct err *err) {
-    if (lane->uploaded) {
-        struct image_info info;
-        TRY(image_probe(path, &info, err));
-        if ((size_t)info.nx * (size_t)info.ny * (size_t)info.nz > lane->micrograph.capacity)
-            device_copy_forget(lane->uploaded);
-    }
-    return image_read_micrograph(path, &lane->micrograph, err);
 }
 
 /* Reads the maps that an earlier run kept of the item's micrograph. */
@@ -168,24 +153,19 @@ static void release(struct stage *stage, void *state, struct stage_lane *stage_l
 static enum status load(struct stage *stage, void *state, struct stage_lane *stage_lane, struct err *err) {
     (void)state;
     const struct lowpass_picker_options *p = stage_params(stage);
+    const struct item *item = stage_lane->item;
     struct lane *lane = stage_lane->state;
-    struct image *micrograph = &lane->micrograph;
     if (p->from_maps) return load_maps(stage, stage_lane, err);
     const char *path = NULL;
-    char absolute[PATH_SIZE];
-    TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
-    TRY(stage_resolve(stage, path, absolute, err));
-    TRY(read_micrograph(absolute, lane, err));
-    TRY(lowpass_picker_check_size(path, micrograph->nx, micrograph->ny, micrograph->nz, err));
-    lane->data = contamination_data_area(micrograph->data, micrograph->nx, micrograph->ny);
-    TRY(pixels_check(path, micrograph, lane->data, err));
     double pixel_size = 0;
-    TRY(picker_pixel_size(stage, stage_lane->item, path, micrograph->pixel_size, &pixel_size, err));
-    stage_lane->shape[0] = micrograph->nx;
-    stage_lane->shape[1] = micrograph->ny;
+    TRY(item_need_string(item, "micrograph.path", &path, err));
+    TRY(picker_input_read(stage, path, display_wants_micrograph(stage, item), &lane->input, err));
+    TRY(picker_pixel_size(stage, item, path, lane->input.pixel_size, &pixel_size, err));
+    stage_lane->shape[0] = lane->input.nx;
+    stage_lane->shape[1] = lane->input.ny;
     /* A change of pixel size is a change of shape too; µÅ. */
     stage_lane->shape[2] = (int)lround(pixel_size * 1e6);
-    return device_upload(stage_device(stage), micrograph->data, image_count(micrograph), &lane->uploaded, err);
+    return STATUS_OK;
 }
 
 /* Makes a set's search of a shape current. */
@@ -220,11 +200,10 @@ static enum status search(struct stage *stage, struct state *s, struct stage_lan
     struct lane *lane = stage_lane->state;
     struct ctf ctf = {0};
     bool known = p->ctf && picker_ctf(stage, stage_lane->item, &ctf);
-    struct search_input input = {.host = lane->micrograph.data,
-                                 .device = lane->uploaded ? device_copy_data(lane->uploaded) : NULL};
     lane->diameter = lowpass_picker_diameter(s->picker);
-    TRY(lowpass_picker_search(s->picker, &input, known ? &ctf : NULL, picker_seed(stage_lane->item), &lane->maps, err));
-    lane->maps.geometry.data = lane->data;
+    TRY(lowpass_picker_search(s->picker, &lane->input.search, known ? &ctf : NULL, picker_seed(stage_lane->item),
+                              &lane->maps, err));
+    lane->maps.geometry.data = lane->input.data;
     return STATUS_OK;
 }
 
@@ -291,7 +270,7 @@ static enum status store(struct stage *stage, void *state, struct stage_lane *st
     TRY(pick_choose(&lane->maps, &s->rules, &lane->scratch, &lane->picks, err));
     if (p->keep_maps) TRY(keep_maps(stage, stage_lane, err));
     if (p->write_png) TRY(draw(stage, stage_lane, err));
-    TRY(display_micrograph(stage, item, &lane->micrograph, err));
+    TRY(display_micrograph(stage, item, &lane->input.image, err));
     TRY(stage_product(stage, item, "_autopick.star", relative, absolute, err));
     TRY(pick_files_write(absolute, picks, lane->epoch, err));
     TRY(note_picks(item, relative, picks, err));

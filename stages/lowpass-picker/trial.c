@@ -4,11 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/device.h"
-#include "common/files.h"
-#include "common/formats/image_formats.h"
 #include "stages/lowpass-picker/noise_twin.h"
-#include "stages/lowpass-picker/pixels.h"
 
 /* Part of the particles that new templates must find more, or what they must raise the expected F1 by. Part of the sure
  * picks that they must find again, and how near, in diameters. Measured: templates find again 0.6 to 0.98, ones with
@@ -30,8 +26,7 @@ void trial_clear(struct trial *t) {
     clear_items(t);
     template_set_clear(&t->from);
     picker_set_clear(&t->set);
-    device_copy_destroy(&t->uploaded);
-    image_destroy(&t->micrograph);
+    picker_input_destroy(&t->input);
     search_maps_clear(&t->maps.maps);
     pick_scratch_destroy(&t->scratch);
     pick_list_destroy(&t->picks);
@@ -82,40 +77,30 @@ static enum status choose(struct trial *t, struct stage *stage, struct err *err)
 /* Reads a micrograph that is done. ret_shape: as of the searches. */
 static enum status read_item(struct trial *t, struct stage *stage, const struct item *item, int ret_shape[3],
                              struct err *err) {
-    struct image *m = &t->micrograph;
     const char *path = NULL;
-    char absolute[PATH_SIZE];
     double pixel_size = 0;
     TRY(item_need_string(item, "micrograph.path", &path, err));
-    TRY(stage_resolve(stage, path, absolute, err));
-    if (t->uploaded) device_copy_forget(t->uploaded);
-    TRY(image_read_micrograph(absolute, m, err));
-    TRY(lowpass_picker_check_size(path, m->nx, m->ny, m->nz, err));
-    t->maps.geometry.data = contamination_data_area(m->data, m->nx, m->ny);
-    TRY(pixels_check(path, m, t->maps.geometry.data, err));
-    TRY(picker_pixel_size(stage, item, path, (double)m->pixel_size, &pixel_size, err));
-    ret_shape[0] = m->nx;
-    ret_shape[1] = m->ny;
+    TRY(picker_input_read(stage, path, true, &t->input, err));
+    TRY(picker_pixel_size(stage, item, path, t->input.pixel_size, &pixel_size, err));
+    ret_shape[0] = t->input.nx;
+    ret_shape[1] = t->input.ny;
     ret_shape[2] = (int)lround(pixel_size * 1e6);
-    return device_upload(stage_device(stage), m->data, image_count(m), &t->uploaded, err);
+    return STATUS_OK;
 }
 
 /* Searches the micrograph that was read. */
 static enum status search_with(struct trial *t, struct stage *stage, struct picker_set *set, const struct item *item,
                                const int shape[3], struct pick_list *ret_picks, struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
-    struct contamination_area data = t->maps.geometry.data;
     struct lowpass_picker *picker = NULL;
     struct ctf ctf = {0};
     struct pick_rules rules = p->rules;
     rules.threshold = rules.max_stddev_noise = NAN;
     rules.separate = true;
     bool known = p->ctf && picker_ctf(stage, item, &ctf);
-    struct search_input input = {.host = t->micrograph.data,
-                                 .device = t->uploaded ? device_copy_data(t->uploaded) : NULL};
     TRY(picker_set_get(stage, set, shape, &picker, err));
-    TRY(lowpass_picker_search(picker, &input, known ? &ctf : NULL, picker_seed(item), &t->maps, err));
-    t->maps.geometry.data = data;
+    TRY(lowpass_picker_search(picker, &t->input.search, known ? &ctf : NULL, picker_seed(item), &t->maps, err));
+    t->maps.geometry.data = t->input.data;
     return pick_choose(&t->maps, &rules, &t->scratch, ret_picks, err);
 }
 
@@ -156,15 +141,14 @@ static enum status search_twin(struct trial *t, struct stage *stage, const struc
                                struct err *err) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct lowpass_picker *picker = NULL;
-    struct image *m = &t->micrograph;
+    struct image *m = &t->input.image;
     struct ctf ctf = {0};
     bool known = p->ctf && picker_ctf(stage, item, &ctf);
     size_t found = 0;
     TRY(noise_twin(m->data, m->nx, m->ny, picker_seed(item), err));
-    TRY(device_upload(stage_device(stage), m->data, image_count(m), &t->uploaded, err));
-    struct search_input input = {.host = m->data, .device = t->uploaded ? device_copy_data(t->uploaded) : NULL};
+    TRY(picker_input_again(stage, &t->input, err));
     TRY(picker_set_get(stage, &t->set, shape, &picker, err));
-    TRY(lowpass_picker_search(picker, &input, known ? &ctf : NULL, picker_seed(item), &t->maps, err));
+    TRY(lowpass_picker_search(picker, &t->input.search, known ? &ctf : NULL, picker_seed(item), &t->maps, err));
     TRY(pick_count_in_noise(&t->maps, t->picks.sure, &t->scratch, &found, err));
     double area = searched_area(&t->maps.geometry), clean = area * (1 - t->picks.masked);
     if (!(clean > 0)) return STATUS_OK;

@@ -4,6 +4,7 @@
 #define ICESTREAM_STAGES_LOWPASS_PICKER_TRIAL_H
 
 #include "common/harness/template_set.h"
+#include "stages/lowpass-picker/input.h"
 #include "stages/lowpass-picker/picker_set.h"
 
 enum { TRIAL_MICROGRAPHS = 10, TRIAL_LEAST = 3, TRIAL_TWINS = 2 };
@@ -28,8 +29,7 @@ struct trial {
     double sure, found;              /* the picks that the density of the data counts, and that of noise */
     int twins;                       /* of noise that were searched (noise_twin.h) */
     struct pick_list now;            /* picks of the micrograph as it is now */
-    struct image micrograph;
-    struct device_copy *uploaded;
+    struct picker_input input;
     struct pick_maps maps;
     struct pick_scratch scratch;
     struct pick_list picks;

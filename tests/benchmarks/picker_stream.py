@@ -5,8 +5,8 @@ slowest of its parts. Reads only its own simulated input.
 picker_stream.py [--count 200] [--size 4096] [--pixel 1.62] [--lowpass 20] [--device auto] [--ctf 1]
                  [--mode float32|float16|int8] [-- OPTION...]
 
-Micrographs are noise with dark lopsided particles. --distinct of them are drawn; the rest are links to these (each is
-read as a separate file). Templates: eight, in steps of 5 degrees. Needs numpy."""
+Micrographs are noise with dark lopsided particles. --distinct of them are drawn, once in a --folder; the rest are links to
+these (each is read as a separate file). Templates: eight, in steps of 5 degrees. Needs numpy."""
 
 import argparse
 import os
@@ -71,6 +71,8 @@ try:
     fy, fx = np.mgrid[-half:half, -half:half] / ratio
     particles = [shape(t, fy, fx) for t in range(a.templates)]
     for i in range(min(a.distinct, a.count)):
+        if os.path.exists(f"{folder}/mic{i:04d}.mrc"):
+            continue
         image = rng.standard_normal((a.size, a.size), dtype=np.float32)
         for _ in range(int((a.size / (3 * half)) ** 2)):
             cy, cx = rng.integers(half, a.size - half, 2)
