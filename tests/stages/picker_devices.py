@@ -22,17 +22,26 @@ rng = np.random.default_rng(SEED)
 print("seed", SEED)
 
 
-def write(path, data, stack=False):
-    """Writes an MRC file of floats by hand: machines with GPUs may have no mrcfile."""
+MODES = {"f4": 2, "f2": 12, "i1": 0, "u1": 0, "i2": 1, "u2": 6}
+
+
+def write(path, data, stack=False, kind="<f4"):
+    """Writes an MRC file by hand: machines with GPUs may have no mrcfile. kind: of pixels, behind their byte order."""
     nz, ny, nx = data.shape
-    header = np.zeros(256, "<i4")
-    header[[0, 1, 2, 3, 7, 8, 9]] = nx, ny, nz, 2, nx, ny, 1 if stack else nz
-    header[10:16] = np.array([nx * PIXEL, ny * PIXEL, PIXEL, 90, 90, 90], "<f4").view("<i4")
+    order = kind[0]
+    header = np.zeros(256, order + "i4")
+    header[[0, 1, 2, 3, 7, 8, 9]] = nx, ny, nz, MODES[kind[1:]], nx, ny, 1 if stack else nz
+    header[10:16] = np.array([nx * PIXEL, ny * PIXEL, PIXEL, 90, 90, 90], order + "f4").view(order + "i4")
     header[16:19] = 1, 2, 3
-    header[52:54] = np.frombuffer(b"MAP DD\0\0", "<i4")
+    if kind[1:] == "u1":  # IMOD's mark of unsigned bytes
+        header[38] = 1146047817
+    if kind[1] != "f":
+        data = np.rint(data)
+    header = header.tobytes()
+    stamp = b"DD" if order == "<" else b"\x11\x11"
     with open(path, "wb") as file:
-        header.tofile(file)
-        data.astype("<f4").tofile(file)
+        file.write(header[:208] + b"MAP " + stamp + b"\0\0" + header[216:])
+        data.astype(kind).tofile(file)
 
 
 def shape(t, y, x):
@@ -50,7 +59,7 @@ def field(nx, ny):
             image[cy - 32 : cy + 32, cx - 32 : cx + 32] -= shape(
                 rng.integers(2), np.sin(a) * xx + np.cos(a) * yy, np.cos(a) * xx - np.sin(a) * yy
             )
-    return (1000 + 50 * image)[None]
+    return (100 + 9 * image)[None]
 
 
 def picks(folder):
@@ -74,8 +83,14 @@ def same(a, b):
 
 with tempfile.TemporaryDirectory() as folder:
     shapes = [(512, 512), (480, 301), (512, 512), (333, 470), (400, 400), (512, 512), (450, 380), (480, 301)]
+    # What a device takes as it lies in the file, and what it does not; behind them one micrograph in all kinds.
+    kinds = ["<f4", "<f2", "<i2", ">f4", "<i2", "<u2", "<u1", ">i2"]
     for i, (nx, ny) in enumerate(shapes):
-        write(f"{folder}/mic{i}.mrc", np.full((1, ny, nx), 7.0) if i == 4 else field(nx, ny))
+        write(f"{folder}/mic{i}.mrc", np.full((1, ny, nx), 7.0) if i == 4 else field(nx, ny), kind=kinds[i])
+    again = np.clip(np.rint(field(512, 512)), 0, 127)
+    for kind in ("<f4", ">f4", "<f2", "<i1", "<u1", "<i2", "<u2"):
+        shapes.append((512, 512))
+        write(f"{folder}/mic{len(shapes) - 1}.mrc", again, kind=kind)
     y, x = np.mgrid[-BOX // 2 : BOX // 2, -BOX // 2 : BOX // 2]
     write(f"{folder}/templates.mrcs", np.stack([shape(t, y, x) * (x * x + y * y < 400) for t in range(2)]), stack=True)
     with open(f"{folder}/micrographs.star", "w") as star:
@@ -83,7 +98,7 @@ with tempfile.TemporaryDirectory() as folder:
             f"data_optics\n\nloop_\n_rlnOpticsGroup\n_rlnMicrographPixelSize\n_rlnVoltage\n1 {PIXEL} 300\n\n"
             "data_micrographs\n\nloop_\n_rlnMicrographName\n_rlnOpticsGroup\n_rlnDefocusU\n_rlnDefocusV\n"
         )
-        star.writelines(f"{folder}/mic{i}.mrc 1 {9000 + 200 * i} {8800 + 200 * i}\n" for i in range(len(shapes)))
+        star.writelines(f"{folder}/mic{i}.mrc 1 {9000 + 200 * min(i, 8)} {8800 + 200 * min(i, 8)}\n" for i in range(len(shapes)))
     common = ["--templates", f"{folder}/templates.mrcs", "--diameter", "76", "--lowpass", "12", "--angle_step", "10"]
     cases = {
         "templates, no CTF": [*common, "--ctf", "false"],
@@ -118,7 +133,11 @@ with tempfile.TemporaryDirectory() as folder:
             # Exit code 3: the constant micrograph fails, and no other fails.
             if run.returncode != 3 or "1 failed" not in run.stderr or "mic4.mrc: all of its pixels" not in run.stderr:
                 failed.append(f"{name} on {device}: exit code {run.returncode}\n{run.stderr}")
-            results.append(picks(out))
+            found = picks(out)
+            results.append(found)
+            alike = [found.get(f"mic{i}_autopick.star") for i in range(8, len(shapes))]
+            if alike[0] is None or any(rows != alike[0] for rows in alike):
+                failed.append(f"{name} on {device}: kinds of pixels give other picks")
         cpu, cuda = results
         count = sum(map(len, cpu.values()))
         other = sum(not any(same(a, b) for b in cuda.get(m, [])) for m in cpu for a in cpu[m])
