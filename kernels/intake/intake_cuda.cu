@@ -20,8 +20,9 @@ struct intake_cuda {
     cudaStream_t stream;
     float *pixels; /* on the device; micrographs of float32 need none */
     size_t capacity;
-    struct found *found, *host_found; /* on the device and page-locked on the host; after each the differences of lines */
-    size_t bytes;                     /* of each */
+    struct found *found;      /* on the device; behind it the differences of lines */
+    struct found *host_found; /* the same, page-locked on the host */
+    size_t bytes;             /* of each */
 };
 
 static double *lines_after(struct found *found) {
@@ -33,16 +34,18 @@ static __global__ void begin(struct found *found) {
 }
 
 /* Loads and stores of neighbouring pixels at a time. */
-template <class T> struct alignas(QUAD * sizeof(T)) quad {
-    T value[QUAD];
-};
+template <class T> struct alignas(QUAD * sizeof(T)) quad { T value[QUAD]; };
 
 /* How each kind of pixel becomes a float. */
 struct from_half {
-    static __device__ float value(uint16_t stored) { return half_to_float(stored); }
+    static __device__ float value(uint16_t stored) {
+        return half_to_float(stored);
+    }
 };
 struct from_number {
-    template <class T> static __device__ float value(T stored) { return (float)stored; }
+    template <class T> static __device__ float value(T stored) {
+        return (float)stored;
+    }
 };
 
 /* out: NULL if the pixels are float32. */
@@ -86,8 +89,8 @@ static __global__ void take(const T *in, size_t count, uint32_t limit, float *ou
 static __global__ void compare_lines(const float *in, int nx, int ny, double *out) {
     int i = blockIdx.x * LINE_THREADS + threadIdx.x, x = i - (ny - 1);
     if (x >= nx - 1) return;
-    out[i] = x < 0 ? contamination_difference(in + (size_t)i * nx, nx, 1, nx)
-                   : contamination_difference(in + x, 1, nx, ny);
+    out[i] =
+        x < 0 ? contamination_difference(in + (size_t)i * nx, nx, 1, nx) : contamination_difference(in + x, 1, nx, ny);
 }
 
 static enum status build(struct intake_cuda *s, struct err *err) {
@@ -144,7 +147,8 @@ static enum status make_room(struct intake_cuda *s, const struct intake_input *i
 static void queue_take(struct intake_cuda *s, const struct intake_input *in, float *out) {
     size_t count = (size_t)in->nx * in->ny;
     uint32_t limit = intake_bits(in->limit);
-#define TAKE(type, from) take<type, from><<<BLOCKS, THREADS, 0, s->stream>>>((const type *)in->stored, count, limit, out, s->found)
+#define TAKE(type, from)                                                                                               \
+    take<type, from><<<BLOCKS, THREADS, 0, s->stream>>>((const type *)in->stored, count, limit, out, s->found)
     switch (in->kind) {
     case INTAKE_FLOAT16:
         TAKE(uint16_t, from_half);
@@ -178,8 +182,8 @@ static enum status run(void *state, const struct intake_input *in, struct intake
     queue_take(s, in, out);
     CUDA_TRY(cudaGetLastError(), err, "taking a micrograph in");
     if (lines > 0)
-        compare_lines<<<(lines + LINE_THREADS - 1) / LINE_THREADS, LINE_THREADS, 0, s->stream>>>(
-            pixels, in->nx, in->ny, lines_after(s->found));
+        compare_lines<<<(lines + LINE_THREADS - 1) / LINE_THREADS, LINE_THREADS, 0, s->stream>>>(pixels, in->nx, in->ny,
+                                                                                                 lines_after(s->found));
     CUDA_TRY(cudaGetLastError(), err, "comparing lines");
     CUDA_TRY(cudaMemcpyAsync(s->host_found, s->found, sizeof *s->found + lines * sizeof(double), cudaMemcpyDeviceToHost,
                              s->stream),

@@ -43,8 +43,7 @@ static bool is_plain(const struct mrc_header *h, enum intake_kind *ret_kind) {
 /* Takes in the pixels that lie at `stored` on the stage's device. */
 static enum status take_in(struct stage *stage, const char *path, const void *stored, enum intake_kind kind,
                            struct picker_input *input, struct err *err) {
-    struct intake_input in = {
-        .stored = stored, .kind = kind, .nx = input->nx, .ny = input->ny, .limit = PIXELS_ABSURD};
+    struct intake_input in = {.stored = stored, .kind = kind, .nx = input->nx, .ny = input->ny, .limit = PIXELS_ABSURD};
     struct intake_result result = {0};
     if (input->intake == NULL) TRY(intake_create(stage_device(stage), &input->intake, err));
     TRY(intake_run(input->intake, &in, &result, err));

@@ -131,8 +131,8 @@ static enum status several(const char *path, const struct image *image, int thre
         size_t length = bytes * image_count(image);
         status = read_at_once(readers, threads, length, repeats, false, &whole, err);
         if (status == STATUS_OK) status = read_at_once(readers, threads, length, repeats, true, &parts, err);
-        printf("%d threads at once, %zu bytes a pixel: pread alone %.2f ms each, in parts %.2f ms each\n", threads, bytes,
-               1e3 * whole, 1e3 * parts);
+        printf("%d threads at once, %zu bytes a pixel: pread alone %.2f ms each, in parts %.2f ms each\n", threads,
+               bytes, 1e3 * whole, 1e3 * parts);
     }
     for (int i = 0; i < threads; i++) {
         if (readers[i].path[0] != '\0') unlink(readers[i].path);

@@ -146,7 +146,7 @@ static void poison(const struct place *place, const struct micrograph *m, const 
 
 static void all_agree(const struct device *device) {
     /* Sides of one pixel, odd ones, lines of more pixels than are compared, and more bytes than one part of an upload. */
-    static const int shapes[][2] = {{1, 1},    {3, 1},     {1, 5},      {4, 4},       {5, 7},     {130, 67},
+    static const int shapes[][2] = {{1, 1},    {3, 1},     {1, 5},     {4, 4},     {5, 7},    {130, 67},
                                     {67, 130}, {1031, 70}, {65, 1030}, {701, 900}, {256, 256}};
     static const float limits[] = {1e15f, 100, 0};
     struct place place = {.device = *device};
