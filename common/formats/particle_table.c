@@ -38,6 +38,7 @@ struct particle_table {
     struct columns columns;
     struct group *groups;
     int group_count, last_group;
+    bool shared;                                  /* the groups are those of another reader */
     int group_name;                               /* column of the optics table */
     double session_pixel_size, header_pixel_size; /* Å; NaN: unknown */
     bool ignore_aberrations;
@@ -129,9 +130,18 @@ enum status particle_table_open(struct star_file *file, const char *path, double
     return STATUS_OK;
 }
 
+enum status particle_table_share(const struct particle_table *t, struct particle_table **ret_table, struct err *err) {
+    struct particle_table *copy = NULL;
+    TRY(mem_new_unset(1, sizeof *copy, "a table of particles", &copy, err));
+    *copy = *t;
+    copy->shared = true;
+    *ret_table = copy;
+    return STATUS_OK;
+}
+
 void particle_table_close(struct particle_table **table) {
     if (*table == NULL) return;
-    mem_free(&(*table)->groups);
+    if (!(*table)->shared) mem_free(&(*table)->groups);
     mem_free(table);
 }
 
@@ -147,6 +157,14 @@ bool particle_table_rows_have_optics(const struct particle_table *t) {
     for (int i = 0; i < PREMULTIPLIED; i++)
         if (t->columns.shared[i] >= 0) return true;
     return t->rows_have_aberrations;
+}
+
+bool particle_table_groups_have_optics(const struct particle_table *t) {
+    const bool detector = t->columns.detector >= 0 && t->columns.magnification >= 0;
+    if (t->group_count == 0 || particle_table_rows_have_optics(t)) return false;
+    for (int i = 0; i < t->group_count; i++)
+        if (detector && isnan(t->groups[i].values[PIXEL_SIZE])) return false;
+    return true;
 }
 
 static struct optics optics_of(const double values[SHARED]) {

@@ -33,6 +33,9 @@ struct star_table *particle_table_find(struct star_file *file);
  * session_pixel_size: Å, NaN: not set. ignore_aberrations: rows have none, whatever the table states. */
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
                                 bool ignore_aberrations, struct particle_table **ret_table, struct err *err);
+/* Makes another reader of the same rows, for another thread. Close it before the table. */
+enum status particle_table_share(const struct particle_table *table, struct particle_table **ret_table,
+                                 struct err *err);
 void particle_table_close(struct particle_table **table);
 
 /* Returns the table of the rows. */
@@ -42,6 +45,8 @@ const struct star_table *particle_table_rows(const struct particle_table *table)
 int particle_table_group_count(const struct particle_table *table);
 /* Returns whether the rows hold optics (pixel size, voltage, …) in columns that the optics table lacks. */
 bool particle_table_rows_have_optics(const struct particle_table *table);
+/* Returns whether there are optics groups, and all rows of a group have the optics and aberrations of the group. */
+bool particle_table_groups_have_optics(const struct particle_table *table);
 /* Returns the optics of a group. All values are known, but the pixel size may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
 /* Returns the aberrations of a group, without those in columns of the rows. */

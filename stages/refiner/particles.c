@@ -35,7 +35,6 @@ void particle_set_destroy(struct particle_set *set) {
     for (int i = 0; i < set->stack_count; i++) {
         free(set->stacks[i].path);
         free(set->stacks[i].name);
-        free(set->stacks[i].given);
     }
     particle_changes_free(&set->changes);
     free(set->order);
