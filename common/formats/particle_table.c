@@ -212,14 +212,21 @@ enum status particle_table_image(const struct particle_table *t, size_t row, str
     return STATUS_OK;
 }
 
-static bool is_in(const char *folder, const char *name, char path[PATH_SIZE]) {
-    return path_join(folder, name, path, PATH_SIZE, NULL) == STATUS_OK && file_exists(path);
+static bool is_in(const char *folder, const char *name, char path[PATH_SIZE], struct stat *ret_file) {
+    return path_join(folder, name, path, PATH_SIZE, NULL) == STATUS_OK && stat(path, ret_file) == 0;
+}
+
+bool particle_stack_look(const char *root, const char *star_path, const char *name, char path[PATH_SIZE],
+                         struct stat *ret_file) {
+    char folder[PATH_SIZE];
+    bool beside =
+        path_folder(star_path, folder, sizeof folder, NULL) == STATUS_OK && is_in(folder, name, path, ret_file);
+    return beside || (root != NULL && is_in(root, name, path, ret_file));
 }
 
 bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]) {
-    char folder[PATH_SIZE];
-    bool beside = path_folder(star_path, folder, sizeof folder, NULL) == STATUS_OK && is_in(folder, name, path);
-    return beside || (root != NULL && is_in(root, name, path));
+    struct stat file;
+    return particle_stack_look(root, star_path, name, path, &file);
 }
 
 enum status particle_stack_read(const char *path, struct particle_stack_header *ret_header, struct err *err) {

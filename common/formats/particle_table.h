@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "common/files.h"
 #include "common/formats/optics.h"
@@ -69,6 +70,9 @@ enum status particle_table_image(const struct particle_table *table, size_t row,
 /* Finds the stack that a table names: beside the table's file, else below the root (NULL: none), where RELION has it.
  * Returns false if it is in neither. */
 bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]);
+/* Does the same, and looks at its file. */
+bool particle_stack_look(const char *root, const char *star_path, const char *name, char path[PATH_SIZE],
+                         struct stat *ret_file);
 
 /* The header of a stack of particles. */
 struct particle_stack_header {

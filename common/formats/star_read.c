@@ -306,10 +306,11 @@ static enum status parse(struct star_file *file, size_t length, struct err *err)
     return STATUS_OK;
 }
 
-/* Takes over the text, which has a 0 after its end. */
-static enum status parse_owned(const char *name, char *text, size_t length, struct star_file **ret_file,
-                               struct err *err) {
+enum status star_parse_taken(const char *name, char **own, size_t length, struct star_file **ret_file,
+                             struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
+    char *text = *own;
+    *own = NULL;
     char *path = strdup(name);
     enum status status = path == NULL ? STATUS_NO_MEMORY : star_create(&file, err);
     if (status != STATUS_OK) {
@@ -332,12 +333,12 @@ enum status star_parse(const char *name, const char *text, size_t length, struct
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", name);
     if (length > 0) memcpy(copy, text, length);
     copy[length] = '\0';
-    return parse_owned(name, copy, length, ret_file, err);
+    return star_parse_taken(name, &copy, length, ret_file, err);
 }
 
 enum status star_read(const char *path, struct star_file **ret_file, struct err *err) {
     char *text = NULL;
     size_t length = 0;
     TRY(file_read_whole(path, LARGEST, &text, &length, err));
-    return parse_owned(path, text, length, ret_file, err);
+    return star_parse_taken(path, &text, length, ret_file, err);
 }

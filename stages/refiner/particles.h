@@ -97,6 +97,7 @@ struct particle_set {
     struct particle_stack *stacks;
     int stack_count;
     struct names particle_names, stack_paths; /* find particles by name, and stacks by path */
+    struct stack_headers *headers;            /* of stacks that tables named; NULL: none are kept. The set's */
     int box;                     /* px, of the refinement, to which images are brought (grids.h); 0: no particles yet */
     double pixel_size;           /* Å */
     int preferred_box;           /* px, of the reference; 0: not known */

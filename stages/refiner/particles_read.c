@@ -20,6 +20,7 @@
 struct reading {
     struct particle_set *set; /* empty at first; the file is its only source */
     const char *path;
+    struct stack_headers *headers; /* of the set that the particles may join */
     struct particle_table *table;
     struct particle_places places;
     int subset, junk;           /* columns rlnRandomSubset, icestreamJunk; −1: absent */
@@ -310,7 +311,7 @@ static enum status read_rows(struct reading *r, struct err *err) {
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count == 0) return STATUS_OK;
     if (set->poses_given) TRY(given_poses_find(rows, r->path, &r->poses, err));
-    TRY(row_images_find(set, r->table, r->path, &r->images, err));
+    TRY(row_images_find(set, r->table, r->path, r->headers, &r->images, err));
     if (r->images.count > 0) TRY(read_first(r, err));
     TRY(read_particles(r, err));
     TRY(count_repeated(r, err));
@@ -318,8 +319,8 @@ static enum status read_rows(struct reading *r, struct err *err) {
     return check_poses(r, err);
 }
 
-static enum status read_file(struct particle_set *set, struct err *err) {
-    struct reading r = {.set = set, .path = set->sources[0].path};
+static enum status read_file(struct particle_set *set, struct stack_headers *headers, struct err *err) {
+    struct reading r = {.set = set, .headers = headers, .path = set->sources[0].path};
     enum status status = read_rows(&r, err);
     free(r.optics_map);
     row_images_clear(&r.images);
@@ -353,7 +354,7 @@ enum status particle_set_read(const struct particle_set *set, struct star_file *
     }
     read->sources[0].file = *file;
     *file = NULL;
-    status = read_file(read, err);
+    status = read_file(read, set->headers, err);
     if (status == STATUS_OK)
         *ret_read = read;
     else
@@ -366,7 +367,7 @@ enum status particle_set_try(const struct particle_set *set, struct star_file **
     struct particle_set *read = NULL;
     TRY(create_like(set, path, &read, err));
     read->sources[0].file = *file;
-    enum status status = read_file(read, err);
+    enum status status = read_file(read, set->headers, err);
     read->sources[0].file = NULL;
     particle_set_free(&read);
     return status;

@@ -1,6 +1,5 @@
 #include "stages/refiner/row_images.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,64 @@
 #include "common/memory.h"
 #include "common/together.h"
 #include "stages/refiner/particles_private.h"
+#include "stages/refiner/stack_headers.h"
+
+/* Stacks to check, in the order of their rows. */
+struct checking {
+    const char *path;
+    stack_check *check;
+    const void *context;
+    const char **names;
+    size_t count, capacity;
+};
+
+static enum status add_name(struct checking *c, const char *name, struct err *err) {
+    if (c->count == c->capacity) {
+        const size_t larger = c->capacity > 0 ? 2 * c->capacity : 16;
+        const char **names = realloc(c->names, larger * sizeof *names);
+        FAIL_IF(names == NULL, err, STATUS_NO_MEMORY, "no memory for the stacks of a table");
+        c->names = names;
+        c->capacity = larger;
+    }
+    c->names[c->count++] = name;
+    return STATUS_OK;
+}
+
+/* Lists the stacks of a table up to the first row that does not name an image. */
+static enum status list_names(struct checking *c, const struct star_table *table, struct err *err) {
+    const int column = star_column_find(table, "rlnImageName");
+    const char *last = "";
+    for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
+        const char *name = star_get(table, row, column), *at = strchr(name, '@');
+        char *end = NULL;
+        const long number = strtol(name, &end, 10);
+        FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
+                "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", c->path,
+                row + 1, name);
+        if (strcmp(at, last) != 0) TRY(add_name(c, at + 1, err));
+        last = at;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_listed(void *context, size_t index, struct err *err) {
+    const struct checking *c = context;
+    return c->check(c->context, c->path, c->names[index], err);
+}
+
+enum status row_images_check(struct star_file *file, const char *path, stack_check *check, const void *context,
+                             struct err *err) {
+    struct checking c = {.path = path, .check = check, .context = context};
+    struct err why = {0}, earlier = {0};
+    enum status listed = STATUS_OK;
+    for (size_t t = 0; t < star_table_count(file) && listed == STATUS_OK; t++)
+        listed = list_names(&c, star_table_at(file, t), &why);
+    const enum status checked = work_together(c.count, TOGETHER_FILE, check_listed, &c, &earlier);
+    free(c.names);
+    const bool early = checked != STATUS_OK;
+    if ((early || listed != STATUS_OK) && err != NULL) *err = early ? earlier : why;
+    return early ? checked : listed;
+}
 
 /* A stack as rows name it. */
 struct named {
@@ -23,6 +80,7 @@ struct finding {
     struct particle_set *set;
     const struct particle_table *table;
     const char *path;
+    struct stack_headers *headers;
     struct row_images *images;
     struct named *named;
     size_t count, capacity, last; /* last: that of the row before */
@@ -88,9 +146,10 @@ static enum status list_named(struct finding *f, size_t rows, struct err *err) {
     return STATUS_OK;
 }
 
-static enum status resolve(const struct finding *f, const char *name, char path[PATH_SIZE], struct err *err) {
-    if (particle_stack_find(f->set->root, f->path, name, path)) return STATUS_OK;
-    FAIL_IF(!file_exists(name), err, STATUS_NOT_FOUND,
+static enum status resolve(const struct finding *f, const char *name, char path[PATH_SIZE], struct stat *ret_file,
+                           struct err *err) {
+    if (particle_stack_look(f->set->root, f->path, name, path, ret_file)) return STATUS_OK;
+    FAIL_IF(stat(name, ret_file) != 0, err, STATUS_NOT_FOUND,
             "%s names the stack %s, which is neither beside the file, nor in the session, nor in the working directory",
             f->path, name);
     return path_join("", name, path, PATH_SIZE, err);
@@ -100,10 +159,12 @@ static enum status open_named(void *context, size_t index, struct err *err) {
     const struct finding *f = context;
     struct named *named = &f->named[index];
     char path[PATH_SIZE];
-    TRY(resolve(f, named->name, path, err));
-    FAIL_IF(stat(path, &named->file) != 0, err, status_of_reading(errno), "%s: cannot be looked at: %s", path,
-            strerror(errno));
-    TRY(particle_stack_read(path, &named->header, err));
+    TRY(resolve(f, named->name, path, &named->file, err));
+    /* An observer wants to see each file. */
+    if (file_observed_by() != NULL || !stack_headers_find(f->headers, &named->file, &named->header)) {
+        TRY(particle_stack_read(path, &named->header, err));
+        stack_headers_keep(f->headers, &named->file, &named->header);
+    }
     TRY(particle_check_box(named->header.box, path, err));
     return particle_text(path, &named->path, err);
 }
@@ -195,9 +256,9 @@ static enum status find(struct finding *f, struct err *err) {
 }
 
 enum status row_images_find(struct particle_set *set, const struct particle_table *table, const char *path,
-                            struct row_images *ret_images, struct err *err) {
+                            struct stack_headers *headers, struct row_images *ret_images, struct err *err) {
     struct row_images images = {0};
-    struct finding f = {.set = set, .table = table, .path = path, .images = &images};
+    struct finding f = {.set = set, .table = table, .path = path, .headers = headers, .images = &images};
     const enum status status = find(&f, err);
     for (size_t i = 0; i < f.count; i++)
         free(f.named[i].path);

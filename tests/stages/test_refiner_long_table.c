@@ -8,6 +8,8 @@
 #include "common/formats/mrc.h"
 #include "common/memory.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/row_images.h"
+#include "stages/refiner/stack_headers.h"
 #include "tests/common/scratch.h"
 
 enum { BOX = 16, LARGE = 20, EACH = 200, STACKS = 60, ROWS = EACH * STACKS, GROUPS = 3 };
@@ -180,11 +182,165 @@ static void the_first_wrong_row_is_named(void **state) {
             "row 5001 is of optics group 7");
 }
 
+/* Particles that the set has are found, and those that are not in the table leave. */
+static void a_long_table_joins_another(void **state) {
+    (void)state;
+    struct particle_set set;
+    struct particle_set *read = NULL;
+    size_t new_ones = 0;
+    const char *row = "000001@stack_0.mrcs 12345 1 mic_0 1 5", *texts[] = {row, row, NULL};
+    const int left[] = {10, 9000};
+    particle_set_init(&set, 1, 0, NAN);
+    assert_ok(read_table(BY_GROUP, texts, left, &read));
+    assert_ok(particle_set_join(&set, &read, true, &new_ones, &err));
+    assert_int_equal(new_ones, ROWS - 2);
+    assert_ok(read_table(BY_GROUP, NULL, NULL, &read));
+    assert_ok(particle_set_join(&set, &read, true, &new_ones, &err));
+    assert_int_equal(new_ones, 2);
+    assert_int_equal(set.count, ROWS);
+    assert_ok(read_table(BY_GROUP, texts, left, &read));
+    assert_ok(particle_set_join(&set, &read, true, &new_ones, &err));
+    assert_int_equal(new_ones, 0);
+    assert_int_equal(set.present, ROWS - 2);
+    for (size_t i = 0; i < set.count; i++) {
+        const bool there = set.particles[i].row != 10 && set.particles[i].row != 9000;
+        assert_int_equal(set.particles[i].source >= 0, there);
+    }
+    particle_set_destroy(&set);
+}
+
+/* Counts its calls. Stacks whose name begins with "away" are not there. */
+static enum status check_stack(const void *context, const char *star_path, const char *name, struct err *ret_err) {
+    int *calls = (int *)(uintptr_t)context;
+    (void)star_path;
+    __atomic_fetch_add(calls, 1, __ATOMIC_RELAXED);
+    FAIL_IF(strncmp(name, "away", 4) == 0, ret_err, STATUS_NOT_FOUND, "%s is not there", name);
+    return STATUS_OK;
+}
+
+static enum status checked(const char *const *names, const int *rows, int *ret_calls) {
+    char path[PATH_SIZE];
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    scratch_path("long.star", path);
+    put_table(path, BY_GROUP, names, rows);
+    assert_ok(star_read(path, &file, &err));
+    *ret_calls = 0;
+    return row_images_check(file, "long.star", check_stack, ret_calls, &err);
+}
+
+static void stacks_are_checked_before_they_are_read(void **state) {
+    (void)state;
+    static const char *const AWAY[] = {"000001@away_1.mrcs 1 1 m 1 1", "000001@away_2.mrcs 1 1 m 1 1", NULL};
+    static const char *const LATE[] = {"000001@away_1.mrcs 1 1 m 1 1", "no_name 1 1 m 1 1", NULL};
+    static const char *const EARLY[] = {"000000@stack_1.mrcs 1 1 m 1 1", "000001@away_1.mrcs 1 1 m 1 1", NULL};
+    int calls, changes = 1;
+    for (int i = 1; i < ROWS; i++)
+        changes += i * 7 % ROWS / EACH != (i - 1) * 7 % ROWS / EACH;
+    assert_ok(checked(NULL, NULL, &calls));
+    assert_int_equal(calls, changes);
+    const int rows[] = {3000, 9000};
+    assert_int_equal(checked(AWAY, rows, &calls), STATUS_NOT_FOUND);
+    assert_string_equal(err.message, "away_1.mrcs is not there");
+    assert_int_equal(checked(LATE, rows, &calls), STATUS_NOT_FOUND);
+    assert_string_equal(err.message, "away_1.mrcs is not there");
+    assert_int_equal(checked(EARLY, rows, &calls), STATUS_BAD_FORMAT);
+    assert_non_null(strstr(err.message, "long.star, row 3001: rlnImageName is '000000@stack_1.mrcs'"));
+}
+
+/* A file is another one if any of its numbers differs. */
+static void a_stack_stays_closed_while_its_file_is_the_same(void **state) {
+    (void)state;
+    _cleanup_(stack_headers_destroy) struct stack_headers *headers = NULL;
+    const struct particle_stack_header first = {16, 5, 1.5}, second = {20, 7, 2.5};
+    struct particle_stack_header found = {0};
+    const struct stat file = {.st_dev = 1, .st_ino = 2, .st_size = 3, .st_mtim = {4, 5}, .st_ctim = {6, 7}};
+    struct stat others[7];
+    for (int i = 0; i < 7; i++)
+        others[i] = file;
+    others[0].st_dev++, others[1].st_ino++, others[2].st_size++, others[3].st_mtim.tv_sec++;
+    others[4].st_mtim.tv_nsec++, others[5].st_ctim.tv_sec++, others[6].st_ctim.tv_nsec++;
+    assert_ok(stack_headers_create(&headers, &err));
+    assert_false(stack_headers_find(headers, &file, &found));
+    stack_headers_keep(headers, &file, &first);
+    assert_true(stack_headers_find(headers, &file, &found));
+    assert_int_equal(found.images, 5);
+    for (int i = 0; i < 7; i++)
+        assert_false(stack_headers_find(headers, &others[i], &found));
+    stack_headers_keep(headers, &others[2], &second); /* the file was written anew */
+    assert_false(stack_headers_find(headers, &file, &found));
+    assert_true(stack_headers_find(headers, &others[2], &found));
+    assert_int_equal(found.box, 20);
+    for (int i = 0; i < 1000; i++) {
+        struct stat another = file;
+        another.st_ino = 100 + (ino_t)i;
+        stack_headers_keep(headers, &another, &(struct particle_stack_header){16, i, 1});
+    }
+    for (int i = 0; i < 1000; i++) {
+        struct stat another = file;
+        another.st_ino = 100 + (ino_t)i;
+        assert_true(stack_headers_find(headers, &another, &found));
+        assert_int_equal(found.images, i);
+    }
+    assert_false(stack_headers_find(NULL, &file, &found));
+    stack_headers_keep(NULL, &file, &first);
+}
+
+static enum status count_file(void *context, const char *path, int descriptor, const struct stat *info,
+                              struct err *ret_err) {
+    (void)path, (void)descriptor, (void)info, (void)ret_err;
+    __atomic_fetch_add((int *)context, 1, __ATOMIC_RELAXED);
+    return STATUS_OK;
+}
+
+static void read_with(struct stack_headers *headers, int images) {
+    char path[PATH_SIZE];
+    struct particle_set set;
+    struct star_file *file = NULL;
+    _cleanup_(particle_set_free) struct particle_set *read = NULL;
+    scratch_path("long.star", path);
+    particle_set_init(&set, 1, 0, NAN);
+    set.headers = headers;
+    assert_ok(star_read(path, &file, &err));
+    assert_ok(particle_set_read(&set, &file, path, &read, &err));
+    for (int i = 0; i < read->stack_count; i++)
+        assert_int_equal(read->stacks[i].images, i == 0 ? images : EACH);
+    set.headers = NULL;
+    particle_set_destroy(&set);
+}
+
+/* Files that stay closed are those that nobody observes, and that are the same ones. */
+static void a_stack_that_was_written_anew_is_opened_again(void **state) {
+    (void)state;
+    char path[PATH_SIZE];
+    int opened = 0;
+    const struct file_observer observer = {.context = &opened, .read = count_file};
+    _cleanup_(stack_headers_destroy) struct stack_headers *headers = NULL;
+    assert_ok(stack_headers_create(&headers, &err));
+    scratch_path("long.star", path);
+    put_table(path, BY_GROUP, NULL, NULL);
+    read_with(headers, EACH);
+    read_with(headers, EACH);
+    struct image image = {0};
+    assert_ok(image_resize(&image, BOX, BOX, EACH + 1, &err));
+    scratch_path("stack_0.mrcs", path);
+    assert_ok(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+    image_destroy(&image);
+    read_with(headers, EACH + 1);
+    (void)file_observe(&observer);
+    read_with(headers, EACH + 1);
+    (void)file_observe(NULL);
+    assert_int_equal(opened, STACKS + 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(each_particle_is_that_of_its_row, make_stacks),
         cmocka_unit_test(an_image_that_is_named_again_is_counted),
         cmocka_unit_test(the_first_wrong_row_is_named),
+        cmocka_unit_test(a_long_table_joins_another),
+        cmocka_unit_test(stacks_are_checked_before_they_are_read),
+        cmocka_unit_test(a_stack_stays_closed_while_its_file_is_the_same),
+        cmocka_unit_test(a_stack_that_was_written_anew_is_opened_again),
     };
     return scratch_run("refiner-long-table", tests, sizeof tests / sizeof *tests);
 }
