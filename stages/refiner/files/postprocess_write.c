@@ -8,7 +8,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
-#include "stages/refiner/files/together.h"
+#include "common/together.h"
 
 static const double NO_RESOLUTION = 999; /* Å */
 
@@ -126,7 +126,7 @@ struct map_list {
     const float *maps[3];
 };
 
-static enum status write_listed(const void *context, int index, struct err *err) {
+static enum status write_listed(void *context, size_t index, struct err *err) {
     static const char *const NAMES[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
     const struct map_list *list = context;
     return write_map(list->options, list->maps[index], list->folder, NAMES[index], err);
@@ -134,9 +134,9 @@ static enum status write_listed(const void *context, int index, struct err *err)
 
 static enum status write_maps(const struct postprocess_result *r, const struct postprocess_options *o,
                               const char *folder, struct err *err) {
-    const struct map_list list = {o, folder, {r->map, r->map_masked, r->mask}};
+    struct map_list list = {o, folder, {r->map, r->map_masked, r->mask}};
     const int count = r->mask != NULL ? 3 : 1;
-    return write_together(count, count, write_listed, &list, err);
+    return work_together((size_t)count, count, write_listed, &list, err);
 }
 
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
