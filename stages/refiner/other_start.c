@@ -184,14 +184,26 @@ static void begin_blurred(struct refiner *r) {
     }
 }
 
+/* Does an iteration, or what is left of the one that runs: an image that could not be read does not end it. */
+static enum status iterate(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
+    bool complete = false;
+    if (!r->busy) TRY(refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, err));
+    while (!complete) {
+        FAIL_IF(pause->stops(pause->context), err, STATUS_CANCELLED, "stopped in the middle of an iteration");
+        TRY(refiner_work(r, &complete, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status refine(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
     for (int done = 0; done == 0 || (!r->schedule.converged && done < r->options.max_iterations); done++) {
-        bool complete = false;
-        TRY(refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, err));
-        while (!complete) {
-            FAIL_IF(pause->stops(pause->context), err, STATUS_CANCELLED, "stopped in the middle of an iteration");
-            TRY(refiner_work(r, &complete, err));
-        }
+        struct err own = {0};
+        enum status status;
+        do
+            status = iterate(r, pause, &own);
+        while (pause->waits(pause->context, status, &own));
+        if (status != STATUS_OK && err != NULL) *err = own;
+        TRY(status);
     }
     return STATUS_OK;
 }
