@@ -11,7 +11,9 @@
  *   rivals      no other start made a different map that explains the held-out particles as well. If one did, both go on
  *               with finer detail, in a sphere that fits the particle, and held-out particles decide (contest.h). The
  *               maps that win must pass the other tests again.
- * Otherwise there is no model: more particles, or better ones, may give it later.
+ * If the best maps do not agree, or are no better than their opposites, chance may have led the starts of a half astray:
+ * a start finds the map, or it does not. On the CPU, which makes few, as many again are made, and the best of all go on,
+ * until there are as many as on a GPU. Otherwise there is no model: more particles, or better ones, may give it later.
  *
  * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a
  * mixture of molecules may have those where it has no one map.
@@ -116,8 +118,11 @@ const float *initial_class_map(const struct initial *initial, int class);
 enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err);
 /* The rules are in rules.c. */
-/* Returns how many starts the refiner's device makes. */
+/* Returns how many starts the refiner's device makes at first. */
 int initial_count_starts(const struct refiner *refiner);
+/* Returns how many starts the refiner's device makes in all, while the best maps of both halves are not the same: on the
+ * CPU at most those that a GPU makes at once. */
+int initial_most_starts(const struct refiner *refiner);
 /* Returns how many of `count` starts are made, of which each takes so many bytes of host memory: at most half of it. */
 int initial_limit_starts(const struct refiner *refiner, int count, int least, size_t bytes);
 /* Returns whether nothing can be made of the images, and says in decision->text why. */
