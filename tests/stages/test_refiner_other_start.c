@@ -265,6 +265,16 @@ static double last_number(const char *folder, const char *name) {
     return value;
 }
 
+/* Returns the finest local resolution (Å). */
+static double finest_local(const char *folder) {
+    static float map[VOXELS];
+    double finest = INFINITY;
+    read_map(folder, "locres.mrc", map);
+    for (int i = 0; i < VOXELS; i++)
+        finest = fmin(finest, (double)map[i]);
+    return finest;
+}
+
 /* Runs the stage on particles with so much noise. Returns to where the starts agree; NaN: there was one. */
 static double run_stage(const char *name, int count, double noise) {
     static float map[VOXELS];
@@ -284,6 +294,9 @@ static double run_stage(const char *name, int count, double noise) {
     print_message("noise %g: pmax %.3f, the starts agree to %.1f Å, %.1f Å are told\n", noise, pmax, agree,
                   last_number(folder, "\"resolution\": "));
     assert_true(isnan(agree) || last_number(folder, "\"resolution\": ") >= agree - 0.01);
+    print_message("the finest local resolution is %.1f Å\n", finest_local(folder));
+    /* No place is told to be better known than the doubt leaves the whole map. */
+    assert_true(isnan(agree) || finest_local(folder) >= last_number(folder, "\"resolution\": ") - 0.01);
     return agree;
 }
 
