@@ -34,11 +34,11 @@ struct initial {
     struct likeness *likeness;
     enum phase phase;
     int start, iteration, done, steps;
-    int round, most;                        /* starts of a round; in all rounds, at most */
+    int rounds, round, most;                /* rounds so far; starts of a round; in all rounds, at most */
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
-    int going[SIDES + 1], going_count;      /* those of them that have not settled in a round before */
-    bool settled[INITIAL_STARTS_MOST];
+    int going[SIDES + 1], going_count;      /* those of them that have not settled in as many rounds as there were */
+    int settled[INITIAL_STARTS_MOST];       /* rounds in which a start has settled */
     int partner;             /* the same map as the different one, of its other half; −1: there is none */
     struct contest *contest; /* of the best maps and the different one */
     struct several *several; /* the maps of classes; NULL: none are made */
@@ -151,6 +151,7 @@ static enum status gather(struct initial *a, struct err *err) {
     a->most = initial_limit_starts(a->refiner, a->most, STARTS_LEAST, starts_bytes(&a->images));
     if (d->start_count > a->most) d->start_count = a->most;
     a->round = d->start_count;
+    a->rounds = 1;
     TRY(open(a, err));
     a->phase = EXPLORE;
     return STATUS_OK;
@@ -256,9 +257,14 @@ static void choose_settlers(struct initial *a) {
     const int rival = best_start(d, -1, false);
     a->settlers[SIDES] = rival;
     a->settler_count = rival < 0 || rival == d->best[0] || rival == d->best[1] ? SIDES : SIDES + 1;
-    a->going_count = 0;
+}
+
+/* Chooses the starts that go on now: a start that is chosen late goes on as long as those before it. */
+static void choose_going(struct initial *a) {
+    a->start = a->going_count = 0;
     for (int i = 0; i < a->settler_count; i++)
-        if (!a->settled[a->settlers[i]]) a->going[a->going_count++] = a->settlers[i];
+        if (a->settled[a->settlers[i]] < a->rounds) a->going[a->going_count++] = a->settlers[i];
+    a->phase = a->going_count > 0 ? SETTLE : DECIDE;
 }
 
 /* Finds the correlation of a start with another one, turned onto it, without their rotational averages. */
@@ -284,9 +290,8 @@ static enum status match(struct initial *a, struct err *err) {
     d->starts[a->first].alike = true;
     if (a->start != a->first) TRY(find_likeness(a, a->first, a->start, err));
     if (++a->start < d->start_count) return STATUS_OK;
-    a->start = 0;
     choose_settlers(a);
-    a->phase = a->going_count > 0 ? SETTLE : DECIDE;
+    choose_going(a);
     return STATUS_OK;
 }
 
@@ -301,10 +306,10 @@ static enum status settle(struct initial *a, struct err *err) {
     a->iteration = 0;
     for (int i = a->start; i < a->start + count; i++) {
         TRY(judge(a, a->going[i], last_order(a), err));
-        a->settled[a->going[i]] = true;
+        a->settled[a->going[i]]++;
     }
     a->start += count;
-    if (a->start == a->going_count) a->phase = DECIDE;
+    if (a->start == a->going_count) choose_going(a);
     return STATUS_OK;
 }
 
@@ -348,14 +353,20 @@ static void conclude(struct initial *a) {
     a->phase = a->classes > 1 ? SEVERAL : COMPLETE;
 }
 
-/* Begins another round of starts. Returns whether there are any. */
-static bool make_more(struct initial *a) {
+/* Begins another round: there are more starts, if there may be, and those that are chosen go on further. Returns whether
+ * there is another one. */
+static bool begin_round(struct initial *a) {
     struct initial_decision *d = &a->decision;
-    if (d->start_count == a->most) return false;
+    if (a->rounds == INITIAL_ROUNDS) return false;
+    a->rounds++;
     if (a->round > a->most - d->start_count) a->round = a->most - d->start_count;
+    a->steps += a->round * (EXPLORED + 1) + d->start_count + a->rounds * (SIDES + 1) * SETTLED + 1;
+    if (a->round == 0) {
+        choose_going(a);
+        return true;
+    }
     a->start = d->start_count;
     d->start_count += a->round;
-    a->steps += a->round * (EXPLORED + 1) + d->start_count + (SIDES + 1) * SETTLED + 1;
     a->phase = EXPLORE;
     return true;
 }
@@ -369,7 +380,7 @@ static enum status decide(struct initial *a, struct err *err) {
     a->start = 0;
     if (d->failed == INITIAL_ACCEPTED && d->rival < SURE)
         a->phase = PAIR;
-    else if (d->failed == INITIAL_ACCEPTED || !make_more(a))
+    else if (d->failed == INITIAL_ACCEPTED || !begin_round(a))
         conclude(a);
     return STATUS_OK;
 }

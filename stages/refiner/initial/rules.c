@@ -9,10 +9,9 @@
 #include "stages/refiner/refiner_private.h"
 
 /* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them
- * fewer become the right map. On the CPU there are as many again, for ROUNDS rounds at most, while halves do not agree. */
+ * fewer become the right map. On the CPU there are as many in each round (initial.h). */
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
 enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
-enum { ROUNDS = 3 };
 enum { FIRST_ATTEMPT = 1000, FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16 };
 
 const char *initial_test_name(enum initial_test test) {
@@ -81,7 +80,7 @@ int initial_count_starts(const struct refiner *r) {
 }
 
 int initial_most_starts(const struct refiner *r) {
-    const int most = device_starts(r), rounds = ROUNDS * initial_count_starts(r);
+    const int most = device_starts(r), rounds = INITIAL_ROUNDS * initial_count_starts(r);
     return rounds < most ? rounds : most;
 }
 
