@@ -30,10 +30,12 @@ static double particle_fsc(const struct postprocess_result *r, int shell) {
 }
 
 static enum status add_general(struct star_file *file, const struct postprocess_result *r,
-                               const struct postprocess_names *names, struct err *err) {
+                               const struct postprocess_options *o, const struct postprocess_names *names,
+                               struct err *err) {
     struct star_table *t = NULL;
     char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
-    const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope);
+    const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope), no_bound = o->last_shell == 0;
+    const double bound = no_bound ? 0 : o->box * o->pixel_size / o->last_shell;
     const struct star_cell cells[] = {
         {.column = "rlnFinalResolution", .value = names->noise ? NO_RESOLUTION : r->resolution},
         {.column = "icestreamNoise", .value = 1, .integer = true, .unless = !names->noise},
@@ -49,6 +51,7 @@ static enum status add_general(struct star_file *file, const struct postprocess_
          .unless = no_mask},
         {.column = "icestreamMaskDoubted", .value = r->doubts, .integer = true, .unless = r->doubts == 0},
         {.column = "icestreamResolutionInMask", .value = r->claimed, .unless = r->doubts == 0},
+        {.column = "icestreamResolutionBound", .value = bound, .unless = no_bound},
         {.column = "rlnFittedSlopeGuinierPlot", .value = r->guinier_slope, .unless = no_fit},
         {.column = "rlnFittedInterceptGuinierPlot", .value = r->guinier_intercept, .unless = no_fit},
         {.column = "rlnCorrelationFitGuinierPlot", .value = r->guinier_correlation, .unless = no_fit},
@@ -147,7 +150,7 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
     TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
     _cleanup_(star_destroy) struct star_file *file = NULL;
     TRY(star_create(&file, err));
-    TRY(add_general(file, r, names, err));
+    TRY(add_general(file, r, o, names, err));
     TRY(add_fsc(file, r, o, err));
     TRY(add_guinier(file, r, o, err));
     if (directions_or_null != NULL) TRY(directions_write(directions_or_null, file, err));
