@@ -4,8 +4,15 @@
 
 #include <pthread.h>
 
+#include "stages/classifier/ahead.h"
 #include "stages/classifier/cut.h"
 #include "stages/classifier/dataset.h"
+
+/* Checks by which threads that read ahead make images (dataset_make). They stay as they are until ahead_forget. */
+struct making {
+    const struct image_check *check;  /* of images; NULL: they are taken as they are */
+    const struct image_check *sample; /* measures them; NULL: threads leave images as their stacks have them */
+};
 
 struct dataset {
     pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
@@ -19,16 +26,18 @@ struct dataset {
     int whole_box, box;
     double whole_pixel_size, pixel_size;
     double finest;      /* Å: detail that is compared; 0: all */
-    int threads;        /* that cut images */
     struct regrid *cut; /* NULL: not made yet, or images stay whole */
+    struct image_pool *pool; /* of images that are cut; made with `cut` */
     float *whole;       /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
-    float *cutting;     /* [threads] what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
+    size_t kept;               /* images in memory */
     struct image_check *check; /* of images as they are read; NULL: not decided yet */
+    struct making making;
+    bool samples;              /* later images are looked at too */
     bool goes_on;              /* a run before took particles */
     bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
     char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
@@ -41,5 +50,11 @@ struct dataset {
     dataset_keeps *keeps;        /* NULL: no device keeps images */
     const void *keeper;
 };
+
+/* What dataset_read_ahead gives to ahead.h. */
+ahead_look dataset_look;
+ahead_make dataset_make;
+/* Makes what dataset_make needs for images of which[count], and marks those of next[next_count] that are to be sampled. */
+void dataset_foresee(struct dataset *dataset, const size_t *which, size_t count, const size_t *next, size_t next_count);
 
 #endif

@@ -405,7 +405,6 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     size_t done;
     e->lost = 0;
     TRY(need_half(e, m, dataset, which, count, result, err));
-    dataset_gather(dataset, which, count < (size_t)e->batch ? count : (size_t)e->batch);
     TRY(load(e, dataset, which, count, &loaded, &done, err));
 #pragma omp parallel for num_threads(e->options.threads) schedule(static)
     for (int i = 0; i < loaded; i++)

@@ -1,8 +1,10 @@
 /* Tests of images that are cut to the detail that is compared: their values, who cuts them, classes and noise beside
  * those of whole images, and files, which have the whole grid. */
+#include <stdatomic.h>
+
 #include "common/memory.h"
-#include "stages/classifier/ahead.h"
 #include "stages/classifier/cut.h"
+#include "stages/classifier/dataset_private.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/classifier/snapshot_restore.h"
 #include "tests/stages/shapes.h"
@@ -74,24 +76,24 @@ static struct classifier_options options(void) {
     return o;
 }
 
-/* threads: that read ahead and cut; 0: the owner does both. */
+/* threads: that read ahead, check and cut; 0: the owner does all. */
 static void begin(struct classifier *c, bool cut, int threads) {
     struct dataset *dataset = NULL;
     const struct classifier_options o = options();
     OK(dataset_create(ROOM, &dataset, &err));
-    if (cut) dataset_cut(dataset, FINEST, threads > 0 ? threads : 1);
+    if (cut) dataset_cut(dataset, FINEST);
     if (threads > 0) OK(dataset_read_ahead(dataset, threads, SLOTS * BOX * BOX * sizeof(float), NULL, &err));
     classifier_init(c, &o, dataset);
 }
 
-static int cut_by_threads; /* images that were taken where they were read ahead */
+static atomic_int cut_by_threads, measured_by_threads;
 
-float *__real_ahead_hold(struct ahead *ahead, size_t particle);
-float *__wrap_ahead_hold(struct ahead *ahead, size_t particle);
-float *__wrap_ahead_hold(struct ahead *ahead, size_t particle) {
-    float *image = __real_ahead_hold(ahead, particle);
-    cut_by_threads += image != NULL;
-    return image;
+ahead_make __real_dataset_make, __wrap_dataset_make;
+void __wrap_dataset_make(const void *context, float *image, float *scratch, bool measure, float *to,
+                         struct ahead_made *ret_made) {
+    cut_by_threads++;
+    measured_by_threads += measure;
+    __real_dataset_make(context, image, scratch, measure, to, ret_made);
 }
 
 static void threads_cut_the_same_images(void **state) {
@@ -101,7 +103,7 @@ static void threads_cut_the_same_images(void **state) {
     begin(&one, true, 0);
     shapes_classify(&one);
     begin(&several, true, 3);
-    cut_by_threads = 0;
+    cut_by_threads = measured_by_threads = 0;
     shapes_classify(&several);
     assert_int_equal(dataset_box(several.dataset), CUT);
     assert_int_equal(one.updates, several.updates);
@@ -115,8 +117,10 @@ static void threads_cut_the_same_images(void **state) {
     dataset_reads(several.dataset, &ahead, &asked);
     print_message("%zu images read ahead, %zu when asked for\n", ahead.images, asked.images);
     assert_in_range(ahead.images + asked.images, COUNT, COUNT + PARTS * SLOTS);
-    print_message("%d images were cut by threads\n", cut_by_threads);
-    assert_true(cut_by_threads > COUNT / 2);
+    print_message("%d images were cut by threads, %d measured\n", cut_by_threads, measured_by_threads);
+    assert_int_equal(asked.images, 0);
+    assert_in_range(cut_by_threads, COUNT, COUNT + PARTS * SLOTS);
+    assert_in_range(measured_by_threads, COUNT / 2, cut_by_threads);
     shapes_end(&one);
     shapes_end(&several);
 }
