@@ -406,8 +406,8 @@ enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, 
     enum status status = judge(d, which, count, &check, mode, err);
     const bool other = check == NULL;
     if (other || before == NULL) make_by(d, d->check, d->check);
-    for (size_t i = 0; i < count && !other && d->check != NULL; i++)
-        check_again(d, &d->particles[which[i]]);
+    for (size_t i = 0; i < count && !other && d->check != NULL; i++) /* others were checked by it before */
+        if (!d->particles[which[i]].judged) check_again(d, &d->particles[which[i]]);
     TRY(status);
     for (size_t i = 0; i < count; i++)
         d->particles[which[i]].judged = true;
