@@ -28,7 +28,7 @@ struct dataset {
     double finest;      /* Å: detail that is compared; 0: all */
     struct regrid *cut; /* NULL: not made yet, or images stay whole */
     struct image_pool *pool; /* of images that are cut; made with `cut` */
-    float *whole;       /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
+    float *whole;            /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;

@@ -125,6 +125,72 @@ static void threads_cut_the_same_images(void **state) {
     shapes_end(&several);
 }
 
+static void stack_of(int part, char path[PATH_MAX]) {
+    snprintf(path, PATH_MAX, "%.200s/part%d.mrcs", folder, part);
+}
+
+enum { WITH_NAN = 3, STRONG = 7 }; /* images of each stack that cannot be used */
+
+/* Damages two images of each stack, and with `scaled` the grey scale of the last stack, whose particles come last. */
+static void damage_stacks(bool scaled) {
+    for (int part = 0; part < PARTS; part++) {
+        struct image image = {0};
+        char path[PATH_MAX];
+        stack_of(part, path);
+        OK(mrc_read(path, &image, &err));
+        for (size_t i = 0; i < image_count(&image) && scaled && part == PARTS - 1; i++)
+            image.data[i] = 3 * image.data[i] + 5;
+        image.data[WITH_NAN * BOX * BOX + 5] = NAN;
+        for (int i = 0; i < BOX * BOX; i++)
+            image.data[STRONG * BOX * BOX + i] *= 3000;
+        OK(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+        image_destroy(&image);
+    }
+}
+
+/* Writes the stacks as they were read into originals, or reads them. */
+static void keep_stacks(struct image originals[PARTS], bool read) {
+    for (int part = 0; part < PARTS; part++) {
+        char path[PATH_MAX];
+        stack_of(part, path);
+        if (read)
+            OK(mrc_read(path, &originals[part], &err));
+        else
+            OK(mrc_write(path, &originals[part], MRC_STACK, MRC_FLOAT32, &err));
+    }
+}
+
+/* Threads that read ahead find the same images unusable, and normalise the same ones, also when it turns out late that
+ * images are to be normalised. */
+static void threads_check_as_the_owner_does(void **state) {
+    (void)state;
+    struct image originals[PARTS] = {{0}};
+    keep_stacks(originals, true);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct classifier one, several;
+        size_t unusable = 0;
+        damage_stacks(scaled);
+        begin(&one, true, 0);
+        shapes_classify(&one);
+        begin(&several, true, 3);
+        shapes_classify(&several);
+        assert_int_equal(dataset_normalises(one.dataset), scaled);
+        assert_int_equal(dataset_normalises(several.dataset), scaled);
+        for (size_t i = 0; i < COUNT; i++) {
+            const struct dataset_particle *p = dataset_at(one.dataset, i), *q = dataset_at(several.dataset, i);
+            assert_int_equal(p->unusable, q->unusable);
+            assert_memory_equal(p->image, q->image, CUT * CUT * sizeof(float));
+            unusable += q->unusable;
+        }
+        assert_int_equal(unusable, 2 * PARTS);
+        shapes_end(&one);
+        shapes_end(&several);
+        keep_stacks(originals, false);
+    }
+    for (int part = 0; part < PARTS; part++)
+        image_destroy(&originals[part]);
+}
+
 /* Returns the part of the particles whose class has most of their shape. */
 static double purity(struct classifier *c) {
     int table[64][SHAPES + 1] = {{0}}, pure = 0;
@@ -241,7 +307,7 @@ static void spoil_stacks(void) {
     for (int part = 0; part < PARTS; part++) {
         struct image image = {0};
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "%.200s/part%d.mrcs", folder, part);
+        stack_of(part, path);
         OK(mrc_read(path, &image, &err));
         for (size_t i = 0; i < image_count(&image); i++)
             image.data[i] = 3 * image.data[i] + 5;
@@ -281,6 +347,7 @@ int main(void) {
         cmocka_unit_test(frequencies_stay_or_vanish),
         cmocka_unit_test(noise_keeps_its_deviation),
         cmocka_unit_test(threads_cut_the_same_images),
+        cmocka_unit_test(threads_check_as_the_owner_does),
         cmocka_unit_test(classes_and_noise_are_those_of_whole_images),
         cmocka_unit_test(files_have_the_whole_grid),
         cmocka_unit_test(images_are_normalised_whole),
