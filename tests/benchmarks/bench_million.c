@@ -100,8 +100,7 @@ static enum status bench(char **argv, const struct classifier_options *options, 
     classifier_init(&classifier, options, dataset);
     if (options->cut) dataset_cut(dataset, options->resolution);
     const bool all = options->cut || options->threads < READING_THREADS;
-    enum status status =
-        dataset_read_ahead(dataset, all ? options->threads : READING_THREADS, AHEAD_BYTES, NULL, err);
+    enum status status = dataset_read_ahead(dataset, all ? options->threads : READING_THREADS, AHEAD_BYTES, NULL, err);
     if (status == STATUS_OK) status = run(&classifier, argv[1], argv[2], err);
     classifier_clear(&classifier);
     dataset_destroy(&dataset);
