@@ -16,13 +16,13 @@ enum { AHEAD_MOST = 16384 };
 
 /* Names the image of a particle in its stack. */
 struct ahead_image {
-    const char *stack; /* path; must stay valid as long as the particle */
-    int box, slice;    /* px; from 0 */
-    bool in_memory;    /* it need not be read */
+    const char *stack;       /* path; must stay valid as long as the particle */
+    int box, slice;          /* px; from 0 */
+    bool in_memory;          /* it need not be read */
     struct image_pool *pool; /* of what ahead_make leaves of it; NULL: it stays as its stack has it */
     size_t scratch;          /* values that ahead_make needs */
     bool measure;            /* ahead_make measures it */
-    int *slot;         /* kept by the particle for this module, 0 at first; valid until the owner's next call */
+    int *slot;               /* kept by the particle for this module, 0 at first; valid until the owner's next call */
 };
 typedef struct ahead_image ahead_look(void *context, size_t particle);
 

@@ -25,8 +25,8 @@ struct dataset {
      * one, that of the particles, and checked there; then they are cut to the other one, and compared. */
     int whole_box, box;
     double whole_pixel_size, pixel_size;
-    double finest;      /* Å: detail that is compared; 0: all */
-    struct regrid *cut; /* NULL: not made yet, or images stay whole */
+    double finest;           /* Å: detail that is compared; 0: all */
+    struct regrid *cut;      /* NULL: not made yet, or images stay whole */
     struct image_pool *pool; /* of images that are cut; made with `cut` */
     float *whole;            /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
@@ -37,10 +37,10 @@ struct dataset {
     size_t kept;               /* images in memory */
     struct image_check *check; /* of images as they are read; NULL: not decided yet */
     struct making making;
-    bool samples;              /* later images are looked at too */
-    bool goes_on;              /* a run before took particles */
-    bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
-    char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
+    bool samples;      /* later images are looked at too */
+    bool goes_on;      /* a run before took particles */
+    bool normalised;   /* some images were found not to be normalised: all are, also after a restart */
+    char refused[512]; /* why particles that came later cannot be normalised; "": nothing is known of such */
     struct ways ways;
     size_t way_capacity; /* of a copy */
     float *given;        /* an image as its file has it, and what kernels/regrid needs */
