@@ -315,7 +315,10 @@ static bool sample_made(struct dataset *d, size_t index, struct image_check *che
         *ret_read = NULL;
         return false;
     }
-    (void)take_made(d, p, &made, *ret_read, NULL);
+    /* One that is too strong by the check before may be a good one of a set that is normalised from now on. It is not
+     * kept: whoever needs it reads it again, when that is decided. */
+    p->sampled = false;
+    if (made.usable || !made.finite) (void)take_made(d, p, &made, *ret_read, NULL);
     *ret_status = STATUS_OK;
     if (usable && made.finite) *ret_status = image_check_add(check, &made.measures, changes_noise(d, p), err);
     return true;

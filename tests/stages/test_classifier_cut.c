@@ -139,7 +139,7 @@ static void damage_stacks(bool scaled) {
         stack_of(part, path);
         OK(mrc_read(path, &image, &err));
         for (size_t i = 0; i < image_count(&image) && scaled && part == PARTS - 1; i++)
-            image.data[i] = 3 * image.data[i] + 5;
+            image.data[i] = 300 * image.data[i] + 500;
         image.data[WITH_NAN * BOX * BOX + 5] = NAN;
         for (int i = 0; i < BOX * BOX; i++)
             image.data[STRONG * BOX * BOX + i] *= 3000;
