@@ -198,7 +198,7 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
 
 /* Returns whether a thread makes images of these optics: they are cut, and are on the whole grid as they are. */
 static bool is_made(const struct dataset *d, const struct way *way) {
-    return d->making.sample != NULL && d->cut != NULL && way->made && way->regrid == NULL;
+    return d->making.sample != NULL && d->making.cut != NULL && way->made && way->regrid == NULL;
 }
 
 struct ahead_image dataset_look(void *context, size_t index) {
@@ -217,25 +217,29 @@ struct ahead_image dataset_look(void *context, size_t index) {
 
 void dataset_make(const void *context, float *image, float *scratch, bool measure, float *to,
                   struct ahead_made *ret_made) {
-    const struct dataset *d = context;
-    const struct making *m = &d->making;
-    const bool finite = image_values_fit(image, whole_pixels(d));
+    const struct making *m = &((const struct dataset *)context)->making;
+    const bool finite = image_values_fit(image, m->whole);
     const bool usable = finite && (m->check == NULL || image_check_usable(m->check, image));
     *ret_made = (struct ahead_made){.made = true, .finite = finite, .usable = usable, .measured = measure && finite};
     if (ret_made->measured) ret_made->measures = image_check_measure(m->sample, image);
     if (!usable) {
-        memset(to, 0, cut_bytes(d));
+        memset(to, 0, m->pixels * sizeof *to);
         return;
     }
     if (m->check != NULL) image_check_take(m->check, image);
-    regrid_run(d->cut, image, scratch, to);
+    regrid_run(m->cut, image, scratch, to);
 }
 
 /* Threads that read ahead go by these checks from now on, which must last until the next call. What they have made by
  * others is given up. */
 static void make_by(struct dataset *d, const struct image_check *check, const struct image_check *sample) {
     if (d->ahead != NULL) ahead_forget(d->ahead);
-    d->making = (struct making){.check = check, .sample = sample};
+    if (is_cut(d)) (void)prepare_cut(d, NULL); /* whoever needs it finds the error */
+    d->making = (struct making){.whole = whole_pixels(d),
+                                .pixels = cut_bytes(d) / sizeof(float),
+                                .cut = d->cut,
+                                .check = check,
+                                .sample = sample};
 }
 
 /* Returns whether the whole image may be too strong. A cut multiplies the power that it keeps by the square of the ratio of
@@ -294,7 +298,6 @@ static size_t choose_sample(struct dataset *d, const size_t *which, size_t count
 /* The ways of other particles are made later, when the detectors of more are known. */
 void dataset_foresee(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {
     if (!is_cut(d)) return;
-    if (d->cut == NULL) (void)prepare_cut(d, NULL); /* whoever needs it finds the error */
     for (size_t i = 0; i < count && i < AHEAD_MOST; i++) {
         struct way *way = d->ways.list[d->particles[which[i]].way];
         if (!way->made) (void)way_make(way, d->whole_box, d->whole_pixel_size, ways_detector(&d->ways), NULL);

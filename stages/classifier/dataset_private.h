@@ -8,10 +8,12 @@
 #include "stages/classifier/cut.h"
 #include "stages/classifier/dataset.h"
 
-/* Checks by which threads that read ahead make images (dataset_make). They stay as they are until ahead_forget. */
+/* All by which threads that read ahead make images (dataset_make). It stays as it is until ahead_forget. */
 struct making {
+    size_t whole, pixels;             /* of a whole image, and of one that is cut */
+    const struct regrid *cut;         /* NULL: threads leave images as their stacks have them */
     const struct image_check *check;  /* of images; NULL: they are taken as they are */
-    const struct image_check *sample; /* measures them; NULL: threads leave images as their stacks have them */
+    const struct image_check *sample; /* measures them; NULL: as with `cut` */
 };
 
 struct dataset {
