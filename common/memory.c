@@ -4,16 +4,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, LARGE_PAGE = 2 << 20 };
 
-static void *allocate(size_t count, size_t size, size_t *ret_bytes) {
-    if (size != 0 && count > (SIZE_MAX - ALIGNMENT) / size) return NULL;
-    *ret_bytes = (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (*ret_bytes == 0) *ret_bytes = ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, *ret_bytes);
+static void *allocate_aligned(size_t alignment, size_t count, size_t size, size_t *ret_bytes) {
+    if (size != 0 && count > (SIZE_MAX - alignment) / size) return NULL;
+    *ret_bytes = (count * size + alignment - 1) / alignment * alignment;
+    if (*ret_bytes == 0) *ret_bytes = alignment;
+    void *memory = aligned_alloc(alignment, *ret_bytes);
     if (memory == NULL || *ret_bytes < MEM_LARGE || mem_would_fit(0)) return memory;
     free(memory);
     return NULL;
+}
+
+static void *allocate(size_t count, size_t size, size_t *ret_bytes) {
+    return allocate_aligned(ALIGNMENT, count, size, ret_bytes);
 }
 
 bool mem_would_fit(size_t bytes) {
@@ -46,6 +50,13 @@ enum status mem_new(size_t count, size_t size, const char *what, void *ret_point
 enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err) {
     size_t bytes = 0;
     return report(allocate(count, size, &bytes), count, size, what, ret_pointer, err);
+}
+
+enum status mem_new_pages(size_t bytes, const char *what, void *ret_pointer, struct err *err) {
+    size_t all = 0;
+    void *memory = allocate_aligned(LARGE_PAGE, bytes, 1, &all);
+    if (memory != NULL) (void)madvise(memory, all, MADV_HUGEPAGE); /* a system without them has the usual pages */
+    return report(memory, bytes, 1, what, ret_pointer, err);
 }
 
 enum status mem_renew(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,

@@ -25,6 +25,8 @@ void *mem_aligned(size_t count, size_t size);
 enum status mem_new(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
 /* As mem_new, not zeroed: for memory that is written before it is read, such as an image from a file. */
 enum status mem_new_unset(size_t count, size_t size, const char *what, void *ret_pointer, struct err *err);
+/* As mem_new_unset, in large pages where the system has them: for blocks of many MiB that live long. */
+enum status mem_new_pages(size_t bytes, const char *what, void *ret_pointer, struct err *err);
 /* Makes room for `count` elements in an array that is written anew each time: NULL and room 0 at first. If it must grow,
  * its contents are lost. */
 enum status mem_renew(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,

@@ -34,6 +34,15 @@ void image_check_destroy(struct image_check **check);
 /* Adds an image (box² finite values) to the sample. resampled: the deviation of its background is not that of its file,
  * and says nothing. */
 enum status image_check_sample(struct image_check *check, const float *image, bool resampled, struct err *err);
+/* The same in two steps. Measures an image (any number of threads); adds what was measured, with a check of the same
+ * box, pixel size and diameter or another. */
+struct image_measures {
+    struct background_values background;
+    double strength, about; /* about 0, and about the mean of the background */
+};
+struct image_measures image_check_measure(const struct image_check *check, const float *image);
+enum status image_check_add(struct image_check *check, const struct image_measures *measures, bool resampled,
+                            struct err *err);
 /* Decides. Half of the sample, at least, must be good: an image may be a hundred times as strong as the median one (1e4
  * in the mean of squares; of a set that is normalised, about the mean of its background). Fails with STATUS_BAD_FORMAT
  * if the set is not normalised and cannot be: backgrounds are constant, or the diameter leaves none; unless goes_on. */
@@ -50,7 +59,7 @@ const char *image_check_reason(const struct image_check *check);
 bool image_check_usable(const struct image_check *check, const float *image);
 /* Normalises a usable image in place, if images are normalised. Any number of threads. */
 void image_check_take(const struct image_check *check, float *image);
-/* Makes what the next function needs for a grid, once. No other thread may use the check meanwhile. */
+/* Makes what the next function needs for a grid, once. No other thread may call that function meanwhile. */
 enum status image_check_prepare_other(struct image_check *check, int box, double pixel_size, struct err *err);
 /* The two above for an image of another grid (box² finite values, pixel_size Å), if images are normalised. Call it before
  * the image is resampled: a larger box is filled with zeros, which are no background. Fails if the grid is not prepared.

@@ -113,14 +113,25 @@ static enum status grow(struct image_check *c, struct err *err) {
     return STATUS_OK;
 }
 
-enum status image_check_sample(struct image_check *c, const float *image, bool resampled, struct err *err) {
+struct image_measures image_check_measure(const struct image_check *c, const float *image) {
+    const struct background_values background = background_measure(c->background, image);
+    return (struct image_measures){.background = background,
+                                   .strength = strength_about(image, pixels_of(c), 0),
+                                   .about = strength_about(image, pixels_of(c), background.mean)};
+}
+
+enum status image_check_add(struct image_check *c, const struct image_measures *measures, bool resampled,
+                            struct err *err) {
     if (c->count == c->room) TRY(grow(c, err));
-    const struct background_values values = background_measure(c->background, image);
-    if (!resampled) c->values[c->backgrounds++] = values;
-    c->strengths[c->count] = strength_about(image, pixels_of(c), 0);
-    c->about[c->count] = strength_about(image, pixels_of(c), values.mean);
-    c->count++;
+    if (!resampled) c->values[c->backgrounds++] = measures->background;
+    c->strengths[c->count] = measures->strength;
+    c->about[c->count++] = measures->about;
     return STATUS_OK;
+}
+
+enum status image_check_sample(struct image_check *c, const float *image, bool resampled, struct err *err) {
+    const struct image_measures measures = image_check_measure(c, image);
+    return image_check_add(c, &measures, resampled, err);
 }
 
 /* Tells of images that cannot be normalised. */

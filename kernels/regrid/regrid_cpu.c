@@ -6,6 +6,7 @@
 
 #include "common/fft.h"
 #include "common/memory.h"
+#include "common/multiversion.h"
 
 enum { TAPS = 6, PER_STEP = 4096, PAD = 2 };
 static const double BETA = 13.86;    /* of the window: best for TAPS and PAD */
@@ -18,6 +19,9 @@ struct regrid {
     bool copies;       /* frequencies coincide */
     int grid;          /* px: of the transform that is read */
     struct fft_plan *forward, *backward;
+    /* In place of `forward` where frequencies coincide and only the first ones of each row are read: the rows, and then
+     * the first box/2 columns. The values are the same. */
+    struct fft_plan *rows, *columns;
     float *factors;    /* [box][box/2 + 1] complex, by which the values that were read are multiplied */
     float *correction; /* [from_box]: 1 / the window's transform; 0: beyond the extent of the result */
     float *window;     /* [TAPS/2 · PER_STEP + 2] */
@@ -126,11 +130,21 @@ static void fill_factors(struct regrid *r) {
         }
 }
 
+static enum status plan_forward(struct regrid *r, struct err *err) {
+    const int m = r->grid;
+    const struct fft_options forward = {.rank = 2, .shape = {m, m}, .direction = FFT_FORWARD};
+    const struct fft_options rows = {.rank = 1, .shape = {m}, .batch = m, .direction = FFT_FORWARD};
+    const struct fft_options columns = {
+        .rank = 1, .shape = {m}, .batch = r->options.box / 2, .stride = m / 2 + 1, .direction = FFT_COMPLEX};
+    if (!r->copies || r->options.box >= m) return fft_create(&forward, &r->forward, err);
+    TRY(fft_create(&rows, &r->rows, err));
+    return fft_create(&columns, &r->columns, err);
+}
+
 static enum status allocate(struct regrid *r, struct err *err) {
     size_t n = (size_t)r->options.box;
-    const struct fft_options forward = {.rank = 2, .shape = {r->grid, r->grid}, .direction = FFT_FORWARD};
     const struct fft_options backward = {.rank = 2, .shape = {(int)n, (int)n}, .direction = FFT_INVERSE};
-    TRY(fft_create(&forward, &r->forward, err));
+    TRY(plan_forward(r, err));
     TRY(fft_create(&backward, &r->backward, err));
     TRY(mem_new(n * (n / 2 + 1), 2 * sizeof *r->factors, "factors of a particle's transform", &r->factors, err));
     TRY(mem_new((size_t)r->options.from_box, sizeof *r->correction, "a window", &r->correction, err));
@@ -168,6 +182,8 @@ void regrid_destroy(struct regrid **regrid) {
     struct regrid *r = *regrid;
     if (r == NULL) return;
     fft_destroy(&r->forward);
+    fft_destroy(&r->rows);
+    fft_destroy(&r->columns);
     fft_destroy(&r->backward);
     mem_free(&r->factors);
     mem_free(&r->correction);
@@ -184,24 +200,48 @@ static size_t largest(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
+/* Returns the floats of an image, which is given or made, and of its transform. */
+static size_t image_floats(const struct regrid *r) {
+    return aligned(largest((size_t)r->grid * (size_t)r->grid, fft_real_count(r->backward)));
+}
+
+static size_t transform_floats(const struct regrid *r) {
+    return aligned(2 * (size_t)r->grid * (size_t)(r->grid / 2 + 1));
+}
+
 size_t regrid_scratch(const struct regrid *r) {
-    return aligned(largest(fft_real_count(r->forward), fft_real_count(r->backward))) +
-           aligned(fft_complex_floats(r->forward)) + aligned(fft_complex_floats(r->backward));
+    return image_floats(r) + transform_floats(r) + aligned(fft_complex_floats(r->backward));
 }
 
 static inline int around(int i, int n) {
     return i < 0 ? i + n : i;
 }
 
+static MULTIVERSION void correct(const float *from, float of_row, const float *correction, int count, float *to) {
+    for (int i = 0; i < count; i++)
+        to[i] = from[i] * of_row * correction[i];
+}
+
 /* Puts the image's centre at the origin of the grid. */
 static void spread(const struct regrid *r, const float *image, float *grid) {
-    int n = r->options.from_box, m = r->grid;
-    memset(grid, 0, (size_t)m * (size_t)m * sizeof *grid);
+    const int n = r->options.from_box, m = r->grid, half = n / 2;
+    if (m > n) memset(grid, 0, (size_t)m * (size_t)m * sizeof *grid);
     for (int y = 0; y < n; y++) {
-        float *row = grid + (size_t)around(y - n / 2, m) * (size_t)m;
-        for (int x = 0; x < n; x++)
-            row[around(x - n / 2, m)] = image[(size_t)y * (size_t)n + (size_t)x] * r->correction[y] * r->correction[x];
+        const float *from = image + (size_t)y * (size_t)n, of_row = r->correction[y];
+        float *row = grid + (size_t)around(y - half, m) * (size_t)m;
+        correct(from + half, of_row, r->correction + half, half, row);
+        correct(from, of_row, r->correction, half, row + m - half);
     }
+}
+
+/* Transforms the grid, which is lost; `half` has what is read of it. */
+static void transform(const struct regrid *r, float *grid, float *half) {
+    if (r->forward != NULL) {
+        fft_run(r->forward, grid, half);
+        return;
+    }
+    fft_run(r->rows, grid, half);
+    fft_run(r->columns, half, half);
 }
 
 /* Returns the weights of TAPS points from `first` on, about `at`. */
@@ -238,19 +278,42 @@ static void interpolate(const struct regrid *r, const float *half, double x, dou
 
 static void read_value(const struct regrid *r, const float *half, int kx, int ky, float value[2]) {
     const struct regrid_options *o = &r->options;
-    if (r->copies) {
-        const float *at = half + 2 * ((size_t)around(ky, r->grid) * (size_t)(r->grid / 2 + 1) + (size_t)kx);
-        value[0] = at[0], value[1] = at[1];
-        return;
-    }
     double step = r->grid * o->from_pixel / (o->box * o->pixel_size);
     interpolate(r, half, step * (r->inverse[0] * kx + r->inverse[1] * ky),
                 step * (r->inverse[2] * kx + r->inverse[3] * ky), value);
 }
 
+/* Copies and multiplies a row whose frequencies coincide. Those whose factor is 0 may hold anything. */
+static MULTIVERSION void copy_row(const float *from, const float *factors, int count, float *result) {
+    for (int i = 0; i < count; i++) {
+        const float *v = from + 2 * i, *factor = factors + 2 * i;
+        const bool held = factor[0] != 0 || factor[1] != 0;
+        const float re = v[0] * factor[0] - v[1] * factor[1], im = v[0] * factor[1] + v[1] * factor[0];
+        result[2 * i] = held ? re : 0;
+        result[2 * i + 1] = held ? im : 0;
+    }
+}
+
+static void gather_copies(const struct regrid *r, const float *half, float *result) {
+    const int n = r->options.box, m = r->grid;
+    const size_t columns = (size_t)n / 2 + 1, from_columns = (size_t)m / 2 + 1;
+    const int read = n < m ? n / 2 : m / 2 + 1; /* of a row; others have no counterpart */
+    memset(result, 0, 2 * (size_t)n * columns * sizeof *result);
+    for (int row = 0; row < n; row++) {
+        const int ky = row <= n / 2 ? row : row - n;
+        if (ky > m / 2 || ky < -m / 2) continue;
+        const size_t to = 2 * (size_t)row * columns;
+        copy_row(half + 2 * (size_t)around(ky, m) * from_columns, r->factors + to, read, result + to);
+    }
+}
+
 /* Fills the transform of the result, whose image has its centre at the origin. */
 static void gather(const struct regrid *r, const float *half, float *result) {
     int n = r->options.box, columns = n / 2 + 1;
+    if (r->copies) {
+        gather_copies(r, half, result);
+        return;
+    }
     for (int row = 0; row < n; row++)
         for (int kx = 0; kx < columns; kx++) {
             size_t at = 2 * ((size_t)row * (size_t)columns + (size_t)kx);
@@ -263,16 +326,15 @@ static void gather(const struct regrid *r, const float *half, float *result) {
 }
 
 void regrid_run(const struct regrid *r, const float *image, float *scratch, float *out) {
-    float *real = scratch;
-    float *half = real + aligned(largest(fft_real_count(r->forward), fft_real_count(r->backward)));
-    float *result = half + aligned(fft_complex_floats(r->forward));
-    int n = r->options.box;
+    float *real = scratch, *half = real + image_floats(r), *result = half + transform_floats(r);
+    const int n = r->options.box, middle = n / 2;
     spread(r, image, real);
-    fft_run(r->forward, real, half);
+    transform(r, real, half);
     gather(r, half, result);
     fft_run(r->backward, result, real);
-    for (int y = 0; y < n; y++)
-        for (int x = 0; x < n; x++)
-            out[(size_t)y * (size_t)n + (size_t)x] =
-                real[(size_t)around(y - n / 2, n) * (size_t)n + (size_t)around(x - n / 2, n)];
+    for (int y = 0; y < n; y++) {
+        const float *row = real + (size_t)around(y - middle, n) * (size_t)n;
+        memcpy(out + (size_t)y * (size_t)n, row + n - middle, (size_t)middle * sizeof *out);
+        memcpy(out + (size_t)y * (size_t)n + (size_t)middle, row, (size_t)middle * sizeof *out);
+    }
 }

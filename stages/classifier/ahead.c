@@ -7,7 +7,7 @@
 #include "common/worker.h"
 
 /* A thread takes up to RUN images of one stack at a time, so that it opens the stack once for them. */
-enum { THREADS_MOST = 8, SLOTS_MOST = 8192, EXPECTED_MOST = 65536, RUN = 8 };
+enum { THREADS_MOST = 64, SLOTS_MOST = 8192, RUN = 8 };
 
 enum slot_state { SLOT_FREE, SLOT_QUEUED, SLOT_READING, SLOT_ABANDONED, SLOT_READY, SLOT_FAILED };
 
@@ -18,22 +18,29 @@ struct slot {
     const char *stack;
     int box, slice;
     float *image;
-    size_t floats; /* room in image */
+    size_t floats;           /* room in image */
+    struct image_pool *pool; /* that image comes from; NULL: it is the slot's own */
+    bool made;               /* else the image is as its stack has it */
+    size_t scratch;
+    bool measure;
+    struct ahead_made outcome;
 };
 
 struct reading_thread {
     struct ahead *ahead;
     struct worker *worker;
     struct stack_reader *reader;
+    float *space;             /* an image of which something is made, and the scratch for that */
+    size_t room;              /* floats */
     struct stack_reads reads; /* guarded by the lock */
     bool runs;                /* guarded by the lock */
 };
 
 struct ahead {
-    ahead_look *look;
-    void *context;
+    struct ahead_owner owner;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* an image was read, or could not be */
+    pthread_cond_t changed; /* the image that the owner waits for was read, or could not be */
+    int awaited;            /* its slot; −1: none. Guarded by the lock */
     bool lock_made, changed_made;
     struct reading_thread threads[THREADS_MOST];
     int thread_count;
@@ -46,12 +53,19 @@ struct ahead {
     int *spare; /* [slot_count] free slots; the owner's */
     int spare_count;
     int taken; /* slot of the image that the owner looks at; −1: none */
-    int *held; /* [slot_count] slots of images that are held; the owner's */
-    int held_count;
 
-    size_t *expected; /* [EXPECTED_MOST] */
+    size_t *expected; /* [AHEAD_MOST] */
     size_t expected_count, expected_next;
 };
+
+static struct ahead_image look(const struct ahead *a, size_t particle) {
+    return a->owner.look(a->owner.context, particle);
+}
+
+/* Returns how many values a slot keeps of an image. */
+static size_t image_floats(const struct ahead_image *image) {
+    return image->pool != NULL ? image_pool_floats(image->pool) : (size_t)image->box * (size_t)image->box;
+}
 
 static enum status start_thread(struct ahead *a, struct shards *cache, struct reading_thread *t, struct err *err) {
     t->ahead = a;
@@ -69,11 +83,11 @@ static enum status start(struct ahead *a, int threads, struct shards *cache, str
     return STATUS_OK;
 }
 
-enum status ahead_create(int threads, size_t bytes, struct shards *cache, ahead_look *look, void *context,
+enum status ahead_create(int threads, size_t bytes, struct shards *cache, const struct ahead_owner *owner,
                          struct ahead **ret_ahead, struct err *err) {
     struct ahead *a = NULL;
     TRY(mem_new(1, sizeof *a, "reading particles", &a, err));
-    *a = (struct ahead){.look = look, .context = context, .bytes = bytes, .taken = -1};
+    *a = (struct ahead){.owner = *owner, .bytes = bytes, .awaited = -1, .taken = -1};
     enum status status = start(a, threads, cache, err);
     if (status != STATUS_OK) {
         ahead_destroy(&a);
@@ -81,6 +95,17 @@ enum status ahead_create(int threads, size_t bytes, struct shards *cache, ahead_
     }
     *ret_ahead = a;
     return STATUS_OK;
+}
+
+static void free_image(struct ahead *a, struct slot *s) {
+    a->used -= s->floats * sizeof *s->image;
+    if (s->pool != NULL)
+        image_pool_give(s->pool, s->image);
+    else
+        free(s->image);
+    s->image = NULL;
+    s->floats = 0;
+    s->pool = NULL;
 }
 
 void ahead_destroy(struct ahead **ahead) {
@@ -94,15 +119,15 @@ void ahead_destroy(struct ahead **ahead) {
     for (int i = 0; i < a->thread_count; i++) {
         worker_destroy(&a->threads[i].worker);
         stack_reader_destroy(&a->threads[i].reader);
+        mem_free(&a->threads[i].space);
     }
     for (int i = 0; i < a->slot_count; i++)
-        free(a->slots[i].image);
+        free_image(a, &a->slots[i]);
     if (a->changed_made) pthread_cond_destroy(&a->changed);
     if (a->lock_made) pthread_mutex_destroy(&a->lock);
     mem_free(&a->slots);
     mem_free(&a->queue);
     mem_free(&a->spare);
-    mem_free(&a->held);
     mem_free(&a->expected);
     mem_free(ahead);
 }
@@ -121,7 +146,26 @@ static int take_run(struct ahead *a, int run[RUN]) {
     return count;
 }
 
-/* Runs on a worker's thread until the queue is empty. Errors are the owner's to find when it reads the image itself. */
+static size_t aligned(size_t floats) {
+    return (floats + 15) / 16 * 16;
+}
+
+/* Reads an image, and makes of it what is kept. Errors are the owner's to find when it reads the image itself. */
+static bool read_slot(struct reading_thread *t, struct slot *s) {
+    const size_t image = aligned((size_t)s->box * (size_t)s->box);
+    float *to = s->image;
+    s->outcome = (struct ahead_made){0};
+    if (s->made) {
+        if (mem_renew(image + s->scratch, sizeof *to, "a particle", &t->space, &t->room, NULL) != STATUS_OK)
+            return false;
+        to = t->space;
+    }
+    if (stack_reader_image(t->reader, s->stack, s->box, s->slice, to, NULL) != STATUS_OK) return false;
+    if (s->made) t->ahead->owner.make(t->ahead->owner.context, to, to + image, s->measure, s->image, &s->outcome);
+    return true;
+}
+
+/* Runs on a worker's thread until the queue is empty. */
 static enum status read_queue(void *context, struct err *err) {
     (void)err;
     struct reading_thread *t = context;
@@ -132,11 +176,11 @@ static enum status read_queue(void *context, struct err *err) {
         for (int i = 0; i < count; i++) {
             struct slot *s = &a->slots[run[i]];
             pthread_mutex_unlock(&a->lock);
-            bool read = stack_reader_image(t->reader, s->stack, s->box, s->slice, s->image, NULL) == STATUS_OK;
+            bool read = read_slot(t, s);
             pthread_mutex_lock(&a->lock);
             s->state = s->state == SLOT_ABANDONED || !read ? SLOT_FAILED : SLOT_READY;
             t->reads = stack_reader_reads(t->reader);
-            pthread_cond_broadcast(&a->changed);
+            if (a->awaited == run[i]) pthread_cond_signal(&a->changed);
         }
     t->runs = false;
     pthread_mutex_unlock(&a->lock);
@@ -146,23 +190,24 @@ static enum status read_queue(void *context, struct err *err) {
 
 /* Wakes threads that rest, if there is work. */
 static void wake(struct ahead *a) {
+    bool needed[THREADS_MOST];
+    pthread_mutex_lock(&a->lock);
     for (int i = 0; i < a->thread_count; i++) {
-        pthread_mutex_lock(&a->lock);
-        bool needed = a->queue_count > i * RUN && !a->threads[i].runs;
-        if (needed) a->threads[i].runs = true;
-        pthread_mutex_unlock(&a->lock);
-        if (needed) worker_start(a->threads[i].worker, read_queue, &a->threads[i]);
+        needed[i] = a->queue_count > i * RUN && !a->threads[i].runs;
+        if (needed[i]) a->threads[i].runs = true;
     }
+    pthread_mutex_unlock(&a->lock);
+    for (int i = 0; i < a->thread_count; i++)
+        if (needed[i]) worker_start(a->threads[i].worker, read_queue, &a->threads[i]);
 }
 
 /* Makes the slots, as many as images of this size fit. */
 static enum status make_slots(struct ahead *a, size_t image_bytes, struct err *err) {
     size_t fit = a->bytes / image_bytes, n = fit < SLOTS_MOST ? fit : SLOTS_MOST;
-    if (a->expected == NULL) TRY(mem_new(EXPECTED_MOST, sizeof *a->expected, "particle images", &a->expected, err));
+    if (a->expected == NULL) TRY(mem_new(AHEAD_MOST, sizeof *a->expected, "particle images", &a->expected, err));
     if (a->slots != NULL || n == 0) return STATUS_OK;
     if (a->queue == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->queue, "particle images", &a->queue, err));
     if (a->spare == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->spare, "particle images", &a->spare, err));
-    if (a->held == NULL) TRY(mem_new(SLOTS_MOST, sizeof *a->held, "particle images", &a->held, err));
     TRY(mem_new(n, sizeof *a->slots, "particle images", &a->slots, err));
     a->slot_count = (int)n;
     for (int i = 0; i < a->slot_count; i++)
@@ -172,20 +217,23 @@ static enum status make_slots(struct ahead *a, size_t image_bytes, struct err *e
 
 /* Gives a slot back that no thread reads. */
 static void free_slot(struct ahead *a, int slot) {
-    *a->look(a->context, a->slots[slot].particle).slot = 0;
+    *look(a, a->slots[slot].particle).slot = 0;
     a->slots[slot].state = SLOT_FREE;
     a->spare[a->spare_count++] = slot;
 }
 
 /* Makes room for an image in a slot; false: the limit, or memory, does not allow it. */
-static bool fit(struct ahead *a, struct slot *slot, int box) {
-    size_t floats = (size_t)box * (size_t)box, bytes = floats * sizeof *slot->image;
-    if (floats <= slot->floats) return true;
-    a->used -= slot->floats * sizeof *slot->image;
-    mem_free(&slot->image);
-    slot->floats = 0;
+static bool fit(struct ahead *a, struct slot *slot, const struct ahead_image *image) {
+    const size_t floats = image_floats(image), bytes = floats * sizeof *slot->image;
+    if (floats <= slot->floats && image->pool == slot->pool) return true;
+    free_image(a, slot);
     if (a->used + bytes > a->bytes) return false;
-    if (mem_new_unset(floats, sizeof *slot->image, "particle images", &slot->image, NULL) != STATUS_OK) return false;
+    if (image->pool != NULL)
+        slot->image = image_pool_take(image->pool);
+    else
+        (void)mem_new_unset(floats, sizeof *slot->image, "particle images", &slot->image, NULL);
+    if (slot->image == NULL) return false;
+    slot->pool = image->pool;
     slot->floats = floats;
     a->used += bytes;
     return true;
@@ -193,14 +241,17 @@ static bool fit(struct ahead *a, struct slot *slot, int box) {
 
 /* Queues the image in a spare slot, unless it is in memory or has a slot. */
 static void queue_image(struct ahead *a, size_t particle) {
-    struct ahead_image image = a->look(a->context, particle);
+    struct ahead_image image = look(a, particle);
     int slot = a->spare[a->spare_count - 1];
     struct slot *s = &a->slots[slot];
-    if (image.in_memory || *image.slot != 0 || !fit(a, s, image.box)) return;
+    if (image.in_memory || *image.slot != 0 || !fit(a, s, &image)) return;
     s->particle = particle;
     s->stack = image.stack;
     s->box = image.box;
     s->slice = image.slice;
+    s->made = image.pool != NULL;
+    s->scratch = image.scratch;
+    s->measure = image.measure;
     *image.slot = slot + 1;
     a->spare_count--;
     pthread_mutex_lock(&a->lock);
@@ -211,6 +262,7 @@ static void queue_image(struct ahead *a, size_t particle) {
 
 /* Queues images that are expected next, as slots allow. */
 static void feed(struct ahead *a) {
+    if (a->expected_next == a->expected_count) return;
     while (a->spare_count > 0 && a->expected_next < a->expected_count)
         queue_image(a, a->expected[a->expected_next++]);
     wake(a);
@@ -220,7 +272,7 @@ static void feed(struct ahead *a) {
 static void drop_unexpected(struct ahead *a) {
     size_t soon = (size_t)a->slot_count < a->expected_count ? (size_t)a->slot_count : a->expected_count;
     for (size_t i = 0; i < soon; i++) { /* marks what stays: no slot has a negative number */
-        int *slot = a->look(a->context, a->expected[i]).slot;
+        int *slot = look(a, a->expected[i]).slot;
         if (*slot > 0) *slot = -*slot;
     }
     pthread_mutex_lock(&a->lock);
@@ -228,11 +280,11 @@ static void drop_unexpected(struct ahead *a) {
     for (int i = 0; i < a->slot_count; i++) {
         struct slot *s = &a->slots[i];
         if (s->state == SLOT_FREE) continue;
-        bool stays = *a->look(a->context, s->particle).slot < 0;
+        bool stays = *look(a, s->particle).slot < 0;
         if (s->state == SLOT_QUEUED || s->state == SLOT_FAILED || (s->state == SLOT_READY && !stays))
             free_slot(a, i);
         else
-            *a->look(a->context, s->particle).slot = i + 1;
+            *look(a, s->particle).slot = i + 1;
         if (s->state == SLOT_READING && !stays) s->state = SLOT_ABANDONED;
         if (s->state == SLOT_ABANDONED && stays) s->state = SLOT_READING;
     }
@@ -248,7 +300,7 @@ static void release_taken(struct ahead *a) {
 }
 
 static void add_expected(struct ahead *a, const size_t *which, size_t count) {
-    size_t room = EXPECTED_MOST - a->expected_count, n = count < room ? count : room;
+    size_t room = AHEAD_MOST - a->expected_count, n = count < room ? count : room;
     if (n > 0) memcpy(a->expected + a->expected_count, which, n * sizeof *which);
     a->expected_count += n;
 }
@@ -256,8 +308,8 @@ static void add_expected(struct ahead *a, const size_t *which, size_t count) {
 void ahead_expect(struct ahead *a, const size_t *which, size_t count, const size_t *next, size_t next_count) {
     const size_t *any = count > 0 ? which : next;
     if (count + next_count == 0) return;
-    size_t box = (size_t)a->look(a->context, *any).box;
-    if (make_slots(a, box * box * sizeof(float), NULL) != STATUS_OK || a->slots == NULL) return;
+    const struct ahead_image image = look(a, *any);
+    if (make_slots(a, image_floats(&image) * sizeof(float), NULL) != STATUS_OK || a->slots == NULL) return;
     release_taken(a);
     a->expected_count = a->expected_next = 0;
     add_expected(a, which, count);
@@ -266,46 +318,52 @@ void ahead_expect(struct ahead *a, const size_t *which, size_t count, const size
     feed(a);
 }
 
-/* Waits for the image of a particle, and returns its slot; −1: it was not read ahead. */
-static int wait_for(struct ahead *a, size_t particle, bool *ret_read) {
-    int slot = *a->look(a->context, particle).slot - 1;
-    if (slot < 0) return -1;
-    struct slot *s = &a->slots[slot];
+/* Waits until a slot is read, or cannot be. Returns whether it is read. */
+static bool wait_for(struct ahead *a, int slot) {
+    const struct slot *s = &a->slots[slot];
     pthread_mutex_lock(&a->lock);
+    a->awaited = slot;
     while (s->state != SLOT_READY && s->state != SLOT_FAILED)
         pthread_cond_wait(&a->changed, &a->lock);
-    *ret_read = s->state == SLOT_READY;
+    a->awaited = -1;
+    const bool read = s->state == SLOT_READY;
     pthread_mutex_unlock(&a->lock);
-    return slot;
+    return read;
 }
 
-const float *ahead_take(struct ahead *a, size_t particle) {
-    bool read = false;
+const float *ahead_take(struct ahead *a, size_t particle, struct ahead_made *ret_made) {
+    *ret_made = (struct ahead_made){0};
     release_taken(a);
-    int slot = wait_for(a, particle, &read);
+    int slot = *look(a, particle).slot - 1;
     if (slot < 0) return NULL;
+    const bool read = wait_for(a, slot);
     a->taken = slot;
+    if (read) *ret_made = a->slots[slot].outcome;
     if (!read) release_taken(a);
     feed(a);
     return read ? a->slots[slot].image : NULL;
 }
 
-float *ahead_hold(struct ahead *a, size_t particle) {
-    bool read = false;
-    release_taken(a);
-    int slot = wait_for(a, particle, &read);
-    if (slot < 0) return NULL;
-    a->held[a->held_count++] = slot;
-    return read ? a->slots[slot].image : NULL;
+float *ahead_hand_over(struct ahead *a) {
+    struct slot *s = &a->slots[a->taken];
+    float *image = s->image;
+    a->used -= s->floats * sizeof *image;
+    s->image = NULL;
+    s->floats = 0;
+    s->pool = NULL;
+    return image;
 }
 
-void ahead_release(struct ahead *a) {
-    if (a->held_count == 0) return;
+void ahead_forget(struct ahead *a) {
+    release_taken(a);
+    a->expected_count = a->expected_next = 0;
     pthread_mutex_lock(&a->lock);
-    while (a->held_count > 0)
-        free_slot(a, a->held[--a->held_count]);
+    a->queue_count = 0;
     pthread_mutex_unlock(&a->lock);
-    feed(a);
+    for (int i = 0; i < a->thread_count; i++)
+        (void)worker_wait(a->threads[i].worker, NULL); /* its jobs do not fail */
+    for (int i = 0; i < a->slot_count; i++)
+        if (a->slots[i].state != SLOT_FREE) free_slot(a, i);
 }
 
 struct stack_reads ahead_reads(struct ahead *a) {

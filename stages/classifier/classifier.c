@@ -6,6 +6,7 @@
 
 #include "common/memory.h"
 #include "kernels/quantile/quantile.h"
+#include "stages/classifier/ahead.h"
 #include "stages/classifier/seed.h"
 
 enum { EMPTY_FROM_UPDATE = 6, SPLITS_PER_UPDATE = 3 };
@@ -363,6 +364,12 @@ static enum status end_batch(struct classifier *c, bool everything, struct err *
     return renew_classes(c, err);
 }
 
+/* Tells the dataset which images come next, once for a batch if it can look at all of them. left: of the batch. */
+static void expect(struct classifier *c, size_t left) {
+    if (!c->expected) dataset_expect(c->dataset, c->batch + c->batch_next, left, c->sorted, c->next_count);
+    c->expected = left + c->next_count <= AHEAD_MOST;
+}
+
 static bool settled(const struct classifier *c) {
     return c->final_done >= c->options.final_passes || (c->final_done >= 2 && c->last_changed < 0.03);
 }
@@ -391,14 +398,16 @@ enum status classifier_step(struct classifier *c, bool final, struct classifier_
         if ((!final && !due) || (everything && settled(c))) return STATUS_OK;
         TRY(begin_batch(c, everything, err));
         c->batch_is_everything = everything;
+        c->expected = false;
         (void)foresee(c, NULL); /* without memory for it, images are read when they are needed */
     }
     size_t done = 0, left = c->batch_count - c->batch_next; /* 0: ending the batch failed before */
     if (left > 0) {
-        dataset_expect(c->dataset, c->batch + c->batch_next, left, c->sorted, c->next_count);
+        expect(c, left);
         enum status status =
             estep_run(c->estep, c->model, c->dataset, c->batch + c->batch_next, left, &c->pass, &done, err);
         size_t lost = status != STATUS_OK ? estep_lost(c->estep) : 0;
+        if (status != STATUS_OK) c->expected = false;
         c->batch_next -= lost;
         c->pass_seen -= (double)lost;
         c->visits -= (double)lost;

@@ -64,6 +64,7 @@ struct classifier {
     int updates, final_done;
     size_t first_unseen; /* all particles before it have been visited */
     bool batch_is_everything;
+    bool expected; /* the dataset knows which images the batch needs */
     bool restored; /* the sums are empty: the first batch must hold all particles */
     unsigned random;
 };

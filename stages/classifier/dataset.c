@@ -10,7 +10,6 @@
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "common/names.h"
-#include "stages/classifier/ahead.h"
 
 static enum status grow(void **array, size_t *capacity, size_t wanted, size_t size, struct err *err) {
     if (wanted <= *capacity) return STATUS_OK;
@@ -204,28 +203,17 @@ enum status dataset_create(size_t memory_limit, struct dataset **ret_dataset, st
     return STATUS_OK;
 }
 
-static struct ahead_image look(void *context, size_t index) {
-    struct dataset *d = context;
-    struct dataset_particle *p = &d->particles[index];
-    bool kept = d->keeps != NULL && d->keeps(d->keeper, index);
-    return (struct ahead_image){.stack = d->batches[p->batch]->stacks[p->stack].path,
-                                .box = p->image_box,
-                                .slice = p->slice,
-                                .in_memory = kept || p->image != NULL,
-                                .slot = &p->slot};
-}
-
 enum status dataset_read_ahead(struct dataset *d, int threads, size_t bytes, struct shards *cache, struct err *err) {
     struct stack_reader *reader = NULL;
     TRY(stack_reader_create(cache, &reader, err));
     stack_reader_destroy(&d->reader);
     d->reader = reader;
-    return ahead_create(threads, bytes, cache, look, d, &d->ahead, err);
+    const struct ahead_owner owner = {.look = dataset_look, .make = dataset_make, .context = d};
+    return ahead_create(threads, bytes, cache, &owner, &d->ahead, err);
 }
 
-void dataset_cut(struct dataset *d, double finest, int threads) {
+void dataset_cut(struct dataset *d, double finest) {
     d->finest = finest;
-    d->threads = threads;
 }
 
 void dataset_kept_by(struct dataset *d, dataset_keeps *keeps, const void *context) {
@@ -234,7 +222,9 @@ void dataset_kept_by(struct dataset *d, dataset_keeps *keeps, const void *contex
 }
 
 void dataset_expect(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {
-    if (d->ahead != NULL) ahead_expect(d->ahead, which, count, next, next_count);
+    if (d->ahead == NULL || d->kept == d->count) return;
+    dataset_foresee(d, which, count, next, next_count);
+    ahead_expect(d->ahead, which, count, next, next_count);
 }
 
 void dataset_reads(struct dataset *d, struct stack_reads *ret_ahead, struct stack_reads *ret_asked) {
@@ -250,13 +240,13 @@ void dataset_destroy(struct dataset **dataset) {
         dataset_batch_destroy(&d->pending[i]);
     for (size_t i = 0; i < d->batch_count; i++)
         dataset_batch_destroy(&d->batches[i]);
-    for (size_t i = 0; i < d->count; i++)
+    for (size_t i = 0; i < d->count && d->pool == NULL; i++)
         free(d->particles[i].image);
+    image_pool_destroy(&d->pool);
     image_check_destroy(&d->check);
     stack_reader_destroy(&d->reader);
     ways_destroy(&d->ways);
     regrid_destroy(&d->cut);
-    free(d->cutting);
     free(d->whole);
     free(d->given);
     pthread_mutex_destroy(&d->lock);

@@ -38,6 +38,7 @@ struct dataset_particle {
     float evidence;       /* ln(likelihood of the classes / likelihood of noise alone) */
     float norm;
     bool judged;     /* it was looked at when it was decided how images are checked */
+    bool sampled;    /* it is among the next that are looked at */
     bool unusable;   /* the image holds NaN, infinite or far too large values: it is in the empty class */
     int significant; /* coarse poses */
     int visits;
@@ -91,11 +92,9 @@ void dataset_expect(struct dataset *dataset, const size_t *which, size_t count, 
 void dataset_reads(struct dataset *dataset, struct stack_reads *ret_ahead, struct stack_reads *ret_asked);
 
 /* Call before the first merge: images are cut to the detail up to `finest` (Å) that is compared, where that saves much
- * (cut.h). They are checked and normalised whole. threads: how many cut them. */
-void dataset_cut(struct dataset *dataset, double finest, int threads);
-/* Cuts images of which[count] that were read ahead, with threads, and keeps them, as far as there is room. Images are
- * the same without this call. Does nothing for whole images. */
-void dataset_gather(struct dataset *dataset, const size_t *which, size_t count);
+ * (cut.h). They are checked and normalised whole. Threads that read ahead do that too, so that images are ready when they
+ * are needed; results stay the same. */
+void dataset_cut(struct dataset *dataset, double finest);
 
 /* Copies what is known of the particles, so that another thread can write it while the classification goes on: all that
  * the functions below return without reading images. *copy: NULL, or a copy to reuse. Tables, and the optics, stay those of

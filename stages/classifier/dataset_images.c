@@ -6,16 +6,7 @@
 #include "common/formats/image.h"
 #include "common/formats/optics.h"
 #include "common/memory.h"
-#include "stages/classifier/ahead.h"
 #include "stages/classifier/dataset_private.h"
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-static int omp_get_thread_num(void) {
-    return 0;
-}
-#endif
 
 static size_t whole_pixels(const struct dataset *d) {
     return (size_t)d->whole_box * (size_t)d->whole_box;
@@ -106,6 +97,7 @@ static enum status read_image(struct dataset *d, struct dataset_particle *p, con
 
 /* Makes what cuts images, once, and room for one that is whole. */
 static enum status prepare_cut(struct dataset *d, struct err *err) {
+    if (d->pool == NULL) TRY(image_pool_create((size_t)d->box * (size_t)d->box, &d->pool, err));
     if (d->cut == NULL) TRY(cut_create(d->whole_box, d->box, &d->cut, err));
     if (d->whole != NULL) return STATUS_OK;
     return mem_new_unset(aligned(whole_pixels(d)) + regrid_scratch(d->cut), sizeof *d->whole, "a particle", &d->whole,
@@ -128,35 +120,75 @@ static enum status make_image(struct dataset *d, struct dataset_particle *p, con
         check_values(d, p, to);
         return STATUS_OK;
     }
-    TRY(prepare_cut(d, err));
     TRY(read_image(d, p, read, d->whole, err));
     check_values(d, p, d->whole);
     cut(d, p, d->whole, d->whole + aligned(whole_pixels(d)), to);
     return STATUS_OK;
 }
 
+static bool has_room(const struct dataset *d) {
+    return d->memory_used + cut_bytes(d) <= d->memory_limit;
+}
+
 /* Returns room for an image that stays in memory; NULL: there is none. */
 static float *room_for_image(const struct dataset *d) {
-    if (d->memory_used + cut_bytes(d) > d->memory_limit) return NULL;
-    return mem_aligned((size_t)d->box * (size_t)d->box, sizeof(float));
+    if (!has_room(d)) return NULL;
+    return d->pool != NULL ? image_pool_take(d->pool) : mem_aligned((size_t)d->box * (size_t)d->box, sizeof(float));
+}
+
+static void free_image(struct dataset *d, float *image) {
+    if (d->pool != NULL)
+        image_pool_give(d->pool, image);
+    else
+        free(image);
 }
 
 static void keep_image(struct dataset *d, struct dataset_particle *p, float *image) {
-    if (image != NULL) d->memory_used += cut_bytes(d);
+    if (image == NULL) return;
+    d->memory_used += cut_bytes(d);
+    d->kept++;
     p->image = image;
+}
+
+static void give_up_image(struct dataset *d, struct dataset_particle *p) {
+    free_image(d, p->image);
+    p->image = NULL;
+    d->memory_used -= cut_bytes(d);
+    d->kept--;
+}
+
+/* Takes the image that a thread has made: into memory if there is room, else to scratch. scratch may be NULL. */
+static const float *take_made(struct dataset *d, struct dataset_particle *p, const struct ahead_made *made,
+                              const float *image, float *scratch) {
+    float *kept = has_room(d) ? ahead_hand_over(d->ahead) : NULL, *to = kept != NULL ? kept : scratch;
+    p->unusable = p->unusable || !made->usable;
+    p->sampled = false;
+    keep_image(d, p, kept);
+    if (to == NULL) return NULL;
+    if (p->unusable)
+        memset(to, 0, cut_bytes(d));
+    else if (kept == NULL)
+        memcpy(to, image, cut_bytes(d));
+    return to;
 }
 
 enum status dataset_image(struct dataset *d, size_t index, float *scratch, const float **ret_image, struct err *err) {
     struct dataset_particle *p = &d->particles[index];
+    struct ahead_made made = {0};
     if (p->image != NULL) {
         *ret_image = p->image;
         return STATUS_OK;
     }
-    const float *read = d->ahead != NULL ? ahead_take(d->ahead, index) : NULL;
+    const float *read = d->ahead != NULL ? ahead_take(d->ahead, index, &made) : NULL;
+    if (made.made) {
+        *ret_image = take_made(d, p, &made, read, scratch);
+        return STATUS_OK;
+    }
+    if (is_cut(d)) TRY(prepare_cut(d, err));
     float *image = room_for_image(d), *to = image != NULL ? image : scratch;
     enum status status = make_image(d, p, read, to, err);
     if (status != STATUS_OK) {
-        free(image);
+        free_image(d, image);
         return status;
     }
     keep_image(d, p, image);
@@ -164,89 +196,50 @@ enum status dataset_image(struct dataset *d, size_t index, float *scratch, const
     return STATUS_OK;
 }
 
-/* A group of whole images that were read ahead, which threads check and cut. */
-enum { GROUP = 64 };
-struct cutting {
-    float *whole[GROUP], *images[GROUP];
-    size_t which[GROUP];
-    struct image_check *sample; /* NULL, or whole images are added to it */
-    int count;
-};
-
-/* Makes room for each thread, once. */
-static enum status prepare_threads(struct dataset *d, struct err *err) {
-    TRY(prepare_cut(d, err));
-    if (d->cutting != NULL) return STATUS_OK;
-    return mem_new_unset((size_t)d->threads * regrid_scratch(d->cut), sizeof *d->cutting, "particles", &d->cutting,
-                         err);
+/* Returns whether a thread makes images of these optics: they are cut, and are on the whole grid as they are. */
+static bool is_made(const struct dataset *d, const struct way *way) {
+    return d->making.sample != NULL && d->making.cut != NULL && way->made && way->regrid == NULL;
 }
 
-static enum status cut_group(struct dataset *d, struct cutting *c, struct err *err) {
-    enum status status = STATUS_OK;
-    for (int i = 0; i < c->count && c->sample != NULL; i++) {
-        struct dataset_particle *p = &d->particles[c->which[i]];
-        check_values(d, p, c->whole[i]);
-        if (!p->unusable && status == STATUS_OK)
-            status = image_check_sample(c->sample, c->whole[i], changes_noise(d, p), err);
+struct ahead_image dataset_look(void *context, size_t index) {
+    struct dataset *d = context;
+    struct dataset_particle *p = &d->particles[index];
+    const bool kept = d->keeps != NULL && d->keeps(d->keeper, index), made = is_made(d, d->ways.list[p->way]);
+    return (struct ahead_image){.stack = d->batches[p->batch]->stacks[p->stack].path,
+                                .box = p->image_box,
+                                .slice = p->slice,
+                                .in_memory = kept || p->image != NULL,
+                                .pool = made ? d->pool : NULL,
+                                .scratch = made ? regrid_scratch(d->cut) : 0,
+                                .measure = p->sampled,
+                                .slot = &p->slot};
+}
+
+void dataset_make(const void *context, float *image, float *scratch, bool measure, float *to,
+                  struct ahead_made *ret_made) {
+    const struct making *m = &((const struct dataset *)context)->making;
+    const bool finite = image_values_fit(image, m->whole);
+    const bool usable = finite && (m->check == NULL || image_check_usable(m->check, image));
+    *ret_made = (struct ahead_made){.made = true, .finite = finite, .usable = usable, .measured = measure && finite};
+    if (ret_made->measured) ret_made->measures = image_check_measure(m->sample, image);
+    if (!usable) {
+        memset(to, 0, m->pixels * sizeof *to);
+        return;
     }
-#pragma omp parallel for num_threads(d->threads) schedule(dynamic)
-    for (int i = 0; i < c->count; i++) {
-        struct dataset_particle *p = &d->particles[c->which[i]];
-        if (c->sample == NULL) check_values(d, p, c->whole[i]);
-        cut(d, p, c->whole[i], d->cutting + (size_t)omp_get_thread_num() * regrid_scratch(d->cut), c->images[i]);
-    }
-    for (int i = 0; i < c->count; i++)
-        keep_image(d, &d->particles[c->which[i]], c->images[i]);
-    ahead_release(d->ahead);
-    c->count = 0;
-    return status;
+    if (m->check != NULL) image_check_take(m->check, image);
+    regrid_run(m->cut, image, scratch, to);
 }
 
-/* Returns whether threads can cut the image: it is to be read, and is on the whole grid then. */
-static bool can_stage(const struct dataset *d, size_t index) {
-    const struct dataset_particle *p = &d->particles[index];
-    const struct way *way = d->ways.list[p->way];
-    return way->made && way->regrid == NULL && p->image == NULL && (d->keeps == NULL || !d->keeps(d->keeper, index));
-}
-
-/* Takes an image that was read ahead into the group, if there is one and room for it. Returns whether it did. */
-static bool stage_image(struct dataset *d, size_t index, struct cutting *c) {
-    const size_t taken = (size_t)c->count * cut_bytes(d); /* by the group, not counted yet */
-    d->memory_used += taken;
-    float *image = room_for_image(d);
-    d->memory_used -= taken;
-    float *whole = image != NULL ? ahead_hold(d->ahead, index) : NULL;
-    if (whole == NULL) {
-        free(image);
-        return false;
-    }
-    c->whole[c->count] = whole;
-    c->images[c->count] = image;
-    c->which[c->count++] = index;
-    return true;
-}
-
-/* sample: NULL, or images are added to it. */
-static enum status gather(struct dataset *d, const size_t *which, size_t count, struct image_check *sample,
-                          struct err *err) {
-    struct cutting c = {.sample = sample};
-    enum status status = STATUS_OK;
-    if (!is_cut(d) || d->ahead == NULL || d->threads < 2) return STATUS_OK;
-    TRY(prepare_threads(d, err));
-    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        if (!can_stage(d, which[i])) continue;
-        bool taken = stage_image(d, which[i], &c);
-        if (!taken && c.count > 0) { /* images of the group may hold all that can be read ahead */
-            status = cut_group(d, &c, err);
-            taken = status == STATUS_OK && stage_image(d, which[i], &c);
-        }
-        if (taken && c.count == GROUP) status = cut_group(d, &c, err);
-    }
-    return status == STATUS_OK ? cut_group(d, &c, err) : status;
-}
-
-void dataset_gather(struct dataset *d, const size_t *which, size_t count) {
-    if (d->check != NULL) (void)gather(d, which, count, NULL, NULL);
+/* Threads that read ahead go by these checks from now on, which must last until the next call. What they have made by
+ * others is given up. */
+static void make_by(struct dataset *d, const struct image_check *check, const struct image_check *sample) {
+    if (d->ahead != NULL) ahead_forget(d->ahead);
+    if (is_cut(d)) (void)prepare_cut(d, NULL); /* whoever needs it finds the error */
+    d->making = (struct making){.whole = whole_pixels(d),
+                                .pixels = cut_bytes(d) / sizeof(float),
+                                .cut = d->cut,
+                                .check = check,
+                                .sample = sample};
 }
 
 /* Returns whether the whole image may be too strong. A cut multiplies the power that it keeps by the square of the ratio of
@@ -269,9 +262,7 @@ static void check_again(struct dataset *d, struct dataset_particle *p) {
         if (!is_cut(d)) check_values(d, p, p->image);
         return;
     }
-    free(p->image);
-    p->image = NULL;
-    d->memory_used -= cut_bytes(d);
+    give_up_image(d, p);
 }
 
 /* Fewer particles than LEAST_LATER tell nothing of others: they are judged with those that come next. */
@@ -290,58 +281,84 @@ static size_t count_unjudged(const struct dataset *d, const size_t *which, size_
     return unjudged;
 }
 
-/* Gets an image of the whole grid. One that is cut is in memory afterwards, as dataset_image leaves it. */
-static enum status sample_image(struct dataset *d, size_t index, float *scratch, const float **ret_image,
+/* Chooses images of which[count] that were not looked at before, evenly, and marks them. chosen: [count]; NULL: they are
+ * only marked. */
+static size_t choose_sample(struct dataset *d, const size_t *which, size_t count, size_t *chosen) {
+    const size_t most = d->making.check == NULL ? SAMPLE : LATER_SAMPLE;
+    size_t every = count_unjudged(d, which, count) / (most + 1) + 1, at = 0, n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (d->particles[which[i]].judged || at++ % every != 0) continue;
+        d->particles[which[i]].sampled = true;
+        if (chosen != NULL) chosen[n] = which[i];
+        n++;
+    }
+    return n;
+}
+
+/* The ways of other particles are made later, when the detectors of more are known. */
+void dataset_foresee(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {
+    if (!is_cut(d)) return;
+    for (size_t i = 0; i < count && i < AHEAD_MOST; i++) {
+        struct way *way = d->ways.list[d->particles[which[i]].way];
+        if (!way->made) (void)way_make(way, d->whole_box, d->whole_pixel_size, ways_detector(&d->ways), NULL);
+    }
+    if (d->samples) (void)choose_sample(d, next, next_count, NULL);
+}
+
+/* Adds an image to the sample that a thread has measured and made, which stays in memory if there is room. Returns whether
+ * there is one. *ret_read: the whole image, if it was read ahead and nothing was made of it; else NULL. */
+static bool sample_made(struct dataset *d, size_t index, struct image_check *check, const float **ret_read,
+                        enum status *ret_status, struct err *err) {
+    struct dataset_particle *p = &d->particles[index];
+    struct ahead_made made = {0};
+    const bool usable = !p->unusable;
+    *ret_read = d->ahead != NULL ? ahead_take(d->ahead, index, &made) : NULL;
+    if (!made.made) return false;
+    if (made.finite && !made.measured) { /* it was not foreseen that it would be looked at */
+        *ret_read = NULL;
+        return false;
+    }
+    /* One that is too strong by the check before may be a good one of a set that is normalised from now on. It is not
+     * kept: whoever needs it reads it again, when that is decided. */
+    p->sampled = false;
+    if (made.usable || !made.finite) (void)take_made(d, p, &made, *ret_read, NULL);
+    *ret_status = STATUS_OK;
+    if (usable && made.finite) *ret_status = image_check_add(check, &made.measures, changes_noise(d, p), err);
+    return true;
+}
+
+/* Adds an image of the whole grid to the sample. One that is cut is in memory afterwards, as dataset_image leaves it. */
+static enum status sample_image(struct dataset *d, size_t index, struct image_check *check, float *scratch,
                                 struct err *err) {
     struct dataset_particle *p = &d->particles[index];
-    if (!is_cut(d)) return dataset_image(d, index, scratch, ret_image, err);
-    const float *read = d->ahead != NULL ? ahead_take(d->ahead, index) : NULL;
-    float *image = p->image == NULL ? room_for_image(d) : NULL;
-    enum status status = prepare_cut(d, err);
-    if (status == STATUS_OK) status = read_image(d, p, read, scratch, err);
-    if (status != STATUS_OK) {
-        free(image);
+    const float *image = scratch, *read = NULL;
+    enum status status = STATUS_OK;
+    if (!is_cut(d)) {
+        TRY(dataset_image(d, index, scratch, &image, err));
+    } else if (sample_made(d, index, check, &read, &status, err)) {
         return status;
+    } else {
+        TRY(prepare_cut(d, err));
+        TRY(read_image(d, p, read, scratch, err));
+        check_values(d, p, scratch);
+        float *kept = p->image == NULL ? room_for_image(d) : NULL;
+        if (kept != NULL) cut(d, p, scratch, d->whole + aligned(whole_pixels(d)), kept);
+        keep_image(d, p, kept);
     }
-    check_values(d, p, scratch);
-    if (image != NULL) {
-        cut(d, p, scratch, d->whole + aligned(whole_pixels(d)), image);
-        keep_image(d, p, image);
-    }
-    *ret_image = scratch;
-    return STATUS_OK;
+    return p->unusable ? STATUS_OK : image_check_sample(check, image, changes_noise(d, p), err);
 }
 
-/* Samples images in the order given, but those that threads can cut first. */
-static enum status sample_chosen(struct dataset *d, struct image_check *check, const size_t *chosen, size_t count,
-                                 struct err *err) {
-    _cleanup_(mem_free) float *scratch = NULL;
-    _cleanup_(mem_free) bool *away = NULL; /* images that are not in memory */
-    TRY(mem_new(whole_pixels(d), sizeof *scratch, "a particle", &scratch, err));
-    TRY(mem_new(count + 1, sizeof *away, "a sample of particles", &away, err));
-    for (size_t i = 0; i < count; i++)
-        away[i] = d->particles[chosen[i]].image == NULL;
-    TRY(gather(d, chosen, count, check, err));
-    for (size_t i = 0; i < count; i++) {
-        const struct dataset_particle *p = &d->particles[chosen[i]];
-        const float *image = NULL;
-        if (away[i] && p->image != NULL) continue;
-        TRY(sample_image(d, chosen[i], scratch, &image, err));
-        if (!p->unusable) TRY(image_check_sample(check, image, changes_noise(d, p), err));
-    }
-    return STATUS_OK;
-}
-
-/* Adds images that were not looked at before to the sample, evenly, `most` of them. */
 static enum status sample_images(struct dataset *d, struct image_check *check, const size_t *which, size_t count,
-                                 size_t most, struct err *err) {
+                                 struct err *err) {
     _cleanup_(mem_free) size_t *chosen = NULL;
-    size_t every = count_unjudged(d, which, count) / (most + 1) + 1, at = 0, n = 0;
-    TRY(mem_new(count / every + 1, sizeof *chosen, "a sample of particles", &chosen, err));
-    for (size_t i = 0; i < count; i++)
-        if (!d->particles[which[i]].judged && at++ % every == 0) chosen[n++] = which[i];
+    _cleanup_(mem_free) float *scratch = NULL;
+    TRY(mem_new(count + 1, sizeof *chosen, "a sample of particles", &chosen, err));
+    TRY(mem_new_unset(whole_pixels(d), sizeof *scratch, "a particle", &scratch, err));
+    const size_t n = choose_sample(d, which, count, chosen);
     dataset_expect(d, chosen, n, which, count); /* the others are compared next */
-    return sample_chosen(d, check, chosen, n, err);
+    for (size_t i = 0; i < n; i++)
+        TRY(sample_image(d, chosen[i], check, scratch, err));
+    return STATUS_OK;
 }
 
 /* Takes the check over, and nulls it, where it finds more than the one before. */
@@ -358,6 +375,7 @@ static enum status decide(struct dataset *d, struct image_check **check, enum im
     }
     bool normalises = image_check_normalises(*check);
     if (d->check != NULL && !normalises && image_check_reason(*check)[0] == 0) return STATUS_OK;
+    if (d->check != NULL) make_by(d, NULL, NULL);
     image_check_destroy(&d->check);
     d->check = *check;
     *check = NULL;
@@ -370,7 +388,7 @@ static enum status judge(struct dataset *d, const size_t *which, size_t count, s
                          enum image_check_mode mode, struct err *err) {
     struct image_check *before = d->check;
     d->check = NULL;
-    enum status status = sample_images(d, *check, which, count, before == NULL ? SAMPLE : LATER_SAMPLE, err);
+    enum status status = sample_images(d, *check, which, count, err);
     d->check = before;
     return status == STATUS_OK ? decide(d, check, mode, err) : status;
 }
@@ -387,12 +405,15 @@ enum status dataset_judge(struct dataset *d, const size_t *which, size_t count, 
                                                 .strongest = before != NULL ? image_check_strongest(before) : 0};
     _cleanup_(image_check_destroy) struct image_check *check = NULL;
     *ret_changed = false;
-    if (is_decided(d, mode) || (before != NULL && count_unjudged(d, which, count) < LEAST_LATER)) return STATUS_OK;
+    d->samples = !is_decided(d, mode);
+    if (!d->samples || (before != NULL && count_unjudged(d, which, count) < LEAST_LATER)) return STATUS_OK;
     TRY(image_check_create(&options, &check, err));
+    if (before == NULL) make_by(d, NULL, check);
     enum status status = judge(d, which, count, &check, mode, err);
     const bool other = check == NULL;
-    for (size_t i = 0; i < count && !other && d->check != NULL; i++)
-        check_again(d, &d->particles[which[i]]);
+    if (other || before == NULL) make_by(d, d->check, d->check);
+    for (size_t i = 0; i < count && !other && d->check != NULL; i++) /* others were checked by it before */
+        if (!d->particles[which[i]].judged) check_again(d, &d->particles[which[i]]);
     TRY(status);
     for (size_t i = 0; i < count; i++)
         d->particles[which[i]].judged = true;

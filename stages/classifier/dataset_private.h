@@ -4,8 +4,17 @@
 
 #include <pthread.h>
 
+#include "stages/classifier/ahead.h"
 #include "stages/classifier/cut.h"
 #include "stages/classifier/dataset.h"
+
+/* All by which threads that read ahead make images (dataset_make). It stays as it is until ahead_forget. */
+struct making {
+    size_t whole, pixels;             /* of a whole image, and of one that is cut */
+    const struct regrid *cut;         /* NULL: threads leave images as their stacks have them */
+    const struct image_check *check;  /* of images; NULL: they are taken as they are */
+    const struct image_check *sample; /* measures them; NULL: as with `cut` */
+};
 
 struct dataset {
     pthread_mutex_t lock; /* for the members up to submitted_pixel_size */
@@ -18,20 +27,22 @@ struct dataset {
      * one, that of the particles, and checked there; then they are cut to the other one, and compared. */
     int whole_box, box;
     double whole_pixel_size, pixel_size;
-    double finest;      /* Å: detail that is compared; 0: all */
-    int threads;        /* that cut images */
-    struct regrid *cut; /* NULL: not made yet, or images stay whole */
-    float *whole;       /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
-    float *cutting;     /* [threads] what `cut` needs; NULL: not made yet */
+    double finest;           /* Å: detail that is compared; 0: all */
+    struct regrid *cut;      /* NULL: not made yet, or images stay whole */
+    struct image_pool *pool; /* of images that are cut; made with `cut` */
+    float *whole;            /* an image of the whole grid, and what `cut` needs; NULL: not made yet */
     struct dataset_batch **batches;
     size_t batch_count, batch_capacity;
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
+    size_t kept;               /* images in memory */
     struct image_check *check; /* of images as they are read; NULL: not decided yet */
-    bool goes_on;              /* a run before took particles */
-    bool normalised;           /* some images were found not to be normalised: all are, also after a restart */
-    char refused[512];         /* why particles that came later cannot be normalised; "": nothing is known of such */
+    struct making making;
+    bool samples;      /* later images are looked at too */
+    bool goes_on;      /* a run before took particles */
+    bool normalised;   /* some images were found not to be normalised: all are, also after a restart */
+    char refused[512]; /* why particles that came later cannot be normalised; "": nothing is known of such */
     struct ways ways;
     size_t way_capacity; /* of a copy */
     float *given;        /* an image as its file has it, and what kernels/regrid needs */
@@ -41,5 +52,11 @@ struct dataset {
     dataset_keeps *keeps;        /* NULL: no device keeps images */
     const void *keeper;
 };
+
+/* What dataset_read_ahead gives to ahead.h. */
+ahead_look dataset_look;
+ahead_make dataset_make;
+/* Makes what dataset_make needs for images of which[count], and marks those of next[next_count] that are to be sampled. */
+void dataset_foresee(struct dataset *dataset, const size_t *which, size_t count, const size_t *next, size_t next_count);
 
 #endif

@@ -8,6 +8,9 @@
 /* An image is an outlier if its norm is so many (robust) standard deviations from the median. */
 static const double OUTLIER_SPREADS = 6;
 enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20, CHUNK = 512, NEIGHBOURS = 64 };
+/* A team of threads must come together first, which beside threads that read images takes longer than this many
+ * particles take one thread. */
+enum { TEAM_FROM = 2048 };
 
 struct estep {
     struct estep_options options;
@@ -316,7 +319,7 @@ static void add_particle(struct model *m, const struct alignment_result *r, cons
 /* Adds all particles to classes and shells in parallel. Each sum runs in the order of particles. */
 static void add_all(const struct estep *e, struct model *m, int count) {
     const struct alignment_result *r = e->results;
-#pragma omp parallel num_threads(e->options.threads)
+#pragma omp parallel num_threads(e->options.threads) if (count >= TEAM_FROM)
     {
 #pragma omp for schedule(static) nowait
         for (int k = 0; k < m->class_count; k++)
@@ -405,9 +408,8 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
     size_t done;
     e->lost = 0;
     TRY(need_half(e, m, dataset, which, count, result, err));
-    dataset_gather(dataset, which, count < (size_t)e->batch ? count : (size_t)e->batch);
     TRY(load(e, dataset, which, count, &loaded, &done, err));
-#pragma omp parallel for num_threads(e->options.threads) schedule(static)
+#pragma omp parallel for num_threads(e->options.threads) schedule(static) if (loaded >= TEAM_FROM)
     for (int i = 0; i < loaded; i++)
         describe(e, m, dataset_at(dataset, e->indices[i]), &e->particles[i]);
     enum status status = alignment_add(e->alignment, e->particles, loaded, e->results, err);
@@ -421,7 +423,7 @@ enum status estep_run(struct estep *e, struct model *m, struct dataset *dataset,
         struct dataset_particle *p = dataset_at(dataset, which[i]);
         if (p->unusable) pass_over(m, p, result);
     }
-#pragma omp parallel for num_threads(e->options.threads) schedule(static)
+#pragma omp parallel for num_threads(e->options.threads) schedule(static) if (loaded >= TEAM_FROM)
     for (int i = 0; i < loaded; i++) {
         struct dataset_particle *p = dataset_at(dataset, e->indices[i]);
         e->before[i] = p->class_index;

@@ -102,10 +102,10 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     const char *root = stage_root(stage);
     snprintf(s->relative, sizeof s->relative, "%s", stage_promised(stage));
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
-    if (o->cut) dataset_cut(s->dataset, o->resolution, o->threads);
+    if (o->cut) dataset_cut(s->dataset, o->resolution);
     scratch_open(&s->scratch, stage, o->scratch, o->scratch_size);
-    TRY(dataset_read_ahead(s->dataset, o->threads < READING_THREADS ? o->threads : READING_THREADS, AHEAD_BYTES,
-                           s->scratch.shards, err));
+    const int readers = o->cut || o->threads < READING_THREADS ? o->threads : READING_THREADS; /* they cut, too */
+    TRY(dataset_read_ahead(s->dataset, readers, AHEAD_BYTES, s->scratch.shards, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     TRY(snapshot_writer_create(stage, &s->writer, err));
     if (!stage_in_pipeline(stage)) return STATUS_OK;

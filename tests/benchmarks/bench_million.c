@@ -18,7 +18,7 @@
 #include "stages/classifier/classifier.h"
 #include "tests/benchmarks/particles.h"
 
-enum { TOLD = 200000, AHEAD_THREADS = 4, AHEAD_BYTES = 128 << 20 }; /* as the stage has them */
+enum { TOLD = 200000, READING_THREADS = 4, AHEAD_BYTES = 128 << 20 }; /* as the stage has them */
 
 static double images_mib(struct classifier *c) {
     double pixels = (double)dataset_box(c->dataset) * dataset_box(c->dataset), count = 0;
@@ -98,9 +98,9 @@ static enum status bench(char **argv, const struct classifier_options *options, 
     struct classifier classifier;
     TRY(dataset_create((size_t)options->image_memory << 20, &dataset, err));
     classifier_init(&classifier, options, dataset);
-    if (options->cut) dataset_cut(dataset, options->resolution, options->threads);
-    enum status status = dataset_read_ahead(
-        dataset, options->threads < AHEAD_THREADS ? options->threads : AHEAD_THREADS, AHEAD_BYTES, NULL, err);
+    if (options->cut) dataset_cut(dataset, options->resolution);
+    const bool all = options->cut || options->threads < READING_THREADS;
+    enum status status = dataset_read_ahead(dataset, all ? options->threads : READING_THREADS, AHEAD_BYTES, NULL, err);
     if (status == STATUS_OK) status = run(&classifier, argv[1], argv[2], err);
     classifier_clear(&classifier);
     dataset_destroy(&dataset);

@@ -186,6 +186,30 @@ static void other_grids_and_earlier_runs_count(void **state) {
     image_check_destroy(&check);
 }
 
+/* An image may be measured apart from the check that it is added to, as by threads that read images. */
+static void what_was_measured_can_be_added(void **state) {
+    (void)state;
+    static float images[COUNT][PIXELS];
+    const struct image_check_options options = {.box = BOX, .pixel_size = 2, .diameter = 4 * RADIUS};
+    struct image_check *check = NULL, *meter = NULL, *expected = NULL;
+    for (int i = 0; i < COUNT; i++)
+        make(images[i], 4, 2 + 0.1 * i, 0);
+    assert_int_equal(judge(images, COUNT, IMAGE_CHECK_AUTO, 4 * RADIUS, &expected, NULL), STATUS_OK);
+    assert_int_equal(image_check_create(&options, &check, NULL), STATUS_OK);
+    assert_int_equal(image_check_create(&options, &meter, NULL), STATUS_OK);
+    for (int i = 0; i < COUNT; i++) {
+        const struct image_measures measures = image_check_measure(meter, images[i]);
+        assert_int_equal(image_check_add(check, &measures, false, NULL), STATUS_OK);
+    }
+    assert_int_equal(image_check_decide(check, NULL), STATUS_OK);
+    assert_true(image_check_normalises(check) && image_check_normalises(expected));
+    assert_true(image_check_strongest(check) > 0 && image_check_strongest(check) == image_check_strongest(expected));
+    assert_string_equal(image_check_reason(check), image_check_reason(expected));
+    image_check_destroy(&check);
+    image_check_destroy(&meter);
+    image_check_destroy(&expected);
+}
+
 static void what_cannot_be_normalised_is_refused(void **state) {
     (void)state;
     static float images[COUNT][PIXELS];
@@ -218,13 +242,10 @@ static void what_cannot_be_normalised_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backgrounds_are_measured),
-        cmocka_unit_test(what_is_not_normalised_becomes_so),
-        cmocka_unit_test(a_plane_is_taken_away_on_demand),
-        cmocka_unit_test(what_is_normalised_is_left_alone),
-        cmocka_unit_test(strong_images_are_found),
-        cmocka_unit_test(other_grids_and_earlier_runs_count),
-        cmocka_unit_test(what_cannot_be_normalised_is_refused),
+        cmocka_unit_test(backgrounds_are_measured),        cmocka_unit_test(what_is_not_normalised_becomes_so),
+        cmocka_unit_test(a_plane_is_taken_away_on_demand), cmocka_unit_test(what_is_normalised_is_left_alone),
+        cmocka_unit_test(strong_images_are_found),         cmocka_unit_test(other_grids_and_earlier_runs_count),
+        cmocka_unit_test(what_was_measured_can_be_added),  cmocka_unit_test(what_cannot_be_normalised_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,6 +96,26 @@ static void images_come_to_any_grid(void **state) {
     }
 }
 
+/* Only columns that are read are transformed: the last one, of noise, has what it should. */
+static void every_frequency_of_a_cut_image_is_there(void **state) {
+    (void)state;
+    const struct regrid_options options = {
+        .from_box = 48, .box = 30, .from_pixel = 2.5, .pixel_size = 4, .magnification = {1, 0, 0, 1}};
+    static float image[MOST * MOST], out[MOST * MOST];
+    unsigned random = 8;
+    for (int i = 0; i < 48 * 48; i++) {
+        random = random * 1664525u + 1013904223u;
+        image[i] = (float)(random >> 8) / 16777216.0f - 0.5f;
+    }
+    run(&options, image, out);
+    for (int ky = -14; ky < 15; ky++)
+        for (int kx = 0; kx < 15; kx++) {
+            const double x = kx / 120.0, y = ky / 120.0;
+            const double complex expected = transform(image, 48, 2.5, x, y), found = transform(out, 30, 4, x, y);
+            if (!(cabs(expected - found) < 1e-3)) fail_msg("frequency %d, %d", kx, ky);
+        }
+}
+
 static void what_is_on_the_grid_stays(void **state) {
     (void)state;
     struct regrid_options options = {
@@ -330,6 +350,7 @@ static void doubts_are_told_of_a_hundredth_and_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_come_to_any_grid),
+        cmocka_unit_test(every_frequency_of_a_cut_image_is_there),
         cmocka_unit_test(what_is_on_the_grid_stays),
         cmocka_unit_test(odd_phases_are_taken_off),
         cmocka_unit_test(magnification_is_undone),

@@ -1,8 +1,10 @@
 /* Tests of images that are cut to the detail that is compared: their values, who cuts them, classes and noise beside
  * those of whole images, and files, which have the whole grid. */
+#include <stdatomic.h>
+
 #include "common/memory.h"
-#include "stages/classifier/ahead.h"
 #include "stages/classifier/cut.h"
+#include "stages/classifier/dataset_private.h"
 #include "stages/classifier/snapshot.h"
 #include "stages/classifier/snapshot_restore.h"
 #include "tests/stages/shapes.h"
@@ -74,24 +76,24 @@ static struct classifier_options options(void) {
     return o;
 }
 
-/* threads: that read ahead and cut; 0: the owner does both. */
+/* threads: that read ahead, check and cut; 0: the owner does all. */
 static void begin(struct classifier *c, bool cut, int threads) {
     struct dataset *dataset = NULL;
     const struct classifier_options o = options();
     OK(dataset_create(ROOM, &dataset, &err));
-    if (cut) dataset_cut(dataset, FINEST, threads > 0 ? threads : 1);
+    if (cut) dataset_cut(dataset, FINEST);
     if (threads > 0) OK(dataset_read_ahead(dataset, threads, SLOTS * BOX * BOX * sizeof(float), NULL, &err));
     classifier_init(c, &o, dataset);
 }
 
-static int cut_by_threads; /* images that were taken where they were read ahead */
+static atomic_int cut_by_threads, measured_by_threads;
 
-float *__real_ahead_hold(struct ahead *ahead, size_t particle);
-float *__wrap_ahead_hold(struct ahead *ahead, size_t particle);
-float *__wrap_ahead_hold(struct ahead *ahead, size_t particle) {
-    float *image = __real_ahead_hold(ahead, particle);
-    cut_by_threads += image != NULL;
-    return image;
+ahead_make __real_dataset_make, __wrap_dataset_make;
+void __wrap_dataset_make(const void *context, float *image, float *scratch, bool measure, float *to,
+                         struct ahead_made *ret_made) {
+    cut_by_threads++;
+    measured_by_threads += measure;
+    __real_dataset_make(context, image, scratch, measure, to, ret_made);
 }
 
 static void threads_cut_the_same_images(void **state) {
@@ -101,7 +103,7 @@ static void threads_cut_the_same_images(void **state) {
     begin(&one, true, 0);
     shapes_classify(&one);
     begin(&several, true, 3);
-    cut_by_threads = 0;
+    cut_by_threads = measured_by_threads = 0;
     shapes_classify(&several);
     assert_int_equal(dataset_box(several.dataset), CUT);
     assert_int_equal(one.updates, several.updates);
@@ -115,10 +117,78 @@ static void threads_cut_the_same_images(void **state) {
     dataset_reads(several.dataset, &ahead, &asked);
     print_message("%zu images read ahead, %zu when asked for\n", ahead.images, asked.images);
     assert_in_range(ahead.images + asked.images, COUNT, COUNT + PARTS * SLOTS);
-    print_message("%d images were cut by threads\n", cut_by_threads);
-    assert_true(cut_by_threads > COUNT / 2);
+    print_message("%d images were cut by threads, %d measured\n", cut_by_threads, measured_by_threads);
+    assert_int_equal(asked.images, 0);
+    assert_in_range(cut_by_threads, COUNT, COUNT + PARTS * SLOTS);
+    assert_in_range(measured_by_threads, COUNT / 2, cut_by_threads);
     shapes_end(&one);
     shapes_end(&several);
+}
+
+static void stack_of(int part, char path[PATH_MAX]) {
+    snprintf(path, PATH_MAX, "%.200s/part%d.mrcs", folder, part);
+}
+
+enum { WITH_NAN = 3, STRONG = 7 }; /* images of each stack that cannot be used */
+
+/* Damages two images of each stack, and with `scaled` the grey scale of the last stack, whose particles come last. */
+static void damage_stacks(bool scaled) {
+    for (int part = 0; part < PARTS; part++) {
+        struct image image = {0};
+        char path[PATH_MAX];
+        stack_of(part, path);
+        OK(mrc_read(path, &image, &err));
+        for (size_t i = 0; i < image_count(&image) && scaled && part == PARTS - 1; i++)
+            image.data[i] = 300 * image.data[i] + 500;
+        image.data[WITH_NAN * BOX * BOX + 5] = NAN;
+        for (int i = 0; i < BOX * BOX; i++)
+            image.data[STRONG * BOX * BOX + i] *= 3000;
+        OK(mrc_write(path, &image, MRC_STACK, MRC_FLOAT32, &err));
+        image_destroy(&image);
+    }
+}
+
+/* Writes the stacks as they were read into originals, or reads them. */
+static void keep_stacks(struct image originals[PARTS], bool read) {
+    for (int part = 0; part < PARTS; part++) {
+        char path[PATH_MAX];
+        stack_of(part, path);
+        if (read)
+            OK(mrc_read(path, &originals[part], &err));
+        else
+            OK(mrc_write(path, &originals[part], MRC_STACK, MRC_FLOAT32, &err));
+    }
+}
+
+/* Threads that read ahead find the same images unusable, and normalise the same ones, also when it turns out late that
+ * images are to be normalised. */
+static void threads_check_as_the_owner_does(void **state) {
+    (void)state;
+    struct image originals[PARTS] = {{0}};
+    keep_stacks(originals, true);
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct classifier one, several;
+        size_t unusable = 0;
+        damage_stacks(scaled);
+        begin(&one, true, 0);
+        shapes_classify(&one);
+        begin(&several, true, 3);
+        shapes_classify(&several);
+        assert_int_equal(dataset_normalises(one.dataset), scaled);
+        assert_int_equal(dataset_normalises(several.dataset), scaled);
+        for (size_t i = 0; i < COUNT; i++) {
+            const struct dataset_particle *p = dataset_at(one.dataset, i), *q = dataset_at(several.dataset, i);
+            assert_int_equal(p->unusable, q->unusable);
+            assert_memory_equal(p->image, q->image, CUT * CUT * sizeof(float));
+            unusable += q->unusable;
+        }
+        assert_int_equal(unusable, 2 * PARTS);
+        shapes_end(&one);
+        shapes_end(&several);
+        keep_stacks(originals, false);
+    }
+    for (int part = 0; part < PARTS; part++)
+        image_destroy(&originals[part]);
 }
 
 /* Returns the part of the particles whose class has most of their shape. */
@@ -237,7 +307,7 @@ static void spoil_stacks(void) {
     for (int part = 0; part < PARTS; part++) {
         struct image image = {0};
         char path[PATH_MAX];
-        snprintf(path, sizeof path, "%.200s/part%d.mrcs", folder, part);
+        stack_of(part, path);
         OK(mrc_read(path, &image, &err));
         for (size_t i = 0; i < image_count(&image); i++)
             image.data[i] = 3 * image.data[i] + 5;
@@ -277,6 +347,7 @@ int main(void) {
         cmocka_unit_test(frequencies_stay_or_vanish),
         cmocka_unit_test(noise_keeps_its_deviation),
         cmocka_unit_test(threads_cut_the_same_images),
+        cmocka_unit_test(threads_check_as_the_owner_does),
         cmocka_unit_test(classes_and_noise_are_those_of_whole_images),
         cmocka_unit_test(files_have_the_whole_grid),
         cmocka_unit_test(images_are_normalised_whole),
