@@ -34,7 +34,7 @@ struct start_kept {
     double *shares[2];           /* [optics] */
     double initial_lowpass, resolution, told, views_doubt, contrast;
     bool agree_beyond, inverted_wanted;
-    int shared_shell;
+    int shared_shell, sure_shell;
     struct signal signal;
     char remark[sizeof((struct refiner *)0)->remark];
 };
@@ -110,6 +110,7 @@ static enum status keep(struct refiner *r, struct start_kept *k, struct err *err
                              .agree_beyond = r->agree_beyond,
                              .inverted_wanted = r->inverted_wanted,
                              .shared_shell = r->shared_shell,
+                             .sure_shell = r->sure_shell,
                              .signal = r->signal};
     memcpy(k->remark, r->remark, sizeof k->remark);
     TRY(mem_new(r->set.count, sizeof *k->particles, "poses", &k->particles, err));
@@ -152,6 +153,7 @@ static void restore(struct refiner *r, struct start_kept *k) {
     r->agree_beyond = k->agree_beyond;
     r->inverted_wanted = k->inverted_wanted;
     r->shared_shell = k->shared_shell;
+    r->sure_shell = k->sure_shell;
     r->signal = k->signal;
     memcpy(r->remark, k->remark, sizeof r->remark);
     for (size_t i = 0; i < r->set.count; i++)
