@@ -84,6 +84,21 @@ static void one_side_is_told(void **state) {
     mem_free(&r.held);
 }
 
+/* Halves that agree no further than they share have a resolution only by another start, which has to hold more than what it
+ * began with, too. */
+static void what_is_shared_is_no_resolution(void **state) {
+    (void)state;
+    enum { LEAST = 6 };
+    assert_int_equal(told_unresolved(9, true, 0, LEAST), REFINER_RESOLVED);
+    assert_int_equal(told_unresolved(9, true, -1, LEAST), REFINER_RESOLVED); /* starts could not be compared */
+    assert_int_equal(told_unresolved(5, false, 0, LEAST), UNRESOLVED_SHARED);
+    assert_int_equal(told_unresolved(5, false, -1, LEAST), UNRESOLVED_SHARED);
+    assert_int_equal(told_unresolved(6, false, 6, LEAST), REFINER_RESOLVED);
+    assert_int_equal(told_unresolved(5, false, 5, LEAST), UNRESOLVED_START);
+    assert_int_equal(told_unresolved(5, true, 5, LEAST), UNRESOLVED_START);
+    assert_int_equal(told_unresolved(0, true, 9, LEAST), UNRESOLVED_NOWHERE);
+}
+
 /* Even views are believed, of few particles too; uneven ones only where the halves agree far beyond what they share. */
 static void uneven_views_are_doubted(void **state) {
     (void)state;
@@ -106,6 +121,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(told_shells),
         cmocka_unit_test(one_side_is_told),
+        cmocka_unit_test(what_is_shared_is_no_resolution),
         cmocka_unit_test(uneven_views_are_doubted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
