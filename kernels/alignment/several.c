@@ -15,6 +15,8 @@ struct run {
 
 /* A worker takes its particles from here in each call, and puts its results here. */
 struct job {
+    struct alignment_options options;
+    double memory; /* free for the worker before any takes its own, bytes */
     struct alignment *worker;
     struct alignment_turns *turns;
     const struct alignment_iteration *iteration;
@@ -50,38 +52,90 @@ static int count_alike(const struct alignment_options *o, const struct device *d
     return alike;
 }
 
-/* Finds the memory of each worker before the first of them takes its own. Workers on one CUDA device share what is free
- * there. All have the least of any, because they follow one plan. */
-static enum status find_memory(const struct alignment_options *o, double *ret_memory, struct err *err) {
-    *ret_memory = o->memory;
-    if (o->memory > 0) return STATUS_OK;
-    double least = INFINITY;
-    for (int i = 0; i < o->device_count; i++) {
-        double most = 0;
-        TRY(alignment_find_memory(&o->devices[i], &most, err));
-        if (o->devices[i].kind != DEVICE_CPU) most /= count_alike(o, &o->devices[i]);
-        least = fmin(least, most);
+/* Runs the jobs of all workers but the first. */
+static void start(struct alignment_several *s, worker_run *run) {
+    for (int i = 1; i < s->count; i++)
+        worker_start(s->threads[i], run, &s->jobs[i]);
+}
+
+/* Waits for all workers. Returns the error of the earliest turn, so that it does not depend on the fastest. */
+static enum status wait_for_all(struct alignment_several *s, enum status first, const struct err *first_err,
+                                struct err *err) {
+    enum status status = first;
+    struct err own = *first_err;
+    int turn = s->jobs[0].turn;
+    for (int i = 1; i < s->count; i++) {
+        struct err other = {0};
+        enum status found = worker_wait(s->threads[i], &other);
+        if (found == STATUS_OK || (status != STATUS_OK && turn <= s->jobs[i].turn)) continue;
+        status = found;
+        own = other;
+        turn = s->jobs[i].turn;
     }
-    *ret_memory = least;
+    if (status != STATUS_OK && err != NULL) *err = own;
+    return status;
+}
+
+/* Runs the jobs of all workers at the same time, that of the first in this thread. */
+static enum status run_all(struct alignment_several *s, worker_run *run, struct err *err) {
+    struct err own = {0};
+    for (int i = 0; i < s->count; i++)
+        s->jobs[i].turn = i;
+    start(s, run);
+    enum status first = run(&s->jobs[0], &own);
+    return wait_for_all(s, first, &own, err);
+}
+
+static enum status find_one(void *context, struct err *err) {
+    struct job *job = context;
+    return alignment_find_memory(&job->options.device, &job->memory, err);
+}
+
+/* Finds the memory of each worker before any takes its own. Workers on one CUDA device share what is free there. All have
+ * the least of any, because they follow one plan. */
+static enum status find_memory(struct alignment *a, struct err *err) {
+    struct alignment_several *s = a->several;
+    double least = INFINITY;
+    if (a->options.memory > 0) return STATUS_OK;
+    TRY(run_all(s, find_one, err));
+    for (int i = 0; i < s->count; i++) {
+        const struct device *device = &a->options.devices[i];
+        const int sharing = device->kind == DEVICE_CPU ? 1 : count_alike(&a->options, device);
+        least = fmin(least, s->jobs[i].memory / sharing);
+    }
+    a->options.memory = least;
+    for (int i = 0; i < s->count; i++)
+        s->jobs[i].options.memory = least;
     return STATUS_OK;
 }
 
+static enum status create_one(void *context, struct err *err) {
+    struct job *job = context;
+    return alignment_create(&job->options, &job->worker, err);
+}
+
+/* Each worker is made by its own thread, because a device takes a while to open. The first one's device becomes the
+ * current one of the caller's thread, which makes references on it. */
 static enum status create_workers(struct alignment *a, struct err *err) {
     struct alignment_several *s = a->several;
-    /* The first device comes last: it is then the current one of this thread, on which the caller makes references. */
-    for (int i = s->count - 1; i >= 0; i--) {
-        struct alignment_options options = a->options;
-        options.device = a->options.devices[i];
-        options.device_count = 0;
-        options.threads = a->options.threads / s->count;
-        TRY(alignment_create(&options, &s->workers[i], err));
-        FAIL_IF(s->workers[i]->work != s->workers[s->count - 1]->work, err, STATUS_BAD_ARGUMENT,
-                "the CPU and a CUDA device cannot share particles: their sums differ in the last digits");
-        s->jobs[i] = (struct job){.worker = s->workers[i], .turns = s->turns};
+    for (int i = 0; i < s->count; i++) {
+        struct job *job = &s->jobs[i];
+        *job = (struct job){.options = a->options, .turns = s->turns};
+        job->options.device = a->options.devices[i];
+        job->options.device_count = 0;
+        job->options.threads = a->options.threads / s->count;
         if (i > 0) TRY(worker_create(&s->threads[i], err));
     }
-    for (int i = 1; i < s->count; i++)
+    TRY(find_memory(a, err));
+    enum status status = run_all(s, create_one, err);
+    for (int i = 0; i < s->count; i++)
+        s->workers[i] = s->jobs[i].worker;
+    TRY(status);
+    for (int i = 1; i < s->count; i++) {
+        FAIL_IF(s->workers[i]->work != s->workers[0]->work, err, STATUS_BAD_ARGUMENT,
+                "the CPU and a CUDA device cannot share particles: their sums differ in the last digits");
         s->workers[i]->leader = s->workers[0];
+    }
     return STATUS_OK;
 }
 
@@ -94,7 +148,6 @@ static enum status create(struct alignment *a, struct err *err) {
     TRY(mem_new(count, sizeof *s->jobs, "an E-step", &s->jobs, err));
     s->count = (int)count;
     TRY(alignment_turns_create(&s->turns, err));
-    TRY(find_memory(&a->options, &a->options.memory, err));
     return create_workers(a, err);
 }
 
@@ -106,13 +159,24 @@ static void release_job(struct job *job) {
     job->room = 0;
 }
 
+static enum status destroy_one(void *context, struct err *err) {
+    struct job *job = context;
+    (void)err;
+    alignment_destroy(&job->worker);
+    return STATUS_OK;
+}
+
+/* The first worker goes last: the others may hold on to what is its own. */
 static void destroy(struct alignment *a) {
     struct alignment_several *s = a->several;
     if (s == NULL) return;
-    for (int i = s->count - 1; i >= 0; i--) {
+    for (int i = 1; i < s->count; i++)
+        if (s->threads[i] != NULL) worker_start(s->threads[i], destroy_one, &s->jobs[i]);
+    for (int i = 1; i < s->count; i++)
         worker_destroy(&s->threads[i]);
+    for (int i = 0; i < s->count; i++) {
         release_job(&s->jobs[i]);
-        alignment_destroy(&s->workers[i]);
+        alignment_destroy(&s->jobs[i].worker);
     }
     alignment_turns_destroy(&s->turns);
     mem_free(&s->workers);
@@ -138,30 +202,6 @@ static void forget_images(struct alignment *a) {
 
 bool alignment_several_keeps_image(const struct alignment *a, int number, int chunk) {
     return alignment_keeps_image(a->several->workers[chunk % a->several->count], number, 0);
-}
-
-/* Runs the jobs of all workers but the first. */
-static void start(struct alignment_several *s, worker_run *run) {
-    for (int i = 1; i < s->count; i++)
-        worker_start(s->threads[i], run, &s->jobs[i]);
-}
-
-/* Waits for all workers. Returns the error of the earliest turn, so that it does not depend on the fastest. */
-static enum status wait_for_all(struct alignment_several *s, enum status first, const struct err *first_err,
-                                struct err *err) {
-    enum status status = first;
-    struct err own = *first_err;
-    int turn = s->jobs[0].turn;
-    for (int i = 1; i < s->count; i++) {
-        struct err other = {0};
-        enum status found = worker_wait(s->threads[i], &other);
-        if (found == STATUS_OK || (status != STATUS_OK && turn <= s->jobs[i].turn)) continue;
-        status = found;
-        own = other;
-        turn = s->jobs[i].turn;
-    }
-    if (status != STATUS_OK && err != NULL) *err = own;
-    return status;
 }
 
 static enum status begin_one(void *context, struct err *err) {

@@ -288,7 +288,7 @@ static int part_most(const struct refiner *r) {
 
 static int batch_at(const struct refiner *r, const struct side *side, int first) {
     int end = r->at.seed_class < 0 ? side->member_count : side->references[r->at.seed_class].seed_end,
-        most = part_most(r) * alignment_workers(r->alignment);
+        most = part_most(r) * (r->busy ? alignment_workers(r->alignment) : 1);
     return end - first < most ? end - first : most;
 }
 
@@ -358,10 +358,15 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
     return STATUS_OK;
 }
 
+/* So many threads at most take over what was found of a batch. It is little, and images are read meanwhile: where there are
+ * more threads than processors, each waits for one that others keep. */
+enum { TAKING_THREADS = 16 };
+
 /* Adds up the noise. Threads share no shell, and each shell is summed in the order of the particles, so that the sum
  * does not depend on the number of threads. */
 static void add_powers(struct refiner *r, struct side *side, int first, int count) {
-#pragma omp parallel for num_threads(r->context.threads) schedule(static)
+#pragma omp parallel for num_threads(r->context.threads < TAKING_THREADS ? r->context.threads : TAKING_THREADS)        \
+    schedule(static)
     for (int shell = 1; shell < r->shells; shell++)
         for (int i = 0; i < count; i++) {
             size_t optics = (size_t)member(r, side, first + i)->optics;
@@ -439,7 +444,8 @@ enum status estep_batch(struct refiner *r, struct side *side, int first, int *re
     TRY(alignment_add(r->alignment, r->batch.particles, *ret_count, r->batch.results, err));
     timing_spent(&r->timing, REFINER_COMPARE);
     add_powers(r, side, first, *ret_count);
-#pragma omp parallel for num_threads(r->context.threads) schedule(static)
+#pragma omp parallel for num_threads(r->context.threads < TAKING_THREADS ? r->context.threads : TAKING_THREADS)        \
+    schedule(static)
     for (int i = 0; i < *ret_count; i++)
         take_over(r, side, member(r, side, first + i), &r->batch.results[i], &r->batch.changes[i]);
     for (int i = 0; i < *ret_count; i++)

@@ -9,7 +9,7 @@
 #include "kernels/prepare/image_check.h"
 #include "stages/refiner/grids.h"
 
-enum { THREADS_MOST = 16 };
+enum { THREADS_MOST = 32 };
 
 /* An image to read. */
 struct job {

@@ -9,7 +9,8 @@
 
 struct loader;
 
-/* threads: how many read at the same time. cache: see stack_reader.h; NULL: none. Set and cache must outlive the loader. */
+/* threads: how many read at the same time, 32 at most. cache: see stack_reader.h; NULL: none. Set and cache must outlive
+ * the loader. */
 enum status loader_create(struct particle_set *set, int threads, struct shards *cache, struct loader **ret_loader,
                           struct err *err);
 /* Returns what was read so far. Call it while nothing is being read. */

@@ -175,6 +175,13 @@ double setup_map_share(const struct refiner *r) {
     return sum / voxels;
 }
 
+/* Returns how many threads read. Where there are many, half of them do the rest meanwhile. */
+static int reading_threads(const struct refiner *r) {
+    const int threads = r->context.threads;
+    if (threads < READING_THREADS) return threads;
+    return threads / 2 > READING_THREADS ? threads / 2 : READING_THREADS;
+}
+
 static enum status allocate(struct refiner *r, struct err *err) {
     r->box = r->set.box;
     r->shells = r->box / 2 + 1;
@@ -193,8 +200,7 @@ static enum status allocate(struct refiner *r, struct err *err) {
     TRY(mem_new((size_t)r->shells, sizeof *r->fsc_joined, "spectra", &r->fsc_joined, err));
     for (int side = 0; side < r->side_count; side++)
         TRY(allocate_side(r, &r->sides[side], err));
-    int readers = r->context.threads < READING_THREADS ? r->context.threads : READING_THREADS;
-    TRY(loader_create(&r->set, readers, r->context.scratch, &r->loader, err));
+    TRY(loader_create(&r->set, reading_threads(r), r->context.scratch, &r->loader, err));
     TRY(setup_alignment(r, err));
     TRY(check_memory(r, err));
     if (r->mask_path != NULL) TRY(read_mask(r, err));

@@ -351,14 +351,54 @@ static const struct trial SYMMETRIC[] = {
      .symmetry = "O"},
 };
 
+/* Returns whether rounding decides which poses are kept of a particle: images that differ in the fifth digit give its best
+ * pose another probability, on the CPU too. */
+static bool on_an_edge(struct data *d, const struct outcome *cpu) {
+    const size_t pixels = (size_t)d->trial.box * (size_t)d->trial.box, count = (size_t)d->trial.particles;
+    float *images = new (count * pixels, sizeof *images);
+    const float **before = new (count, sizeof *before);
+    struct outcome other;
+    struct err err = {0};
+    bool edge = false;
+    for (size_t i = 0; i < count; i++) {
+        before[i] = d->particles[i].image;
+        for (size_t x = 0; x < pixels; x++)
+            images[i * pixels + x] = before[i][x] * (1 + 1e-5f * (float)phantom_normal(&seed));
+        d->particles[i].image = images + i * pixels;
+    }
+    must(run(d, DEVICE_CPU, HOST, 2e9, &other, &err), &err);
+    for (size_t i = 0; i < count; i++) {
+        edge = edge || fabs(other.results[i].pmax - cpu->results[i].pmax) > 0.01 * cpu->results[i].pmax;
+        d->particles[i].image = before[i];
+    }
+    discard_outcome(&other);
+    free(before);
+    free(images);
+    return edge;
+}
+
+/* Makes particles and compares them on the CPU. Others take their place where rounding decides. */
+static void make_clear(const struct trial *trial, struct data *d, struct outcome *cpu) {
+    enum { TRIES = 8 };
+    struct err err = {0};
+    for (int i = 0; i < TRIES; i++) {
+        make(trial, d);
+        must(run(d, DEVICE_CPU, HOST, 2e9, cpu, &err), &err);
+        if (!on_an_edge(d, cpu)) return;
+        print_message("of these particles rounding decides: others are made\n");
+        discard_outcome(cpu);
+        discard(d);
+    }
+    fail_msg("of %d sets of particles none is clear of rounding", TRIES);
+}
+
 static void check_trial(const struct trial *trial) {
     struct data d;
     struct outcome cpu, cuda, again;
     struct err err = {0};
-    make(trial, &d);
+    make_clear(trial, &d, &cpu);
     print_message("box %d, order %d, %d orientations, %s, seed %llu\n", trial->box, trial->order,
                   sampling_orientation_count(&d.sampling), d.symmetry.name, (unsigned long long)seed);
-    must(run(&d, DEVICE_CPU, HOST, 2e9, &cpu, &err), &err);
     must(run(&d, DEVICE_CUDA, HOST, 2e9, &cuda, &err), &err);
     must(run(&d, DEVICE_CUDA, HOST, 2e9, &again, &err), &err);
     check_same(&d, &cuda, &again);

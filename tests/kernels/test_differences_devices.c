@@ -119,7 +119,7 @@ static void no_room(void **state) {
     struct arena *memory = NULL;
     struct workspace *w = NULL;
     bool fit = true;
-    must(arena_create(&DEVICE, (size_t)4 << 20, &memory, &err), &err);
+    must(arena_create(&DEVICE, (size_t)1 << 20, &memory, &err), &err); /* less than three maps */
     must(workspace_create(&DEVICE, memory, NULL, NULL, &w, &err), &err);
     must(differences_fit(w, BOX, MAPS, &fit, &err), &err);
     assert_false(fit);
