@@ -14,6 +14,7 @@
 #include "common/files_private.h"
 #include "common/memory.h"
 #include "common/text.h"
+#include "common/together.h"
 
 enum { LOCK_TRIES = 500 }; /* 5 s */
 
@@ -491,6 +492,21 @@ enum status file_read_at(int descriptor, const char *path, int64_t offset, void 
     return STATUS_OK;
 }
 
+/* A file that is read in pieces of PIECE bytes. */
+struct whole {
+    int descriptor;
+    const char *path;
+    char *text;
+    size_t size;
+};
+enum { PIECE = 8 << 20 };
+
+static enum status read_piece(void *context, size_t index, struct err *err) {
+    const struct whole *w = context;
+    const size_t at = index * PIECE, length = w->size - at < PIECE ? w->size - at : PIECE;
+    return file_read_at(w->descriptor, w->path, (int64_t)at, w->text + at, length, err);
+}
+
 enum status file_read_whole(const char *path, size_t limit, char **ret_text, size_t *ret_length, struct err *err) {
     _cleanup_(file_close) int descriptor = -1;
     int64_t size = 0;
@@ -499,7 +515,8 @@ enum status file_read_whole(const char *path, size_t limit, char **ret_text, siz
             (long long)size, limit);
     _cleanup_(mem_free) char *text = malloc((size_t)size + 1);
     FAIL_IF(text == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its %lld bytes", path, (long long)size);
-    TRY(file_read_at(descriptor, path, 0, text, (size_t)size, err));
+    struct whole whole = {descriptor, path, text, (size_t)size};
+    TRY(work_together(((size_t)size + PIECE - 1) / PIECE, TOGETHER_FILE, read_piece, &whole, err));
     text[size] = '\0';
     if (ret_length != NULL) *ret_length = (size_t)size;
     *ret_text = text;

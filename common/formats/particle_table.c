@@ -38,6 +38,7 @@ struct particle_table {
     struct columns columns;
     struct group *groups;
     int group_count, last_group;
+    bool shared;                                  /* the groups are those of another reader */
     int group_name;                               /* column of the optics table */
     double session_pixel_size, header_pixel_size; /* Å; NaN: unknown */
     bool ignore_aberrations;
@@ -129,9 +130,18 @@ enum status particle_table_open(struct star_file *file, const char *path, double
     return STATUS_OK;
 }
 
+enum status particle_table_share(const struct particle_table *t, struct particle_table **ret_table, struct err *err) {
+    struct particle_table *copy = NULL;
+    TRY(mem_new_unset(1, sizeof *copy, "a table of particles", &copy, err));
+    *copy = *t;
+    copy->shared = true;
+    *ret_table = copy;
+    return STATUS_OK;
+}
+
 void particle_table_close(struct particle_table **table) {
     if (*table == NULL) return;
-    mem_free(&(*table)->groups);
+    if (!(*table)->shared) mem_free(&(*table)->groups);
     mem_free(table);
 }
 
@@ -147,6 +157,14 @@ bool particle_table_rows_have_optics(const struct particle_table *t) {
     for (int i = 0; i < PREMULTIPLIED; i++)
         if (t->columns.shared[i] >= 0) return true;
     return t->rows_have_aberrations;
+}
+
+bool particle_table_groups_have_optics(const struct particle_table *t) {
+    const bool detector = t->columns.detector >= 0 && t->columns.magnification >= 0;
+    if (t->group_count == 0 || particle_table_rows_have_optics(t)) return false;
+    for (int i = 0; i < t->group_count; i++)
+        if (detector && isnan(t->groups[i].values[PIXEL_SIZE])) return false;
+    return true;
 }
 
 static struct optics optics_of(const double values[SHARED]) {
@@ -194,14 +212,21 @@ enum status particle_table_image(const struct particle_table *t, size_t row, str
     return STATUS_OK;
 }
 
-static bool is_in(const char *folder, const char *name, char path[PATH_SIZE]) {
-    return path_join(folder, name, path, PATH_SIZE, NULL) == STATUS_OK && file_exists(path);
+static bool is_in(const char *folder, const char *name, char path[PATH_SIZE], struct stat *ret_file) {
+    return path_join(folder, name, path, PATH_SIZE, NULL) == STATUS_OK && stat(path, ret_file) == 0;
+}
+
+bool particle_stack_look(const char *root, const char *star_path, const char *name, char path[PATH_SIZE],
+                         struct stat *ret_file) {
+    char folder[PATH_SIZE];
+    bool beside =
+        path_folder(star_path, folder, sizeof folder, NULL) == STATUS_OK && is_in(folder, name, path, ret_file);
+    return beside || (root != NULL && is_in(root, name, path, ret_file));
 }
 
 bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]) {
-    char folder[PATH_SIZE];
-    bool beside = path_folder(star_path, folder, sizeof folder, NULL) == STATUS_OK && is_in(folder, name, path);
-    return beside || (root != NULL && is_in(root, name, path));
+    struct stat file;
+    return particle_stack_look(root, star_path, name, path, &file);
 }
 
 enum status particle_stack_read(const char *path, struct particle_stack_header *ret_header, struct err *err) {

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include "common/files.h"
 #include "common/formats/optics.h"
@@ -33,6 +34,9 @@ struct star_table *particle_table_find(struct star_file *file);
  * session_pixel_size: Å, NaN: not set. ignore_aberrations: rows have none, whatever the table states. */
 enum status particle_table_open(struct star_file *file, const char *path, double session_pixel_size,
                                 bool ignore_aberrations, struct particle_table **ret_table, struct err *err);
+/* Makes another reader of the same rows, for another thread. Close it before the table. */
+enum status particle_table_share(const struct particle_table *table, struct particle_table **ret_table,
+                                 struct err *err);
 void particle_table_close(struct particle_table **table);
 
 /* Returns the table of the rows. */
@@ -42,6 +46,8 @@ const struct star_table *particle_table_rows(const struct particle_table *table)
 int particle_table_group_count(const struct particle_table *table);
 /* Returns whether the rows hold optics (pixel size, voltage, …) in columns that the optics table lacks. */
 bool particle_table_rows_have_optics(const struct particle_table *table);
+/* Returns whether there are optics groups, and all rows of a group have the optics and aberrations of the group. */
+bool particle_table_groups_have_optics(const struct particle_table *table);
 /* Returns the optics of a group. All values are known, but the pixel size may be NaN. */
 struct optics particle_table_group_optics(const struct particle_table *table, int group);
 /* Returns the aberrations of a group, without those in columns of the rows. */
@@ -64,6 +70,9 @@ enum status particle_table_image(const struct particle_table *table, size_t row,
 /* Finds the stack that a table names: beside the table's file, else below the root (NULL: none), where RELION has it.
  * Returns false if it is in neither. */
 bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]);
+/* Does the same, and looks at its file. */
+bool particle_stack_look(const char *root, const char *star_path, const char *name, char path[PATH_SIZE],
+                         struct stat *ret_file);
 
 /* The header of a stack of particles. */
 struct particle_stack_header {

@@ -265,6 +265,22 @@ enum status star_row_append(struct star_table *table, size_t *ret_row, struct er
     return STATUS_OK;
 }
 
+enum status star_rows_append(struct star_table *table, size_t count, size_t *ret_row, struct err *err) {
+    const size_t rows = table->row_count + count;
+    if (rows > table->row_capacity) {
+        const size_t room = rows > 2 * table->row_capacity ? rows : 2 * table->row_capacity;
+        const size_t most = SIZE_MAX / 2 / sizeof *table->cells / table->column_capacity;
+        const char **cells =
+            room > most ? NULL : realloc(table->cells, room * table->column_capacity * sizeof *table->cells);
+        FAIL_IF(cells == NULL, err, STATUS_NO_MEMORY, "%s: no memory for its table", table->file->path);
+        table->cells = cells;
+        table->row_capacity = room;
+    }
+    *ret_row = table->row_count;
+    table->row_count = rows;
+    return STATUS_OK;
+}
+
 /* ---- cells ---- */
 
 static bool in_range(const struct star_table *table, size_t row, int column) {

@@ -18,6 +18,9 @@ enum status star_create(struct star_file **ret_file, struct err *err);
 enum status star_read(const char *path, struct star_file **ret_file, struct err *err);
 /* Parses a text. name stands for the path in messages. */
 enum status star_parse(const char *name, const char *text, size_t length, struct star_file **ret_file, struct err *err);
+/* Does the same with a text that malloc made, whose byte after the end is 0, and takes it over, also on failure. */
+enum status star_parse_taken(const char *name, char **text, size_t length, struct star_file **ret_file,
+                             struct err *err);
 /* Writes under another name, syncs, renames: the file is whole or not there. */
 enum status star_write(const struct star_file *file, const char *path, struct err *err);
 /* Frees a file and its tables, and sets the pointer to NULL. */

@@ -36,6 +36,8 @@ enum status star_keep(struct star_file *file, const char *text, size_t length, c
 enum status star_column_append(struct star_table *table, const char *name, const char *fill, struct err *err);
 /* As star_row_add, but leaves the cells unset: the caller sets all of them, or destroys the file. */
 enum status star_row_append(struct star_table *table, size_t *ret_row, struct err *err);
+/* Does the same for several rows, of which *ret_row is the first. */
+enum status star_rows_append(struct star_table *table, size_t count, size_t *ret_row, struct err *err);
 /* As star_table_add, but keeps the pointer to the name and allows any name. */
 enum status star_table_append(struct star_file *file, const char *name, struct star_table **ret_table, struct err *err);
 /* Returns whether a text is a keyword (data_*, loop_, save_, stop_, global_) that may stand in place of a value. */

@@ -1,6 +1,7 @@
 /* Reads STAR files line by line. The reader ends each value in place, in one copy of the text, and copies no value.
  *
- * One line is one row of a loop, as in RELION; only a text block of several lines (";") continues a row below. */
+ * One line is one row of a loop, as in RELION; only a text block of several lines (";") continues a row below. Lines
+ * that can only be rows are divided among threads, which changes neither the table nor an error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "common/files.h"
 #include "common/formats/star_private.h"
 #include "common/memory.h"
+#include "common/together.h"
 
 /* Larger than any STAR file of a session, and small enough to refuse a stack of micrographs given by mistake. */
 static const size_t LARGEST = (size_t)1 << 33;
@@ -148,6 +150,81 @@ static enum status read_row(struct parser *p, char *token, bool had_text, struct
     return STATUS_OK;
 }
 
+/* Lines that are rows by themselves, in pieces for several threads. */
+enum { PIECE_ROWS = 2048, PIECES = 256 };
+
+struct lines {
+    const struct parser *parser; /* before the first line */
+    char *starts[PIECES];        /* of each piece */
+    size_t count;                /* lines */
+    char *end;                   /* behind the last line */
+    size_t first_row;            /* in the table */
+};
+
+/* Returns whether the line, which a newline ends, is a row whatever its values are. */
+static bool is_row(const char *line) {
+    const char *c = line;
+    while (*c != '\n' && *c != '\0' && (unsigned char)*c <= ' ')
+        c++;
+    return *line != ';' && *c != '\n' && *c != '\0' && *c != '#' && *c != '_' && strncasecmp(c, "data_", 5) != 0 &&
+           strncasecmp(c, "loop_", 5) != 0;
+}
+
+/* Finds the next lines that are rows, each by itself: a row goes on in a text block below. */
+static void find_lines(const struct parser *p, struct lines *lines) {
+    char *line = lines->end = p->next;
+    while (line < p->end && lines->count < (size_t)PIECES * PIECE_ROWS && is_row(line)) {
+        char *newline = memchr(line, '\n', (size_t)(p->end - line));
+        if (newline == NULL || newline[1] == ';') return;
+        if (lines->count % PIECE_ROWS == 0) lines->starts[lines->count / PIECE_ROWS] = line;
+        lines->count++;
+        line = lines->end = newline + 1;
+    }
+}
+
+/* Reads a row that is the rest of the line. */
+static enum status read_values(struct parser *p, const char **cells, struct err *err) {
+    size_t found = 0;
+    for (;;) {
+        char *token;
+        bool quoted;
+        TRY(next_token(p, &token, &quoted, err));
+        if (token == NULL) break;
+        if (found < p->table->column_count) cells[found] = token;
+        found++;
+    }
+    return found == p->table->column_count ? STATUS_OK : end_of_row(p, found, err);
+}
+
+static enum status read_piece(void *context, size_t index, struct err *err) {
+    const struct lines *lines = context;
+    const struct star_table *table = lines->parser->table;
+    const size_t before = index * PIECE_ROWS, left = lines->count - before;
+    struct parser p = *lines->parser;
+    p.next = lines->starts[index];
+    p.line += before;
+    for (size_t i = 0; i < left && i < PIECE_ROWS; i++) {
+        (void)next_line(&p);
+        TRY(read_values(&p, table->cells + (lines->first_row + before + i) * table->column_capacity, err));
+    }
+    return STATUS_OK;
+}
+
+/* Reads the rows that follow the present line, as far as each is a line by itself. */
+static enum status read_rows(struct parser *p, struct err *err) {
+    struct lines lines = {.parser = p};
+    if (!p->in_loop || !p->has_rows) return STATUS_OK;
+    find_lines(p, &lines);
+    if (lines.count == 0) return STATUS_OK;
+    const size_t pieces = (lines.count + PIECE_ROWS - 1) / PIECE_ROWS;
+    TRY(star_rows_append(p->table, lines.count, &lines.first_row, err));
+    TRY(work_together(pieces, TOGETHER_FILE, read_piece, &lines, err));
+    p->next = lines.end;
+    p->line += lines.count;
+    p->after_blank = p->last_line_unended = false;
+    return STATUS_OK;
+}
+
 static enum status read_label(struct parser *p, const char *label, struct err *err) {
     struct star_table *table = p->table;
     if (table == NULL) return bad(p, "a label before any data block", label, err);
@@ -218,8 +295,10 @@ static enum status parse(struct star_file *file, size_t length, struct err *err)
     const char *zero = memchr(file->text, 0, length);
     FAIL_IF(zero != NULL, err, STATUS_BAD_FORMAT, "%s: not a STAR file: it is not text (byte %td is 0)", file->path,
             zero - file->text);
-    while (next_line(&p))
+    while (next_line(&p)) {
         TRY(read_line(&p, err));
+        TRY(read_rows(&p, err));
+    }
     FAIL_IF(file->table_count == 0, err, STATUS_TRUNCATED, "%s: holds no data block%s", file->path,
             length == 0 ? ": it is empty" : "");
     FAIL_IF(p.in_loop && p.table->column_count == 0, err, STATUS_TRUNCATED, "%s: ends after loop_, before its labels",
@@ -227,10 +306,11 @@ static enum status parse(struct star_file *file, size_t length, struct err *err)
     return STATUS_OK;
 }
 
-/* Takes over the text, which has a 0 after its end. */
-static enum status parse_owned(const char *name, char *text, size_t length, struct star_file **ret_file,
-                               struct err *err) {
+enum status star_parse_taken(const char *name, char **own, size_t length, struct star_file **ret_file,
+                             struct err *err) {
     _cleanup_(star_destroy) struct star_file *file = NULL;
+    char *text = *own;
+    *own = NULL;
     char *path = strdup(name);
     enum status status = path == NULL ? STATUS_NO_MEMORY : star_create(&file, err);
     if (status != STATUS_OK) {
@@ -253,12 +333,12 @@ enum status star_parse(const char *name, const char *text, size_t length, struct
     FAIL_IF(copy == NULL, err, STATUS_NO_MEMORY, "%s: no memory to read it", name);
     if (length > 0) memcpy(copy, text, length);
     copy[length] = '\0';
-    return parse_owned(name, copy, length, ret_file, err);
+    return star_parse_taken(name, &copy, length, ret_file, err);
 }
 
 enum status star_read(const char *path, struct star_file **ret_file, struct err *err) {
     char *text = NULL;
     size_t length = 0;
     TRY(file_read_whole(path, LARGEST, &text, &length, err));
-    return parse_owned(path, text, length, ret_file, err);
+    return star_parse_taken(path, &text, length, ret_file, err);
 }

@@ -22,6 +22,17 @@ void stage_results_clear(struct stage_results *results) {
     *results = (struct stage_results){0};
 }
 
+/* Passes copies of the items through the stage: tests keep theirs. */
+static enum status run_copies(struct stage *stage, struct item *const *items, size_t count, struct err *err) {
+    struct item **copies = NULL;
+    enum status status = mem_new(count + 1, sizeof *copies, "items", &copies, err);
+    for (size_t i = 0; i < count && status == STATUS_OK; i++)
+        status = item_clone(items[i], &copies[i], err);
+    if (status == STATUS_OK) status = stage_run_items(stage, copies, count, err);
+    if (copies != NULL) stage_items_free(copies, count);
+    return status;
+}
+
 static enum status run(struct stage *stage, const char *folder, const char *ledger_path, const char *const *key_values,
                        struct item *const *items, size_t item_count, struct err *err) {
     char place[PATH_SIZE];
@@ -35,7 +46,7 @@ static enum status run(struct stage *stage, const char *folder, const char *ledg
     TRY(log_open(NULL, stage->name, LOG_WARN, &stage->log, err));
     TRY(ledger_open(ledger_path, stage->name, false, &stage->ledger, err));
     TRY(stage_begin(stage, err));
-    return stage_run_items(stage, items, item_count, err);
+    return run_copies(stage, items, item_count, err);
 }
 
 enum status stage_run_results(const struct stage_descriptor *descriptor, const char *folder, const char *ledger_path,

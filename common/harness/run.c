@@ -20,18 +20,17 @@ static bool collect(struct stage *stage, bool until_empty) {
     return go_on;
 }
 
-static enum status take_item(struct stage *stage, const struct item *item, struct err *err) {
+/* Consumes the item unless it fails. */
+static enum status take_item(struct stage *stage, struct item **item, struct err *err) {
     enum ledger_claim claim;
-    TRY(ledger_claim_item(stage->ledger, item, stage->instance, stage->token, &claim, err));
-    if (claim != CLAIM_NEW && claim != CLAIM_AGAIN) {
-        if (claim == CLAIM_HERE || claim == CLAIM_ELSEWHERE)
-            stage_log(stage, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts",
-                      item_id(item));
+    TRY(ledger_claim_item(stage->ledger, *item, stage->instance, stage->token, &claim, err));
+    if (claim == CLAIM_NEW || claim == CLAIM_AGAIN) {
+        lanes_take(stage, item, 0, 0, false);
         return STATUS_OK;
     }
-    struct item *copy = NULL;
-    TRY(item_clone(item, &copy, err));
-    lanes_take(stage, &copy, 0, 0, false);
+    if (claim == CLAIM_HERE || claim == CLAIM_ELSEWHERE)
+        stage_log(stage, LOG_WARN, "duplicate", "%s: the same item comes twice; the first one counts", item_id(*item));
+    item_destroy(item);
     return STATUS_OK;
 }
 
@@ -43,12 +42,11 @@ static bool has_room(struct stage *stage) {
 }
 
 /* Takes items[*next …] while there is room. */
-static enum status take_items(struct stage *stage, struct item *const *items, size_t count, size_t *next,
-                              struct err *err) {
+static enum status take_items(struct stage *stage, struct item **items, size_t count, size_t *next, struct err *err) {
     enum status status = STATUS_OK;
     ledger_hold(stage->ledger);
     while (status == STATUS_OK && *next < count && has_room(stage))
-        status = take_item(stage, items[(*next)++], err);
+        status = take_item(stage, &items[(*next)++], err);
     ledger_let_go(stage->ledger);
     return status;
 }
@@ -71,7 +69,7 @@ static enum status finish(struct stage *stage, struct err *err) {
     return status;
 }
 
-enum status stage_run_items(struct stage *stage, struct item *const *items, size_t count, struct err *err) {
+enum status stage_run_items(struct stage *stage, struct item **items, size_t count, struct err *err) {
     bool go_on = true;
     for (size_t next = 0; next < count && go_on;) {
         go_on = collect(stage, false) && atomic_load(&stage->stopping) == STOP_NOT;

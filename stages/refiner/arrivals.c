@@ -10,6 +10,7 @@
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
 #include "stages/refiner/particles_private.h"
+#include "stages/refiner/row_images.h"
 
 /* Changes are written if they are less than a part of the whole table, which has less than this. */
 static const size_t LARGEST_CHANGES = (size_t)1 << 32;
@@ -33,31 +34,16 @@ void arrival_clear(struct arrival *a) {
     *a = (struct arrival){0};
 }
 
-/* Checks that the stack may be read, where particles_read.c will look for it and open it. */
-static enum status check_stack(struct stage *stage, const char *star_path, const char *name, struct err *err) {
+/* Checks that the stack may be read, where row_images.c will look for it and open it. */
+static enum status check_stack(const void *context, const char *star_path, const char *name, struct err *err) {
+    const struct stage *stage = context;
     char path[PATH_SIZE];
     bool found = particle_stack_find(stage_root(stage), star_path, name, path);
     return found ? stage_may_read(stage, path, err) : stage_resolve(stage, name, path, err);
 }
 
-/* Checks the names of stacks in a file. Rows of one stack follow each other. */
 static enum status check_stacks(struct stage *stage, const char *star_path, struct star_file *file, struct err *err) {
-    for (size_t t = 0; t < star_table_count(file); t++) {
-        const struct star_table *table = star_table_at(file, t);
-        int column = star_column_find(table, "rlnImageName");
-        const char *last = "";
-        for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
-            const char *name = star_get(table, row, column), *at = strchr(name, '@');
-            char *end = NULL;
-            long number = strtol(name, &end, 10);
-            FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
-                    "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", star_path,
-                    row + 1, name);
-            if (strcmp(at, last) != 0) TRY(check_stack(stage, star_path, at + 1, err));
-            last = at;
-        }
-    }
-    return STATUS_OK;
+    return row_images_check(file, star_path, check_stack, stage, err);
 }
 
 static enum status read_table(struct stage *stage, const struct refiner *refiner, const char *path,
@@ -84,7 +70,7 @@ static enum status read_digested(const char *path, const char *expected, struct 
     digest_print(digest_memory(text, length), digest);
     FAIL_IF(strcmp(digest, expected) != 0, err, STATUS_BAD_FORMAT, "%s: has the digest %s; %s was expected", path,
             digest, expected);
-    return star_parse(path, text, length, ret_file, err);
+    return star_parse_taken(path, &text, length, ret_file, err);
 }
 
 static enum status read_changes_of(struct stage *stage, const struct refiner *refiner, const struct item *item,

@@ -7,6 +7,7 @@
 #include "common/memory.h"
 #include "common/text.h"
 #include "stages/refiner/detectors.h"
+#include "stages/refiner/stack_headers.h"
 
 void particle_set_init(struct particle_set *set, unsigned seed, size_t cache_limit, double fallback_pixel_size) {
     *set = (struct particle_set){.seed = seed, .cache_limit = cache_limit, .fallback_pixel_size = fallback_pixel_size};
@@ -35,7 +36,6 @@ void particle_set_destroy(struct particle_set *set) {
     for (int i = 0; i < set->stack_count; i++) {
         free(set->stacks[i].path);
         free(set->stacks[i].name);
-        free(set->stacks[i].given);
     }
     particle_changes_free(&set->changes);
     free(set->order);
@@ -45,6 +45,7 @@ void particle_set_destroy(struct particle_set *set) {
     free(set->stacks);
     names_destroy(&set->particle_names);
     names_destroy(&set->stack_paths);
+    stack_headers_destroy(&set->headers);
     free(set->root);
     *set = (struct particle_set){0};
 }

@@ -74,7 +74,6 @@ struct particle_source {
 
 struct particle_stack {
     char *path, *name; /* absolute or from the working directory; as in particle.name */
-    char *given;       /* as its file named the stack last */
     int box, images;
     double pixel_size; /* Å, of its header; 0: unknown */
     struct stat file;  /* when a table that names it was read */
@@ -96,8 +95,9 @@ struct particle_set {
     struct particle_source *sources;
     int source_count;
     struct particle_stack *stacks;
-    int stack_count, last_stack;
+    int stack_count;
     struct names particle_names, stack_paths; /* find particles by name, and stacks by path */
+    struct stack_headers *headers;            /* of stacks that tables named; NULL: none are kept. The set's */
     int box;                     /* px, of the refinement, to which images are brought (grids.h); 0: no particles yet */
     double pixel_size;           /* Å */
     int preferred_box;           /* px, of the reference; 0: not known */

@@ -7,6 +7,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "common/together.h"
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
@@ -120,23 +121,36 @@ static const struct particle *find_near(const struct particle_set *set, const ch
     return particle_find_hashed(set, name, *ret_hash);
 }
 
-/* Finds the particles that the set has, and makes room for the others. */
-static enum status find_particles(struct joining *j, struct err *err) {
-    struct particle_set *set = j->set;
-    const size_t count = j->read->count;
-    TRY(mem_new_unset(count + 1, sizeof *j->hashes, "names of particles", &j->hashes, err));
-    TRY(mem_new_unset(count + 1, sizeof *j->particles, "the particles of a table", &j->particles, err));
+enum { PIECE = 8192 };
+
+/* Finds some of the particles in the set. */
+static enum status find_piece(void *context, size_t piece, struct err *err) {
+    (void)err;
+    const struct joining *j = context;
+    const struct particle_set *set = j->set;
+    const size_t first = piece * PIECE, left = j->read->count - first;
     size_t next = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = first; i < first + (left < PIECE ? left : PIECE); i++) {
         const struct particle *known = find_near(set, j->read->particles[i].name, next, &j->hashes[i]);
         if (known != NULL && j->renewed != NULL && j->renewed[known->stack]) {
             known = NULL;
             j->hashes[i] = names_hash(j->read->particles[i].name);
         }
         j->particles[i] = known != NULL ? (int)(known - set->particles) : -1;
-        j->added += known == NULL;
         if (known != NULL) next = (size_t)j->particles[i] + 1;
     }
+    return STATUS_OK;
+}
+
+/* Finds the particles that the set has, and makes room for the others. */
+static enum status find_particles(struct joining *j, struct err *err) {
+    struct particle_set *set = j->set;
+    const size_t count = j->read->count;
+    TRY(mem_new_unset(count + 1, sizeof *j->hashes, "names of particles", &j->hashes, err));
+    TRY(mem_new_unset(count + 1, sizeof *j->particles, "the particles of a table", &j->particles, err));
+    TRY(work_together((count + PIECE - 1) / PIECE, TOGETHER_FILE, find_piece, j, err));
+    for (size_t i = 0; i < count; i++)
+        j->added += j->particles[i] < 0;
     TRY(names_reserve(&set->particle_names, set->count + j->added, err));
     return set->count > 0 ? particle_set_reserve(set, set->count + j->added, err) : STATUS_OK;
 }

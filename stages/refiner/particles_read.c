@@ -11,23 +11,23 @@
 #include "common/files.h"
 #include "common/formats/particle_table.h"
 #include "common/memory.h"
+#include "common/together.h"
 #include "stages/refiner/detectors.h"
 #include "stages/refiner/given_poses.h"
 #include "stages/refiner/grids.h"
+#include "stages/refiner/row_images.h"
 
 struct reading {
     struct particle_set *set; /* empty at first; the file is its only source */
     const char *path;
+    struct stack_headers *headers; /* of the set that the particles may join */
     struct particle_table *table;
     struct particle_places places;
-    int image;                  /* column rlnImageName */
     int subset, junk;           /* columns rlnRandomSubset, icestreamJunk; −1: absent */
     int *optics_map;            /* optics group of the table → index into set->optics; −1: not added yet */
     struct given_columns poses; /* if tables must give poses */
-    struct names given_names;   /* finds stacks by their names in this table */
-    unsigned char **met;        /* [met_count]: a bit for each image of a stack that a row has named */
-    int met_count;
-    bool indexed; /* particles are found by their names: some image is named again */
+    struct row_images images;
+    bool alike; /* rows of an optics group have the optics of the group, all of which are in the set */
 };
 
 static bool same_values(const struct particle_optics *o, const struct optics *values) {
@@ -142,50 +142,6 @@ const char *particle_name_below(const char *root, const char *path) {
     return below ? path + length + 1 : path;
 }
 
-static enum status add_stack(struct reading *r, const char *path, const char *given, struct err *err) {
-    struct particle_set *set = r->set;
-    struct particle_stack_header header;
-    struct stat file;
-    FAIL_IF(stat(path, &file) != 0, err, status_of_reading(errno), "%s: cannot be looked at: %s", path,
-            strerror(errno));
-    TRY(particle_stack_read(path, &header, err));
-    TRY(particle_check_box(header.box, path, err));
-    TRY(particle_list_append(&set->stacks, &set->stack_count, sizeof *set->stacks, err));
-    struct particle_stack *stack = &set->stacks[set->stack_count - 1];
-    stack->box = header.box;
-    stack->images = header.images;
-    stack->pixel_size = header.pixel_size;
-    stack->file = file;
-    TRY(particle_text(path, &stack->path, err));
-    TRY(particle_text(given, &stack->given, err));
-    TRY(particle_text(particle_name_below(set->root, path), &stack->name, err));
-    return names_put(&set->stack_paths, names_hash(path), set->stack_count - 1, err);
-}
-
-static bool same_text(const char *a, const char *b) {
-    return a != NULL && b != NULL && strcmp(a, b) == 0;
-}
-
-static enum status resolve_stack(const struct reading *r, const char *given, char path[PATH_SIZE], struct err *err) {
-    if (particle_stack_find(r->set->root, r->path, given, path)) return STATUS_OK;
-    FAIL_IF(!file_exists(given), err, STATUS_NOT_FOUND,
-            "%s names the stack %s, which is neither beside the file, nor in the session, nor in the working directory",
-            r->path, given);
-    return path_join("", given, path, PATH_SIZE, err);
-}
-
-/* Returns the stack that this table has named so before; −1: there is none. Compares with the last name first, because
- * rows of one stack follow each other. */
-static int stack_given(const struct reading *r, const char *given, uint32_t *ret_hash) {
-    size_t step = 0;
-    int last = r->set->last_stack, index;
-    if (last < r->set->stack_count && same_text(r->set->stacks[last].given, given)) return last;
-    *ret_hash = names_hash(given);
-    while ((index = names_next(&r->given_names, *ret_hash, &step)) >= 0)
-        if (same_text(r->set->stacks[index].given, given)) return index;
-    return -1;
-}
-
 int particle_stack_at(const struct particle_set *set, const char *path) {
     size_t step = 0;
     int index;
@@ -195,55 +151,24 @@ int particle_stack_at(const struct particle_set *set, const char *path) {
     return -1;
 }
 
-/* Finds a stack in the set by its path, or adds it, and notes how this table names it. */
-static enum status find_stack(struct reading *r, const char *given, int *ret_index, struct err *err) {
-    struct particle_set *set = r->set;
-    char path[PATH_SIZE];
-    TRY(resolve_stack(r, given, path, err));
-    int found = particle_stack_at(set, path);
-    if (found < 0) {
-        TRY(add_stack(r, path, given, err));
-        found = set->stack_count - 1;
-    }
-    struct particle_stack *stack = &set->stacks[found];
-    if (!same_text(stack->given, given)) {
-        mem_free(&stack->given);
-        TRY(particle_text(given, &stack->given, err));
-    }
-    *ret_index = found;
-    return STATUS_OK;
-}
+/* Reads rows with what a reader of rows keeps from one to the next: one for each thread. */
+struct row_reader {
+    struct reading *reading;
+    struct particle_table *table;
+    struct particle_places places;
+};
 
-/* Looks for the file of a stack only when the table has not named the stack so before. */
-static enum status stack_index(struct reading *r, const char *given, int *ret_index, struct err *err) {
-    uint32_t hash = 0;
-    int found = stack_given(r, given, &hash);
-    if (found < 0) {
-        TRY(find_stack(r, given, &found, err));
-        if (!names_has(&r->given_names, hash, found)) TRY(names_put(&r->given_names, hash, found, err));
-    }
-    r->set->last_stack = *ret_index = found;
-    return STATUS_OK;
-}
-
-static enum status locate(struct reading *r, size_t row, int *ret_stack, int *ret_slice, struct err *err) {
-    struct particle_image image;
-    TRY(particle_table_image(r->table, row, &image, err));
-    TRY(stack_index(r, image.stack, ret_stack, err));
-    const struct particle_stack *stack = &r->set->stacks[*ret_stack];
-    TRY(particle_table_check_image(r->table, row, &image, image.stack, stack->images, err));
-    *ret_slice = (int)image.number - 1;
-    return STATUS_OK;
-}
-
-static enum status set_values(struct reading *r, size_t row, struct particle *p, struct err *err) {
+static enum status set_values(struct row_reader *reader, size_t row, struct particle *p, struct err *err) {
+    struct reading *r = reader->reading;
     struct particle_row values;
-    TRY(particle_table_row(r->table, row, &values, err));
-    TRY(optics_of_row(r, &values, &p->optics, err));
-    struct particle_optics *o = &r->set->optics[p->optics];
-    if (o->box == 0) o->box = r->set->stacks[p->stack].box;
+    TRY(particle_table_row(reader->table, row, &values, err));
+    if (r->alike)
+        p->optics = r->optics_map[values.group];
+    else
+        TRY(optics_of_row(r, &values, &p->optics, err));
+    const struct particle_optics *o = &r->set->optics[p->optics];
     p->has_ctf = values.has_ctf;
-    p->place = particle_places_row(&r->places, row, values.group, values.optics.pixel_size);
+    p->place = particle_places_row(&reader->places, row, values.group, values.optics.pixel_size);
     p->ctf = (struct ctf){
         .defocus_u = values.defocus_u,
         .defocus_v = values.defocus_v,
@@ -286,74 +211,82 @@ static bool read_junk(const struct reading *r, size_t row) {
            junk != 0;
 }
 
-static enum status add_row(struct reading *r, size_t row, const char *name, int stack, int slice, struct err *err) {
-    struct particle p = {.stack = stack,
-                         .slice = slice,
-                         .row = row,
-                         .norm = 1,
-                         .reliability = 1,
-                         .residual = -1,
-                         .junk = read_junk(r, row),
-                         .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
-    TRY(particle_text(name, &p.name, err));
-    enum status status = read_half(r, row, &p, err);
-    if (status == STATUS_OK) status = set_values(r, row, &p, err);
-    if (status == STATUS_OK && r->indexed)
-        status = particle_set_take(r->set, &p, names_hash(name), err);
-    else if (status == STATUS_OK)
-        status = particle_set_append(r->set, &p, err);
-    free(p.name);
-    return status;
-}
-
-/* Notes that a row names an image. ret_again: an earlier row has done so. */
-static enum status meet_image(struct reading *r, int stack, int slice, bool *ret_again, struct err *err) {
-    while (r->met_count <= stack) {
-        TRY(particle_list_append(&r->met, &r->met_count, sizeof *r->met, err));
-        const size_t bytes = (size_t)r->set->stacks[r->met_count - 1].images / 8 + 1;
-        r->met[r->met_count - 1] = calloc(bytes, 1);
-        FAIL_IF(r->met[r->met_count - 1] == NULL, err, STATUS_NO_MEMORY, "no memory for the images of a stack");
-    }
-    unsigned char *byte = &r->met[stack][slice / 8];
-    const unsigned bit = 1u << slice % 8;
-    *ret_again = (*byte & bit) != 0;
-    *byte = (unsigned char)(*byte | bit);
-    return STATUS_OK;
-}
-
-/* Makes particles known by their names, which only a table needs that names an image twice. */
-static enum status index_names(struct reading *r, struct err *err) {
-    struct particle_set *set = r->set;
-    for (size_t i = 0; i < set->count && !r->indexed; i++)
-        TRY(names_put(&set->particle_names, names_hash(set->particles[i].name), (int)i, err));
-    r->indexed = true;
-    return STATUS_OK;
-}
-
-static enum status read_row(struct reading *r, size_t row, struct err *err) {
+static enum status read_row(struct row_reader *reader, size_t row, const struct row_image *image, struct err *err) {
+    struct reading *r = reader->reading;
     char name[PATH_SIZE + 16];
-    int stack = 0, slice = 0;
-    TRY(locate(r, row, &stack, &slice, err));
-    r->set->digest += selection_digest(star_get(particle_table_rows(r->table), row, r->image));
-    particle_name_write(slice + 1, r->set->stacks[stack].name, name);
-    bool again = false;
-    TRY(meet_image(r, stack, slice, &again, err));
-    if (!again) return add_row(r, row, name, stack, slice, err);
-    TRY(index_names(r, err));
-    particle_find(r->set, name)->repeated++; /* an earlier row names the same image */
+    struct particle *p = &r->set->particles[image->particle];
+    particle_name_write((int)image->number, r->set->stacks[image->stack].name, name);
+    *p = (struct particle){.stack = image->stack,
+                           .slice = (int)image->number - 1,
+                           .row = row,
+                           .norm = 1,
+                           .reliability = 1,
+                           .residual = -1,
+                           .junk = read_junk(r, row),
+                           .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
+    TRY(particle_text(name, &p->name, err));
+    TRY(read_half(r, row, p, err));
+    return set_values(reader, row, p, err);
+}
+
+enum { PIECE_ROWS = 4096 };
+
+static enum status read_piece(void *context, size_t index, struct err *err) {
+    struct reading *r = context;
+    _cleanup_(particle_table_close) struct particle_table *table = NULL;
+    TRY(particle_table_share(r->table, &table, err));
+    struct row_reader reader = {.reading = r, .table = table, .places = r->places};
+    const size_t first = index * PIECE_ROWS, left = r->images.count - first;
+    for (size_t row = first; row < first + (left < PIECE_ROWS ? left : PIECE_ROWS); row++)
+        if (r->images.list[row].particle >= 0) TRY(read_row(&reader, row, &r->images.list[row], err));
+    return STATUS_OK;
+}
+
+/* Reads the particles of the rows. Rows that have optics of their own are read one after the other, because they may
+ * add optics groups. Names that are missing are NULL, so that a set that was not read whole can be destroyed. */
+static enum status read_particles(struct reading *r, struct err *err) {
+    struct particle_set *set = r->set;
+    const size_t count = r->images.particles, pieces = (r->images.count + PIECE_ROWS - 1) / PIECE_ROWS;
+    FAIL_IF((set->particles = calloc(count + 1, sizeof *set->particles)) == NULL, err, STATUS_NO_MEMORY,
+            "no memory for %zu particles", count);
+    set->count = set->capacity = count;
+    TRY(work_together(pieces, r->alike ? TOGETHER_FILE : 1, read_piece, r, err));
+    for (size_t i = 0; i < count; i++) {
+        const struct particle *p = &set->particles[i];
+        if (set->optics[p->optics].box == 0) set->optics[p->optics].box = set->stacks[p->stack].box;
+    }
+    if (r->images.failed != STATUS_OK && err != NULL) *err = r->images.why;
+    return r->images.failed;
+}
+
+/* Counts the rows that name the image of an earlier row. */
+static enum status count_repeated(struct reading *r, struct err *err) {
+    struct particle_set *set = r->set;
+    char name[PATH_SIZE + 16];
+    if (set->count == r->images.count) return STATUS_OK;
+    TRY(names_reserve(&set->particle_names, set->count, err));
+    for (size_t i = 0; i < set->count; i++)
+        TRY(names_put(&set->particle_names, names_hash(set->particles[i].name), (int)i, err));
+    for (size_t row = 0; row < r->images.count; row++) {
+        const struct row_image *image = &r->images.list[row];
+        if (image->particle >= 0) continue;
+        particle_name_write((int)image->number, set->stacks[image->stack].name, name);
+        particle_find(set, name)->repeated++;
+    }
     return STATUS_OK;
 }
 
 /* Finds the pixel size, which the header of the first stack may have to tell. */
 static enum status read_first(struct reading *r, struct err *err) {
-    int stack = 0, slice = 0;
     struct particle_row values;
-    TRY(locate(r, 0, &stack, &slice, err));
-    const struct particle_stack *s = &r->set->stacks[stack];
+    const struct particle_stack *s = &r->set->stacks[r->images.list[0].stack];
     const struct particle_stack_header header = {.images = s->images, .pixel_size = s->pixel_size};
     particle_table_note_stack(r->table, &header);
     TRY(particle_table_row(r->table, 0, &values, err));
-    return add_groups(r, err);
+    TRY(add_groups(r, err));
+    r->alike =
+        particle_table_groups_have_optics(r->table) && r->set->optics_count == particle_table_group_count(r->table);
+    return STATUS_OK;
 }
 
 /* Reads poses only to check them: the set that the particles join has a grid of its own. */
@@ -373,28 +306,24 @@ static enum status read_rows(struct reading *r, struct err *err) {
     TRY(particle_table_open(file, r->path, set->fallback_pixel_size, set->ignore_optics, &r->table, err));
     const struct star_table *rows = particle_table_rows(r->table);
     size_t count = star_row_count(rows);
-    r->image = star_column_find(rows, "rlnImageName");
     r->subset = star_column_find(rows, "rlnRandomSubset");
     r->junk = star_column_find(rows, "icestreamJunk");
     particle_places_open(rows, star_table_find(file, "optics"), &r->places);
     if (count == 0) return STATUS_OK;
     if (set->poses_given) TRY(given_poses_find(rows, r->path, &r->poses, err));
-    TRY(read_first(r, err));
-    TRY(particle_set_reserve(set, count, err));
-    for (size_t row = 0; row < count; row++)
-        TRY(read_row(r, row, err));
+    TRY(row_images_find(set, r->table, r->path, r->headers, &r->images, err));
+    if (r->images.count > 0) TRY(read_first(r, err));
+    TRY(read_particles(r, err));
+    TRY(count_repeated(r, err));
     TRY(grids_settle(set, NULL, 0, err));
     return check_poses(r, err);
 }
 
-static enum status read_file(struct particle_set *set, struct err *err) {
-    struct reading r = {.set = set, .path = set->sources[0].path};
+static enum status read_file(struct particle_set *set, struct stack_headers *headers, struct err *err) {
+    struct reading r = {.set = set, .headers = headers, .path = set->sources[0].path};
     enum status status = read_rows(&r, err);
     free(r.optics_map);
-    for (int i = 0; i < r.met_count; i++)
-        free(r.met[i]);
-    free(r.met);
-    names_destroy(&r.given_names);
+    row_images_clear(&r.images);
     particle_table_close(&r.table);
     return status;
 }
@@ -425,7 +354,7 @@ enum status particle_set_read(const struct particle_set *set, struct star_file *
     }
     read->sources[0].file = *file;
     *file = NULL;
-    status = read_file(read, err);
+    status = read_file(read, set->headers, err);
     if (status == STATUS_OK)
         *ret_read = read;
     else
@@ -438,7 +367,7 @@ enum status particle_set_try(const struct particle_set *set, struct star_file **
     struct particle_set *read = NULL;
     TRY(create_like(set, path, &read, err));
     read->sources[0].file = *file;
-    enum status status = read_file(read, err);
+    enum status status = read_file(read, set->headers, err);
     read->sources[0].file = NULL;
     particle_set_free(&read);
     return status;

@@ -20,6 +20,7 @@
 #include "stages/refiner/refiner_private.h"
 #include "stages/refiner/setup.h"
 #include "stages/refiner/signal.h"
+#include "stages/refiner/stack_headers.h"
 #include "stages/refiner/told.h"
 #include "stages/refiner/trace.h"
 
@@ -45,6 +46,7 @@ static enum status initialise(struct refiner *r, struct err *err) {
     r->side_count = r->reference_count > 1 ? 1 : 2;
     if (isnan(o->tau_fudge)) r->options.tau_fudge = classifies(r) ? 4 : 1;
     particle_set_init(&r->set, (unsigned)o->seed, (size_t)(host_memory(o) / 2), r->context.fallback_pixel_size);
+    TRY(stack_headers_create(&r->set.headers, err));
     if (o->reference != NULL) grids_prefer_map(&r->set, r->map_paths[0]);
     r->set.ignore_optics = o->ignore_optics;
     r->set.keep_twins = o->twins != 0;

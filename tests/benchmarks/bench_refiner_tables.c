@@ -23,6 +23,8 @@
 #include "common/formats/star.h"
 #include "common/text.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/row_images.h"
+#include "stages/refiner/stack_headers.h"
 #include "stages/refiner/twins.h"
 
 enum { EACH = 100, BOX = 64 };
@@ -132,19 +134,15 @@ static double rss(void) {
     return (double)usage.ru_maxrss / 1e6;
 }
 
+static enum status find_stack(const void *root, const char *star, const char *name, struct err *ret_err) {
+    char path[PATH_SIZE];
+    FAIL_IF(!particle_stack_find(root, star, name, path), ret_err, STATUS_NOT_FOUND, "%s is not there", name);
+    return STATUS_OK;
+}
+
 /* As the stage does before a table is read: finds each stack. */
 static void check_stacks(const char *root, const char *star, struct star_file *file) {
-    const struct star_table *rows = star_table_find(file, "particles");
-    int column = star_column_find(rows, "rlnImageName");
-    const char *last = "";
-    char path[PATH_SIZE];
-    for (size_t row = 0; row < star_row_count(rows); row++) {
-        const char *at = strchr(star_get(rows, row, column), '@');
-        if (strcmp(at, last) != 0) {
-            must_io(particle_stack_find(root, star, at + 1, path), at + 1);
-        }
-        last = at;
-    }
+    must(row_images_check(file, star, find_stack, root, &err));
 }
 
 /* Other programs may share the machine: the time of the processor counts beside that of the clock. */
@@ -227,8 +225,7 @@ static void take_changes(struct particle_set *set, const char *what, const char 
     struct moment at[5] = {now()};
     must(file_read_whole(path, (size_t)1 << 32, &text, &length, &err));
     digest_print(digest_memory(text, length), digest);
-    must(star_parse(path, text, length, &file, &err));
-    free(text);
+    must(star_parse_taken(path, &text, length, &file, &err));
     at[1] = now();
     check_stacks(set->root, path, file);
     at[2] = now();
@@ -247,6 +244,7 @@ static void take_changes(struct particle_set *set, const char *what, const char 
 
 static void begin(struct particle_set *set, const char *folder) {
     particle_set_init(set, 1, 0, NAN);
+    must(stack_headers_create(&set->headers, &err));
     set->root = strdup(folder);
     set->twin_distance = 10;
 }

@@ -442,8 +442,29 @@ static void long_names_are_shortened_and_stay_their_own(void **state) {
     assert_int_equal(path_stem(other, stem, 202, &err), STATUS_BAD_ARGUMENT);
 }
 
+/* A large file is read in pieces, of which the last is shorter. */
+static void large_files_are_read_whole(void **state) {
+    (void)state;
+    const size_t count = ((size_t)17 << 20) / sizeof(uint32_t) + 1;
+    char path[PATH_SIZE];
+    struct err err = {0};
+    _cleanup_(mem_free) uint32_t *numbers = malloc(count * sizeof *numbers);
+    assert_non_null(numbers);
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = (uint32_t)i;
+    scratch_path("large", path);
+    assert_ok(file_write_whole(path, numbers, count * sizeof *numbers - 1, &err));
+    _cleanup_(mem_free) char *text = NULL;
+    size_t length = 0;
+    assert_ok(file_read_whole(path, SIZE_MAX, &text, &length, &err));
+    assert_int_equal(length, count * sizeof *numbers - 1);
+    assert_memory_equal(text, numbers, length);
+    assert_int_equal(text[length], 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_files_are_read_whole),
         cmocka_unit_test(long_names_are_shortened_and_stay_their_own),
         cmocka_unit_test(paths_are_joined_and_split),
         cmocka_unit_test(folders_are_made_on_the_way),

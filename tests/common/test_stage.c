@@ -538,6 +538,31 @@ static void wrong_parameters_are_refused(void **state) {
     }
 }
 
+/* A long list of items gives its memory back, also that of an item which comes twice. */
+static void items_that_were_taken_leave_their_list(void **state) {
+    const struct fixture *fixture = *state;
+    struct stage *stage = NULL;
+    struct stage_results results = {0};
+    struct err err = {0};
+    struct item *items[ITEMS + 1];
+    for (int i = 0; i <= ITEMS; i++)
+        assert_ok(item_clone(fixture->items[i % ITEMS], &items[i], &err));
+    assert_ok(stage_create(&traced, &stage, &err));
+    stage->mode = STAGE_IN_PROCESS;
+    stage->results = &results;
+    assert_ok(stage_place(stage, fixture->folder, &err));
+    assert_ok(stage_configure(stage, "parameters", &err));
+    assert_ok(log_open(NULL, stage->name, LOG_ERROR, &stage->log, &err));
+    assert_ok(ledger_open(":memory:", stage->name, false, &stage->ledger, &err));
+    assert_ok(stage_begin(stage, &err));
+    assert_ok(stage_run_items(stage, items, ITEMS + 1, &err));
+    stage_destroy(&stage);
+    assert_int_equal(trace.stored, ITEMS);
+    for (int i = 0; i <= ITEMS; i++)
+        assert_null(items[i]);
+    stage_results_clear(&results);
+}
+
 /* The CPU is one device, however many are visible. */
 static void devices_are_those_that_there_are(void **state) {
     (void)state;
@@ -564,6 +589,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(devices_are_those_that_there_are),
         cmocka_unit_test_setup_teardown(items_pass_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(items_that_were_taken_leave_their_list, set_up, tear_down),
         cmocka_unit_test_setup_teardown(full_lanes_block_and_drain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_items_do_not_stop_the_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_shape_that_failed_leaves_nothing_set_up, set_up, tear_down),
