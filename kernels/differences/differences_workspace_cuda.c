@@ -70,6 +70,7 @@ static enum status filter(struct differences *d, const float *gains, const float
     struct cuda_differences *c = own(d);
     struct workspace *w = d->workspace;
     const size_t bytes = ((size_t)d->of.box / 2 + 1) * sizeof *gains;
+    TRY(workspace_cuda_count(w, err));
     TRY(workspace_cuda_put(w, c->gains, gains, bytes, err));
     TRY(workspace_cuda_zero(w, c->square, c->bytes, err));
     for (int k = 0; k < d->of.count; k++) {
@@ -85,6 +86,7 @@ static enum status filter(struct differences *d, const float *gains, const float
 static enum status weigh(struct differences *d, double noise, struct err *err) {
     struct cuda_differences *c = own(d);
     c->weighed = true;
+    TRY(workspace_cuda_count(d->workspace, err));
     return differences_cuda_weigh(d->voxels, noise, c->square, d->workspace->stream, err);
 }
 
@@ -93,6 +95,7 @@ static enum status power(struct differences *d, int k, double *ret_power, struct
     struct workspace *w = d->workspace;
     const size_t shells = (size_t)d->of.box / 2 + 1;
     const float *map = c->weighed ? c->spare : c->maps[k];
+    TRY(workspace_cuda_count(w, err));
     if (c->weighed) TRY(differences_cuda_multiply(d->voxels, c->square, c->maps[k], c->spare, w->stream, err));
     TRY(volume_cuda_forward(c->plans, c->transform, map, c->spectrum, w->stream, err));
     /* The sums of planes, which take less than a map, lie in the spare one from here on. */
@@ -104,6 +107,7 @@ static enum status power(struct differences *d, int k, double *ret_power, struct
 static enum status move(struct differences *d, double part, struct err *err) {
     struct cuda_differences *c = own(d);
     struct workspace *w = d->workspace;
+    TRY(workspace_cuda_count(w, err));
     for (int k = 0; k < d->of.count; k++) {
         TRY(differences_cuda_move(d->voxels, c->mean, (float)part, c->weighed ? c->square : NULL, c->maps[k],
                                   c->maps[k], w->stream, err));

@@ -31,8 +31,14 @@ extern "C" enum status workspace_cuda_begin(struct workspace *w, struct workspac
     CUDA_TRY(cudaSetDevice(w->device.index), err, "choosing it");
     TRY(arena_open(w->arena, ARENA_ITERATION, err));
     *open = w;
-    if (w->busy != NULL) TRY(device_busy_begin(w->busy, w->stream, err));
-    w->timed = w->busy != NULL;
+    w->timed = false; /* what a failure has left unfinished does not count */
+    return workspace_cuda_count(w, err);
+}
+
+extern "C" enum status workspace_cuda_count(struct workspace *w, struct err *err) {
+    if (w->busy == NULL || w->timed) return STATUS_OK;
+    TRY(device_busy_begin(w->busy, w->stream, err));
+    w->timed = true;
     return STATUS_OK;
 }
 

@@ -17,7 +17,7 @@ struct workspace {
     struct arena *arena;
     void *stream; /* a cudaStream_t */
     struct device_busy *busy;
-    bool timed;                 /* `busy` is measuring since workspace_cuda_begin */
+    bool timed;                 /* `busy` is measuring since workspace_cuda_count */
     struct padded_cuda *padded; /* plans for the dimensions and box used last; NULL before the first map */
     struct volume_cuda *volume; /* plans for the box used last; NULL before the first whole transform */
 };
@@ -48,7 +48,10 @@ enum status workspace_cuda_zero(struct workspace *workspace, void *to, size_t by
 enum status workspace_cuda_put(struct workspace *workspace, void *to, const void *host, size_t bytes, struct err *err);
 enum status workspace_cuda_get(struct workspace *workspace, void *host, const void *from, size_t bytes,
                                struct err *err);
-/* Waits for all queued work. The time from workspace_cuda_begin to here counts as work of the device. */
+/* Begins to count work of the device, unless it is counted already. workspace_cuda_begin does so, too; call it before more
+ * work is queued after a wait. */
+enum status workspace_cuda_count(struct workspace *workspace, struct err *err);
+/* Waits for all queued work. The time since workspace_cuda_begin, or workspace_cuda_count, counts as work of the device. */
 enum status workspace_cuda_wait(struct workspace *workspace, struct err *err);
 
 #ifdef __cplusplus

@@ -45,14 +45,24 @@ static struct local_band band_of(int box, double k) {
     return b;
 }
 
-void local_plan_make(int box, struct local_plan *ret_plan) {
+/* Bands beyond the first one that reaches the last shell are left out, and the finest low-pass ends there. */
+static void end_at(int last_shell, struct local_plan *p) {
+    while (p->count > 1 && p->bands[p->count - 2].centre >= last_shell)
+        p->count--;
+    while (p->level_count > 0 && p->levels[p->level_count - 1] >= last_shell)
+        p->level_count--;
+    p->levels[p->level_count++] = p->last_shell = last_shell;
+}
+
+void local_plan_make(int box, int last_shell, struct local_plan *ret_plan) {
     struct local_plan *p = ret_plan;
-    *p = (struct local_plan){.box = box};
+    *p = (struct local_plan){.box = box, .last_shell = box / 2};
     for (double k = FIRST; k * (1 - HALF / 2) < box / 2 && p->count < LOCAL_BANDS; k *= STEP)
         p->bands[p->count++] = band_of(box, k);
     for (int i = 0; i < p->count; i += 2)
         p->levels[p->level_count++] = p->bands[i].centre;
     p->levels[p->level_count - 1] = box / 2;
+    if (last_shell > 0 && last_shell < box / 2) end_at(last_shell, p);
 }
 
 int local_table_size(int box) {
@@ -84,7 +94,7 @@ static double passed(const struct local_resolution_options *o, double r) {
 void local_level_gains(const struct local_plan *plan, int level, const struct local_resolution_options *o,
                        float *ret_gains) {
     const double limit = plan->levels[level], length = o->box * o->pixel_size;
-    const bool whole = level == plan->level_count - 1; /* up to the rim of the box, as a shell */
+    const bool whole = limit >= plan->box / 2; /* up to the rim of the box, as a shell */
     for (int i = 0; i < local_table_size(plan->box); i++) {
         double r = (double)i / LOCAL_FINE, over = r - (limit - 1), s = r / length;
         double keep = over <= 0 ? 1 : over >= 2 ? 0 : 0.5 + 0.5 * cos(M_PI * over / 2);

@@ -21,6 +21,7 @@ enum status local_resolution_run(struct workspace *workspace_or_null, const stru
             STATUS_BAD_ARGUMENT,
             "half maps of %d px have no local resolution: the box must be even and between %d and %d px", o->box,
             LOCAL_RESOLUTION_LEAST_BOX, LOCAL_RESOLUTION_MOST_BOX);
+    FAIL_IF(o->last_shell < 0, err, STATUS_BAD_ARGUMENT, "the local resolution cannot end at shell %d", o->last_shell);
     FAIL_IF(!(o->pixel_size > 0), err, STATUS_BAD_ARGUMENT, "the local resolution needs a pixel size, not %g Å",
             o->pixel_size);
     return work->run(workspace_or_null, o, half1, half2, ret_resolution, ret_filtered, err);

@@ -11,8 +11,8 @@
  * passes one band with a probability of 0.001, and must pass every band up to a resolution to be given it.
  *
  * Noise beside the particle takes coarse values, and finer ones near the particle's surface, where the window reaches
- * into it. No value is coarser than the first band (about shell 4)
- * or finer than two pixels. Windows go on at the other end of the box. */
+ * into it. No value is coarser than the first band (about shell 4), unless last_shell is, or finer than two pixels. Windows go
+ * on at the other end of the box. */
 #ifndef ICESTREAM_KERNELS_LOCAL_RESOLUTION_LOCAL_RESOLUTION_H
 #define ICESTREAM_KERNELS_LOCAL_RESOLUTION_LOCAL_RESOLUTION_H
 
@@ -28,6 +28,7 @@ struct local_resolution_options {
     double pixel_size; /* Å */
     double bfactor;    /* Å²: the mean of the halves is multiplied by exp(−B/4 s²); 0: it is not sharpened */
     const float *mtf;  /* [box/2 + 1]: as in postprocess_options: the mean is divided by it; NULL: all 1 */
+    int last_shell;    /* no value is finer than this shell, nor is the filter; 0: half the box */
 };
 
 /* Computes ret_resolution (Å) and ret_filtered from two unfiltered half maps, box³ each, in host memory. ret_filtered is

@@ -322,8 +322,9 @@ static enum status correlate_band(struct work *w, int band, float *shells, size_
     return STATUS_OK;
 }
 
-/* Finds the shell at which each voxel falls below the threshold; half the box where it never does. */
+/* Finds the shell at which each voxel falls below the threshold; the last shell where it does not until there. */
 static enum status find_shells(struct work *w, float *shells, struct err *err) {
+    const float last = (float)w->plan.last_shell;
     size_t left = w->voxels;
     memset(shells, 0, w->voxels * sizeof *shells);
     for (int band = 0; band < w->plan.count && left > 0; band++)
@@ -331,7 +332,7 @@ static enum status find_shells(struct work *w, float *shells, struct err *err) {
     release_windows(w);
 #pragma omp parallel for schedule(static)
     for (size_t i = 0; i < w->voxels; i++)
-        if (!(shells[i] > 0)) shells[i] = (float)w->box / 2;
+        if (!(shells[i] > 0 && shells[i] < last)) shells[i] = last;
     return STATUS_OK;
 }
 
@@ -421,7 +422,7 @@ static enum status run(struct workspace *workspace_or_null, const struct local_r
                        struct err *err) {
     (void)workspace_or_null;
     struct work w = {.options = o, .box = o->box, .voxels = (size_t)o->box * (size_t)o->box * (size_t)o->box};
-    local_plan_make(o->box, &w.plan);
+    local_plan_make(o->box, o->last_shell, &w.plan);
     enum status status = compute(&w, half1, half2, ret_resolution, ret_filtered, err);
     release(&w);
     return status;

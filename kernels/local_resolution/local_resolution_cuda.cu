@@ -134,7 +134,7 @@ __global__ void cross(int box, int points, const float *field, float from, float
 
 __global__ void close_rest(size_t count, float most, float *shells) {
     size_t at = (size_t)blockIdx.x * THREADS + threadIdx.x;
-    if (at < count && !(shells[at] > 0)) shells[at] = most;
+    if (at < count && !(shells[at] > 0 && shells[at] < most)) shells[at] = most;
 }
 
 __global__ void mean(size_t count, float *a, const float *b) {
@@ -222,8 +222,8 @@ extern "C" enum status local_cuda_cross(int box, int points, const float *field,
     return STATUS_OK;
 }
 
-extern "C" enum status local_cuda_close(int box, float *shells, void *stream, struct err *err) {
-    close_rest<<<blocks_for(cube(box), THREADS), THREADS, 0, (cudaStream_t)stream>>>(cube(box), (float)box / 2, shells);
+extern "C" enum status local_cuda_close(int box, float last_shell, float *shells, void *stream, struct err *err) {
+    close_rest<<<blocks_for(cube(box), THREADS), THREADS, 0, (cudaStream_t)stream>>>(cube(box), last_shell, shells);
     CUDA_TRY(cudaGetLastError(), err, "finding the local resolution");
     return STATUS_OK;
 }

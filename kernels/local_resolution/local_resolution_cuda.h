@@ -38,8 +38,8 @@ enum status local_cuda_divide(size_t count, float *field, void *stream, struct e
  * the number of voxels that have not fallen below it to *left. */
 enum status local_cuda_cross(int box, int points, const float *field, float from, float to, float *before,
                              float *shells, unsigned long long *left, void *stream, struct err *err);
-/* Gives the voxels that never fall below the threshold half the box. */
-enum status local_cuda_close(int box, float *shells, void *stream, struct err *err);
+/* Gives the voxels that do not fall below the threshold before the last shell that shell. */
+enum status local_cuda_close(int box, float last_shell, float *shells, void *stream, struct err *err);
 /* a = (a + b)/2, `count` floats. */
 enum status local_cuda_mean(size_t count, float *a, const float *b, void *stream, struct err *err);
 /* Adds a low-pass, weighed by its share at each voxel. */

@@ -18,6 +18,7 @@ struct local_band {
 
 struct local_plan {
     int box, count;
+    int last_shell; /* no voxel gets a finer one */
     struct local_band bands[LOCAL_BANDS];
     int level_count; /* of the low-passes that are blended: */
     double levels[LOCAL_BANDS];
@@ -31,7 +32,8 @@ struct local_taps {
     float *weights;     /* [points][length]; their sum is about 1 */
 };
 
-void local_plan_make(int box, struct local_plan *ret_plan);
+/* last_shell: as in the options. */
+void local_plan_make(int box, int last_shell, struct local_plan *ret_plan);
 /* Returns the number of entries of a table over the radius: gains[ROUND(LOCAL_FINE · |k|)]. */
 int local_table_size(int box);
 /* Fills a band's gains. power: [box/2 + 1], mean power of the halves by shell. */

@@ -66,7 +66,7 @@ static size_t bytes_of(const struct extents *e) {
 static enum status fits(struct workspace *w, int box, bool *ret_fits, struct err *err) {
     struct local_plan plan;
     struct volume_cuda *whole;
-    local_plan_make(box, &plan);
+    local_plan_make(box, 0, &plan);
     const struct extents e = extents_of(&plan);
     TRY(workspace_cuda_volume(w, box, &whole, err));
     *ret_fits = bytes_of(&e) + arena_need(volume_cuda_scratch(whole), 1) <= arena_left(w->arena);
@@ -215,7 +215,7 @@ static enum status compute(struct run *r, const float *half1, const float *half2
     TRY(workspace_cuda_zero(r->w, r->shells, r->extents.map, err));
     for (int band = 0; band < r->plan.count && left > 0; band++)
         TRY(correlate_band(r, band, power, &left, err));
-    TRY(local_cuda_close(box, r->shells, stream, err));
+    TRY(local_cuda_close(box, (float)r->plan.last_shell, r->shells, stream, err));
     TRY(filter(r, err));
     TRY(local_cuda_resolution(box, (float)(box * r->options->pixel_size), r->shells, stream, err));
     TRY(workspace_cuda_get(r->w, ret_resolution, r->shells, r->extents.map, err));
@@ -237,7 +237,7 @@ static enum status run_on(struct run *r, const float *half1, const float *half2,
 static enum status run(struct workspace *w, const struct local_resolution_options *options, const float *half1,
                        const float *half2, float *ret_resolution, float *ret_filtered, struct err *err) {
     struct run r = {.w = w, .options = options};
-    local_plan_make(options->box, &r.plan);
+    local_plan_make(options->box, options->last_shell, &r.plan);
     r.extents = extents_of(&r.plan);
     enum status status = run_on(&r, half1, half2, ret_resolution, ret_filtered, err);
     for (int i = 0; i < r.volume_count; i++)

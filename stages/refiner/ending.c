@@ -100,10 +100,12 @@ enum status ending_local_maps(struct stage *stage, const struct refiner *refiner
     const double seconds = clock_monotonic() - began;
     enum status status;
     STAGE_PERSIST(stage, status, err, local_maps_write(&maps, stage_folder(stage), err));
+    char bound[64] = "";
+    if (maps.bound > 0) snprintf(bound, sizeof bound, "; as for the whole map, none finer than %.1f Å", maps.bound);
     if (status == STATUS_OK)
         stage_log(stage, LOG_INFO, "refine-local",
-                  "local resolution %.1f to %.1f Å (5 to 95 %% of the voxels inside the mask), median %.1f Å, %.2f s",
-                  maps.finest, maps.coarsest, maps.median, seconds);
+                  "local resolution %.1f to %.1f Å (5 to 95 %% of the voxels inside the mask), median %.1f Å%s, %.2f s",
+                  maps.finest, maps.coarsest, maps.median, bound, seconds);
     local_maps_destroy(&maps);
     return status;
 }

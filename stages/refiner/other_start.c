@@ -23,12 +23,19 @@
  * first one, at least. */
 static const double BLURRED = 0.6, LEAST_COARSER = 1.25;
 
+/* What iterations have found about a particle. */
+struct found {
+    double pose[9], origin[2], norm, log_likelihood, max_probability, reliability, residual;
+    int class_index, significant, residual_shell;
+    bool aligned;
+};
+
 /* The state that the second refinement changes, and that is put back after it. */
 struct start_kept {
     struct schedule schedule;
     struct refiner_cut cut;
     struct side sides[2];        /* their numbers */
-    struct particle *particles;  /* [set.count]: their poses */
+    struct found *particles;     /* [set.count] */
     float *maps[2], *spectra[2]; /* box³; [4][shells] */
     float *sigma2[2], *whole[2]; /* [optics][shells] */
     double *shares[2];           /* [optics] */
@@ -103,6 +110,35 @@ static void move_side(const struct refiner *r, struct start_kept *k, int h, bool
     move(side->noise_shares, k->shares[h], (size_t)r->sigma2_optics * sizeof *side->noise_shares, back);
 }
 
+static struct found found_of(const struct particle *p) {
+    struct found f = {.norm = p->norm,
+                      .log_likelihood = p->log_likelihood,
+                      .max_probability = p->max_probability,
+                      .reliability = p->reliability,
+                      .residual = p->residual,
+                      .class_index = p->class_index,
+                      .significant = p->significant,
+                      .residual_shell = p->residual_shell,
+                      .aligned = p->aligned};
+    memcpy(f.pose, p->pose, sizeof f.pose);
+    memcpy(f.origin, p->origin, sizeof f.origin);
+    return f;
+}
+
+static void set_found(struct particle *p, const struct found *f) {
+    p->aligned = f->aligned;
+    p->class_index = f->class_index;
+    p->significant = f->significant;
+    p->norm = f->norm;
+    p->reliability = f->reliability;
+    p->log_likelihood = f->log_likelihood;
+    p->max_probability = f->max_probability;
+    p->residual = f->residual;
+    p->residual_shell = f->residual_shell;
+    memcpy(p->pose, f->pose, sizeof p->pose);
+    memcpy(p->origin, f->origin, sizeof p->origin);
+}
+
 static enum status keep(struct refiner *r, struct start_kept *k, struct err *err) {
     const size_t shells = (size_t)r->shells, optics = (size_t)r->sigma2_optics;
     *k = (struct start_kept){.schedule = r->schedule,
@@ -121,7 +157,8 @@ static enum status keep(struct refiner *r, struct start_kept *k, struct err *err
                              .signal = r->signal};
     memcpy(k->remark, r->remark, sizeof k->remark);
     TRY(mem_new(r->set.count, sizeof *k->particles, "poses", &k->particles, err));
-    memcpy(k->particles, r->set.particles, r->set.count * sizeof *k->particles);
+    for (size_t i = 0; i < r->set.count; i++)
+        k->particles[i] = found_of(&r->set.particles[i]);
     for (int h = 0; h < 2; h++) {
         TRY(mem_new_unset(voxels(r), sizeof(float), "a map", &k->maps[h], err));
         TRY(mem_new(4 * shells, sizeof(float), "spectra", &k->spectra[h], err));
@@ -131,20 +168,6 @@ static enum status keep(struct refiner *r, struct start_kept *k, struct err *err
         move_side(r, k, h, false);
     }
     return STATUS_OK;
-}
-
-static void restore_particle(struct particle *p, const struct particle *from) {
-    p->aligned = from->aligned;
-    p->class_index = from->class_index;
-    p->significant = from->significant;
-    p->norm = from->norm;
-    p->reliability = from->reliability;
-    p->log_likelihood = from->log_likelihood;
-    p->max_probability = from->max_probability;
-    p->residual = from->residual;
-    p->residual_shell = from->residual_shell;
-    memcpy(p->pose, from->pose, sizeof p->pose);
-    memcpy(p->origin, from->origin, sizeof p->origin);
 }
 
 static void restore(struct refiner *r, struct start_kept *k) {
@@ -165,7 +188,7 @@ static void restore(struct refiner *r, struct start_kept *k) {
     r->signal = k->signal;
     memcpy(r->remark, k->remark, sizeof r->remark);
     for (size_t i = 0; i < r->set.count; i++)
-        restore_particle(&r->set.particles[i], &k->particles[i]);
+        set_found(&r->set.particles[i], &k->particles[i]);
     for (int h = 0; h < 2; h++) {
         r->sides[h].average_norm = k->sides[h].average_norm;
         r->sides[h].sigma_offset = k->sides[h].sigma_offset;
@@ -177,8 +200,7 @@ static void restore(struct refiner *r, struct start_kept *k) {
 
 /* Forgets what iterations have found, as before the first one. */
 static void begin_blurred(struct refiner *r) {
-    static const struct particle NEW = {
-        .norm = 1, .reliability = 1, .residual = -1, .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
+    static const struct found NEW = {.norm = 1, .reliability = 1, .residual = -1, .pose = {1, 0, 0, 0, 1, 0, 0, 0, 1}};
     r->started = false;
     /* The other hand, if it is wanted, waits for the final iteration. */
     r->inverted_wanted = r->set.inverted;
@@ -186,7 +208,7 @@ static void begin_blurred(struct refiner *r) {
     r->options.initial_lowpass = r->schedule.options.initial_lowpass = blurred(r);
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);
     for (size_t i = 0; i < r->set.count; i++)
-        restore_particle(&r->set.particles[i], &NEW);
+        set_found(&r->set.particles[i], &NEW);
     for (int h = 0; h < 2; h++) {
         r->sides[h].average_norm = 1;
         r->sides[h].sigma_offset = 10 / r->pixel_size;
@@ -194,14 +216,26 @@ static void begin_blurred(struct refiner *r) {
     }
 }
 
+/* Does an iteration, or what is left of the one that runs: an image that could not be read does not end it. */
+static enum status iterate(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
+    bool complete = false;
+    if (!r->busy) TRY(refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, err));
+    while (!complete) {
+        FAIL_IF(pause->stops(pause->context), err, STATUS_CANCELLED, "stopped in the middle of an iteration");
+        TRY(refiner_work(r, &complete, err));
+    }
+    return STATUS_OK;
+}
+
 static enum status refine(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
     for (int done = 0; done == 0 || (!r->schedule.converged && done < r->options.max_iterations); done++) {
-        bool complete = false;
-        TRY(refiner_begin(r, &(struct refiner_iteration){.max_order = -1}, err));
-        while (!complete) {
-            FAIL_IF(pause->stops(pause->context), err, STATUS_CANCELLED, "stopped in the middle of an iteration");
-            TRY(refiner_work(r, &complete, err));
-        }
+        struct err own = {0};
+        enum status status;
+        do
+            status = iterate(r, pause, &own);
+        while (pause->waits(pause->context, status, &own));
+        if (status != STATUS_OK && err != NULL) *err = own;
+        TRY(status);
     }
     return STATUS_OK;
 }

@@ -335,9 +335,11 @@ enum status refiner_compare_classes(struct refiner *refiner, struct err *err);
  * does not depend on its reference: the halves agree no further than they share; or poses are uncertain, and the halves
  * agree to less than four times the frequency that they share. In other_start.c, as the next one. */
 bool refiner_doubts_start(const struct refiner *refiner);
-/* Asks between two pieces of work whether to stop. */
+/* Asks between two pieces of work whether to stop, and after each iteration, which may have failed, whether to go on with
+ * it: true after a pause (stage_wait_out). */
 struct refiner_pause {
     bool (*stops)(void *context);
+    bool (*waits)(void *context, enum status status, const struct err *err);
     void *context;
 };
 /* Refines a second time, from the blurred reference. Between iterations only. Everything else is then as before; the final iteration compares its maps with

@@ -8,8 +8,8 @@
 #include "stages/refiner/setup.h"
 
 /* FIRST: images that are compared at first, MOST: in all. SCALE: images that tell the grey scale. BEYOND: shells beyond
- * the low-pass of the reference. */
-enum { FIRST = 256, MOST = 2048, SCALE = 96, FINEST_ORDER = 2, BEYOND = 3 };
+ * the low-pass of the reference. ON_A_DEVICE: images that one of several devices takes in a row. */
+enum { FIRST = 256, MOST = 2048, SCALE = 96, FINEST_ORDER = 2, BEYOND = 3, ON_A_DEVICE = 32 };
 /* Deviations: so many are no noise; of few images so many times √images, which no deviation exceeds; and from so many
  * on no more images are compared. */
 static const double LEAST = 3, LEAST_OF_FEW = 0.75, SURE = 6;
@@ -82,6 +82,18 @@ static void trial_close(struct trial *t) {
     mem_free(&t->gains);
 }
 
+/* Returns how many images one worker compares at a time, however many workers there are: on the CPU the products of a
+ * larger batch round differently. */
+static int part_most(const struct refiner *r) {
+    return alignment_workspace(r->alignment) != NULL ? ON_A_DEVICE : alignment_batch(r->alignment);
+}
+
+/* Returns how many images are read at a time. On the CPU they are whole parts. */
+static int load_most(const struct refiner *r) {
+    const int most = alignment_batch(r->alignment) * alignment_workers(r->alignment);
+    return alignment_workspace(r->alignment) != NULL && most > FIRST ? FIRST : most;
+}
+
 /* Begins an E-step with references first .. first + count − 1. */
 static enum status begin(struct refiner *r, struct trial *t, int first, int count, struct err *err) {
     struct workspace *workspace = alignment_workspace(r->alignment);
@@ -102,17 +114,15 @@ static enum status begin(struct refiner *r, struct trial *t, int first, int coun
                                                   .sigma2 = t->noise,
                                                   .optics_count = r->sigma2_optics};
     TRY(alignment_begin(r->alignment, &iteration, err));
-    return batch_reserve(&r->batch, alignment_batch(r->alignment), r->shells, r->reference_count, err);
+    return batch_reserve(&r->batch, load_most(r), r->shells, r->reference_count, err);
 }
 
 static enum status load(struct refiner *r, const struct trial *t, int first, int end, int *ret_count, struct err *err) {
     const float *const *images;
-    int count = end - first, most = alignment_batch(r->alignment);
-    if (count > most) count = most;
-    if (count > FIRST) count = FIRST;
+    const int workers = alignment_workers(r->alignment), part = part_most(r), most = load_most(r);
+    const int count = end - first < most ? end - first : most;
     /* The grey scale is measured on the first of several devices, which does not keep all images; and nobody reads the
      * sums, so that any chunk will do. */
-    const int workers = alignment_workers(r->alignment);
     const struct alignment *kept_by = workers == 1 ? r->alignment : NULL;
     TRY(loader_take(r->loader, kept_by, t->members + first, count, &images, err));
     for (int i = 0; i < count; i++) {
@@ -124,7 +134,7 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
                                         .shift = {(int)lround(p->given_origin[0]), (int)lround(p->given_origin[1])},
                                         .scale = 1,
                                         .residual = -1,
-                                        .chunk = workers == 1 ? 0 : i * workers / count,
+                                        .chunk = workers == 1 ? 0 : i / part,
                                         .number = workers == 1 ? t->members[first + i] + 1 : 0};
     }
     *ret_count = count;

@@ -360,15 +360,28 @@ static enum status finish_first_map(struct stage *stage, struct state *state, st
     return STATUS_OK;
 }
 
-static bool stops(void *stage) {
-    stage_doing(stage, "refining again from a blurred reference, to see whether the map depends on it");
-    return stage_stopping(stage);
+/* The second refinement, and how long it has waited for what it lacks. */
+struct second {
+    struct stage *stage;
+    struct stage_patience patience;
+};
+
+static bool stops(void *context) {
+    const struct second *second = context;
+    stage_doing(second->stage, "refining again from a blurred reference, to see whether the map depends on it");
+    return stage_stopping(second->stage);
+}
+
+static bool waits(void *context, enum status status, const struct err *err) {
+    struct second *second = context;
+    return stage_wait_out(second->stage, status, err, &second->patience);
 }
 
 /* Refines once more where nothing shows that the map does not depend on its reference. The user's live parameters wait
  * for it. */
 static enum status refine_blurred(struct stage *stage, struct state *state, struct err *err) {
-    const struct refiner_pause pause = {.stops = stops, .context = stage};
+    struct second second = {.stage = stage};
+    const struct refiner_pause pause = {.stops = stops, .waits = waits, .context = &second};
     struct err own = {0};
     if (!refiner_doubts_start(state->refiner)) return STATUS_OK;
     TRY(writer_wait(state->writer, err));

@@ -1,8 +1,9 @@
-/* Compares differences of maps on a CUDA device with the CPU's, twice bit for bit. New random maps from a printed seed:
- * gpu_differences [SEED]. */
+/* Compares differences of maps on a CUDA device with the CPU's, twice bit for bit, and checks that its work is timed. New
+ * random maps from a printed seed: gpu_differences [SEED]. */
 #include <stdio.h>
 #include <time.h>
 
+#include "common/device_busy_cuda.h"
 #include "kernels/differences/differences.h"
 #include "kernels/fourier/workspace.h"
 #include "tests/kernels/devices.h"
@@ -111,6 +112,55 @@ static void differences_are_those_of_the_cpu(void **state) {
     trial(128);
 }
 
+static struct device_busy *clock_of_device;
+static double counted; /* s, that the device had worked when this was asked last */
+
+/* Returns whether the device has worked since this was asked last. */
+static bool has_worked(void) {
+    struct err err = {0};
+    const double before = counted;
+    must(device_busy_seconds(clock_of_device, &counted, &err), &err);
+    return counted > before;
+}
+
+/* The time of each step counts, also of those after the first wait for the device. */
+static void all_steps_are_timed(void **state) {
+    (void)state;
+    enum { BOX = 48 };
+    struct err err = {0};
+    struct arena *memory = NULL;
+    struct workspace *w = NULL;
+    struct differences *d = NULL;
+    float gains[BOX / 2 + 1], *square = host_new(voxels_of(BOX), sizeof *square);
+    double power[BOX / 2 + 1];
+    struct differences_maps of = {.box = BOX, .count = MAPS, .threads = 2};
+    for (int s = 0; s <= BOX / 2; s++)
+        gains[s] = 1;
+    for (int k = 0; k < MAPS; k++)
+        of.maps[k] = random_map(BOX), of.shares[k] = 1.0f / MAPS;
+    counted = 0;
+    must(arena_create(&DEVICE, (size_t)64 << 20, &memory, &err), &err);
+    must(device_busy_create(&clock_of_device, &err), &err);
+    must(workspace_create(&DEVICE, memory, NULL, clock_of_device, &w, &err), &err);
+    must(differences_create(w, &of, &d, &err), &err);
+    assert_true(has_worked());
+    must(differences_filter(d, gains, gains, square, &err), &err);
+    assert_true(has_worked());
+    must(differences_weigh(d, 0.002, &err), &err);
+    must(differences_power(d, 0, power, &err), &err);
+    assert_true(has_worked());
+    must(differences_move(d, 0.3, &err), &err);
+    assert_true(has_worked());
+    assert_false(has_worked());
+    differences_destroy(&d);
+    workspace_destroy(&w);
+    device_busy_destroy(&clock_of_device);
+    arena_destroy(&memory);
+    mem_free(&square);
+    for (int k = 0; k < MAPS; k++)
+        mem_free(&of.maps[k]);
+}
+
 /* Without room for all maps the caller is told so before. */
 static void no_room(void **state) {
     (void)state;
@@ -133,6 +183,7 @@ int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differences_are_those_of_the_cpu),
+        cmocka_unit_test(all_steps_are_timed),
         cmocka_unit_test(no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

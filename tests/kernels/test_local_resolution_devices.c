@@ -11,9 +11,10 @@ struct result {
     float *resolution, *filtered;
 };
 
-static struct result compute(struct workspace *w, const struct world *world, const char *where) {
+static struct result compute(struct workspace *w, const struct world *world, int last_shell, const char *where) {
     struct err err = {0};
-    const struct local_resolution_options options = {.box = world->box, .pixel_size = 1.5, .bfactor = -40};
+    const struct local_resolution_options options = {
+        .box = world->box, .pixel_size = 1.5, .bfactor = -40, .last_shell = last_shell};
     const size_t count = voxels_of(world->box);
     struct result r = {host_new(count, sizeof(float)), host_new(count, sizeof(float))};
     memset(r.resolution, 0xff, count * sizeof(float));
@@ -29,7 +30,7 @@ static void result_free(struct result *r) {
     mem_free(&r->filtered);
 }
 
-static void trial(int box) {
+static void trial(int box, int last_shell) {
     struct err err = {0};
     struct arena *memory = NULL;
     struct workspace *w = NULL;
@@ -39,8 +40,8 @@ static void trial(int box) {
     must(workspace_create(&DEVICE, memory, NULL, NULL, &w, &err), &err);
     must(local_resolution_fits(w, box, &fits, &err), &err);
     assert_true(fits);
-    struct result one = compute(w, &world, "device"), two = compute(w, &world, "device again");
-    struct result cpu = compute(NULL, &world, "CPU");
+    struct result one = compute(w, &world, last_shell, "device"), two = compute(w, &world, last_shell, "device again");
+    struct result cpu = compute(NULL, &world, last_shell, "CPU");
     const size_t count = voxels_of(box);
     assert_memory_equal(one.resolution, two.resolution, count * sizeof(float));
     assert_memory_equal(one.filtered, two.filtered, count * sizeof(float));
@@ -68,11 +69,12 @@ static void both_devices_agree(void **state) {
     (void)state;
     static const int boxes[] = {16, 48, 70, 128};
     if (only_box > 0) {
-        trial(only_box);
+        trial(only_box, 0);
         return;
     }
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
-        trial(boxes[i]);
+        trial(boxes[i], 0);
+    trial(70, 9);
 }
 
 /* Work without room for it fails before it starts. */

@@ -132,7 +132,7 @@ static void refuses_noise(void **state) {
     srand(20261128);
     scratch_path("initial_noise", folder);
     assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
-    write_particles(folder, "a", &nothing, 1, 300, 1);
+    write_particles(folder, "a", &nothing, 1, 200, 1);
     run_without_reference(folder);
     char *text = decision_of(folder);
     print_message("%s", text);

@@ -142,6 +142,31 @@ static bool soon(void *context) {
     return ++*(int *)context > 3;
 }
 
+static bool stands(void *context, enum status status, const struct err *err) {
+    (void)context, (void)status, (void)err;
+    return false;
+}
+
+static int taken, fails_at; /* batches of images so far; the first of two that cannot be read, 0: all can */
+
+enum status __real_loader_take(struct loader *l, const struct alignment *kept_by, const int *indices, int count,
+                               const float *const **ret_images, struct err *err);
+enum status __wrap_loader_take(struct loader *l, const struct alignment *kept_by, const int *indices, int count,
+                               const float *const **ret_images, struct err *err);
+enum status __wrap_loader_take(struct loader *l, const struct alignment *kept_by, const int *indices, int count,
+                               const float *const **ret_images, struct err *err) {
+    const int now = ++taken - fails_at;
+    FAIL_IF(fails_at > 0 && (now == 0 || now == 1), err, STATUS_UNAVAILABLE, "the file server is away");
+    return __real_loader_take(l, kept_by, indices, count, ret_images, err);
+}
+
+/* Waits for images that could not be read. context: counts how often. */
+static bool patient(void *context, enum status status, const struct err *err) {
+    assert_true(status == STATUS_OK || strstr(err->message, "the file server is away") != NULL);
+    *(int *)context += status == STATUS_UNAVAILABLE;
+    return status == STATUS_UNAVAILABLE;
+}
+
 static void expect_same(const struct refiner *a, const struct refiner *b) {
     for (int h = 0; h < 2; h++)
         assert_memory_equal(a->sides[h].references->unfiltered, b->sides[h].references->unfiltered,
@@ -156,22 +181,26 @@ static void expect_same(const struct refiner *a, const struct refiner *b) {
                 a->schedule.iteration == b->schedule.iteration);
 }
 
+static void make_world(const char *name, struct world *w) {
+    static float map[VOXELS];
+    struct object object;
+    srand(5);
+    scratch_path(name, w->scratch);
+    OK(file_make_folders(w->scratch, 0755, &failure));
+    make_object(&object, 14);
+    make_map(&object, map, SIGMA);
+    write_map(w->scratch, "reference.mrc", map, w->reference);
+    write_particles(w->scratch, "a", &object, 1, COUNT, 0.5);
+    snprintf(w->table, sizeof w->table, "%.4000s/a.star", w->scratch);
+}
+
 /* The refinement with another start in between makes the same maps, bit by bit, also after one that was stopped. */
 static void another_start_changes_nothing_else(void **state) {
     (void)state;
-    static float map[VOXELS];
     struct world w;
-    struct object object;
     struct err err = {0};
     int asked = 0;
-    srand(5);
-    scratch_path("other-start", w.scratch);
-    OK(file_make_folders(w.scratch, 0755, &failure));
-    make_object(&object, 14);
-    make_map(&object, map, SIGMA);
-    write_map(w.scratch, "reference.mrc", map, w.reference);
-    write_particles(w.scratch, "a", &object, 1, COUNT, 0.5);
-    snprintf(w.table, sizeof w.table, "%.4000s/a.star", w.scratch);
+    make_world("other-start", &w);
     struct refiner *plain = create(&w), *twice = create(&w);
     assert_false(refiner_doubts_start(plain)); /* nothing is known yet */
     for (int i = 0; i < 3; i++) {
@@ -180,9 +209,10 @@ static void another_start_changes_nothing_else(void **state) {
     }
     refiner_set_hand(plain, true); /* from the final iteration on */
     refiner_set_hand(twice, true);
-    assert_int_equal(refiner_refine_blurred(twice, &(struct refiner_pause){soon, &asked}, &err), STATUS_CANCELLED);
+    assert_int_equal(refiner_refine_blurred(twice, &(struct refiner_pause){soon, stands, &asked}, &err),
+                     STATUS_CANCELLED);
     assert_null(twice->other.halves[0]);
-    OK(refiner_refine_blurred(twice, &(struct refiner_pause){never, NULL}, &failure));
+    OK(refiner_refine_blurred(twice, &(struct refiner_pause){never, stands, NULL}, &failure));
     assert_non_null(twice->other.halves[1]);
     assert_true(isnan(refiner_state(twice).starts_agree));
     assert_true(refiner_inverts(twice));
@@ -198,6 +228,30 @@ static void another_start_changes_nothing_else(void **state) {
     refiner_destroy(&twice);
 }
 
+/* Images that cannot be read for a while delay the second refinement. It does not begin again: all batches are read once. */
+static void images_that_are_away_are_waited_for(void **state) {
+    (void)state;
+    struct world w;
+    int waited = 0, counts[2];
+    make_world("away", &w);
+    struct refiner *refiners[] = {create(&w), create(&w)};
+    for (int i = 0; i < 2; i++) {
+        const struct refiner_pause pause = {never, patient, &waited};
+        iterate(refiners[i], false);
+        taken = 0;
+        fails_at = i == 0 ? 0 : counts[0] - 1; /* in the last iteration */
+        OK(refiner_refine_blurred(refiners[i], &pause, &failure));
+        counts[i] = taken;
+        fails_at = 0;
+        assert_int_equal(waited, 2 * i);
+    }
+    assert_int_equal(counts[1], counts[0] + 2);
+    for (int h = 0; h < 2; h++)
+        assert_memory_equal(refiners[0]->other.halves[h], refiners[1]->other.halves[h], VOXELS * sizeof(float));
+    refiner_destroy(&refiners[0]);
+    refiner_destroy(&refiners[1]);
+}
+
 /* Returns a number of the last line of a history; NaN: it has none of this name. */
 static double last_number(const char *folder, const char *name) {
     char path[PATH_SIZE], *text = NULL;
@@ -209,6 +263,16 @@ static double last_number(const char *folder, const char *name) {
     const double value = at != NULL ? strtod(at + strlen(name), NULL) : NAN;
     free(text);
     return value;
+}
+
+/* Returns the finest local resolution (Å). */
+static double finest_local(const char *folder) {
+    static float map[VOXELS];
+    double finest = INFINITY;
+    read_map(folder, "locres.mrc", map);
+    for (int i = 0; i < VOXELS; i++)
+        finest = fmin(finest, (double)map[i]);
+    return finest;
 }
 
 /* Runs the stage on particles with so much noise. Returns to where the starts agree; NaN: there was one. */
@@ -229,6 +293,12 @@ static double run_stage(const char *name, int count, double noise) {
     const double pmax = last_number(folder, "\"pmax\": "), agree = last_number(folder, "\"starts_agree\": ");
     print_message("noise %g: pmax %.3f, the starts agree to %.1f Å, %.1f Å are told\n", noise, pmax, agree,
                   last_number(folder, "\"resolution\": "));
+    const double told = last_number(folder, "\"resolution\": ");
+    if (isnan(agree) || !(told > 0)) return agree; /* null: none is told */
+    assert_true(told >= agree - 0.01);
+    print_message("the finest local resolution is %.1f Å\n", finest_local(folder));
+    /* No place is told to be better known than the doubt leaves the whole map. */
+    assert_true(finest_local(folder) >= told - 0.01);
     return agree;
 }
 
@@ -247,6 +317,7 @@ static bool has(const char *name, const char *file, const char *wanted) {
 static void the_stage_asks_where_poses_are_uncertain(void **state) {
     (void)state;
     assert_true(isnan(run_stage("certain", COUNT, 0.2)));
+    assert_true(run_stage("doubted", 10 * COUNT, 2.5) > 0);
     /* Two starts of so much noise have little more than the blurred reference in common: no resolution is told. */
     assert_true(run_stage("uncertain", 3 * COUNT, 4) > 47);
     assert_true(has("uncertain", "history.jsonl", "\"unresolved\": \"start\""));
@@ -264,6 +335,7 @@ int main(void) {
         cmocka_unit_test(shells_end_where_starts_differ),
         cmocka_unit_test(maps_are_turned_and_compared),
         cmocka_unit_test(another_start_changes_nothing_else),
+        cmocka_unit_test(images_that_are_away_are_waited_for),
         cmocka_unit_test(the_stage_asks_where_poses_are_uncertain),
     };
     return scratch_run("refiner-other-start", tests, sizeof tests / sizeof *tests);

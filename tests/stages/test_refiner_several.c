@@ -81,6 +81,58 @@ static void grey_scale_has_one_sum(void **state) {
     }
 }
 
+enum { MOST_PARTS = 64 };
+static int parts[MOST_PARTS], part_count; /* particles that one worker compares at a time, in turn */
+
+enum status __real_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err);
+enum status __wrap_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err);
+enum status __wrap_alignment_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct alignment_result *results, struct err *err) {
+    for (int i = 0; i < count && part_count < MOST_PARTS; i++) {
+        if (i == 0 || particles[i].chunk != particles[i - 1].chunk) parts[part_count++] = 0;
+        parts[part_count - 1]++;
+    }
+    return __real_alignment_add(alignment, particles, count, results, err);
+}
+
+/* Begins an iteration, which compares the images with the reference and its negative. Returns by how many deviations they
+ * favour the reference. */
+static double signal_of(const struct several_case *c, const char *scratch, char *reference, int workers) {
+    const struct refiner_options options = several_options(c, reference);
+    const struct refiner_context context = several_context(c, workers);
+    struct refiner *refiner = NULL;
+    struct err err = {0};
+    part_count = 0;
+    must_be(refiner_create(&options, &context, &refiner, &err), &err);
+    several_merge(refiner, scratch, "a");
+    must_be(refiner_begin(refiner, &(struct refiner_iteration){.max_order = 0}, &err), &err);
+    const double signal = refiner_state(refiner).signal;
+    refiner_destroy(&refiner);
+    return signal;
+}
+
+/* Some libraries round the products of a larger batch differently, so that the batches are compared, too. */
+static void the_signal_has_one_sum(void **state) {
+    (void)state;
+    const struct several_case c = {
+        .name = "signal", .particles = 130, .classes = 1, .memory = 0.004, .host_memory = LITTLE};
+    char scratch[PATH_SIZE], reference[PATH_SIZE];
+    int alone[MOST_PARTS];
+    several_prepare(&c, scratch, reference);
+    const double signal = signal_of(&c, scratch, reference, 1);
+    const int count = part_count;
+    memcpy(alone, parts, sizeof alone);
+    assert_true(signal > 3);
+    assert_in_range(count, 3, MOST_PARTS - 1);
+    for (int workers = 2; workers <= 3; workers++) {
+        assert_true(signal_of(&c, scratch, reference, workers) == signal);
+        assert_int_equal(part_count, count);
+        assert_memory_equal(parts, alone, (size_t)count * sizeof *parts);
+    }
+}
+
 /* A chunk holds 1,024 particles at most on average. One particle more makes two of it, which two workers compare. */
 static void more_chunks_lie_on_other_devices(void **state) {
     (void)state;
@@ -114,6 +166,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_chunks_lie_on_other_devices),
         cmocka_unit_test(grey_scale_has_one_sum),
+        cmocka_unit_test(the_signal_has_one_sum),
         cmocka_unit_test(halves),
         cmocka_unit_test(classes),
     };

@@ -1,5 +1,7 @@
 #include "stages/refiner/files/local_resolution_write.h"
 
+#include <math.h>
+
 #include "common/files.h"
 #include "common/formats/mrc.h"
 #include "common/formats/star.h"
@@ -9,13 +11,17 @@
 
 static const char RESOLUTION[] = "locres.mrc", FILTERED[] = "locres_filtered.mrc";
 
-static enum status read_bfactor(const char *folder, double *ret_bfactor, struct err *err) {
+/* Reads the B-factor, and the bound of what is told: Å, 0 if there is none. */
+static enum status read_told(const char *folder, double *ret_bfactor, double *ret_bound, struct err *err) {
     char path[PATH_SIZE];
     _cleanup_(star_destroy) struct star_file *file = NULL;
     TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
     TRY(star_read(path, &file, err));
     const struct star_table *t = star_table_find(file, "general");
     FAIL_IF(t == NULL || star_row_count(t) == 0, err, STATUS_BAD_FORMAT, "%s lacks the table data_general", path);
+    *ret_bound = 0;
+    if (star_column_find(t, "icestreamResolutionBound") >= 0)
+        TRY(star_need_number(t, 0, "icestreamResolutionBound", 1e-3, 1e6, ret_bound, err));
     return star_need_number(t, 0, "rlnBfactorUsedForSharpening", -1e5, 1e5, ret_bfactor, err);
 }
 
@@ -64,14 +70,16 @@ static enum status make(const struct local_resolution_options *options, const st
     return STATUS_OK;
 }
 
-enum status local_maps_from(const struct image *half1, const struct image *half2, double bfactor,
-                            const float *mtf_or_null, const float *mask_or_null, struct workspace *workspace_or_null,
-                            struct local_maps *ret_maps, struct err *err) {
-    const struct local_resolution_options options = {
-        .box = half1->nx, .pixel_size = (double)half1->pixel_size, .bfactor = bfactor, .mtf = mtf_or_null};
+enum status local_maps_from(const struct image *half1, const struct image *half2, const struct local_maps_options *o,
+                            struct workspace *workspace_or_null, struct local_maps *ret_maps, struct err *err) {
+    const struct local_resolution_options options = {.box = half1->nx,
+                                                     .pixel_size = (double)half1->pixel_size,
+                                                     .bfactor = o->bfactor,
+                                                     .mtf = o->mtf,
+                                                     .last_shell = o->last_shell};
     *ret_maps = (struct local_maps){0};
     enum status status = make(&options, half1, half2, workspace_or_null, ret_maps, err);
-    if (status == STATUS_OK) status = sum_up(mask_or_null, ret_maps, err);
+    if (status == STATUS_OK) status = sum_up(o->mask, ret_maps, err);
     if (status != STATUS_OK) local_maps_destroy(ret_maps);
     return status;
 }
@@ -86,15 +94,19 @@ static enum status read_mask(const char *folder, int box, struct image *mask, st
 enum status local_maps_make(const char *folder, const float *mtf_or_null, struct workspace *workspace_or_null,
                             struct local_maps *ret_maps, struct err *err) {
     struct image halves[2] = {{0}}, mask = {0};
-    double bfactor;
+    struct local_maps_options options = {.mtf = mtf_or_null};
+    double bound;
     *ret_maps = (struct local_maps){0};
-    enum status status = read_bfactor(folder, &bfactor, err);
+    enum status status = read_told(folder, &options.bfactor, &bound, err);
     if (status == STATUS_OK) status = read_cube(folder, "run_half1_class001_unfil.mrc", 0, &halves[0], err);
     if (status == STATUS_OK) status = read_cube(folder, "run_half2_class001_unfil.mrc", halves[0].nx, &halves[1], err);
     if (status == STATUS_OK) status = read_mask(folder, halves[0].nx, &mask, err);
+    options.mask = mask.data;
+    if (status == STATUS_OK && bound > 0)
+        options.last_shell = (int)fmax(1, lround(halves[0].nx * (double)halves[0].pixel_size / bound));
     if (status == STATUS_OK)
-        status =
-            local_maps_from(&halves[0], &halves[1], bfactor, mtf_or_null, mask.data, workspace_or_null, ret_maps, err);
+        status = local_maps_from(&halves[0], &halves[1], &options, workspace_or_null, ret_maps, err);
+    if (status == STATUS_OK) ret_maps->bound = bound;
     for (int h = 0; h < 2; h++)
         image_destroy(&halves[h]);
     image_destroy(&mask);

@@ -7,10 +7,10 @@
 
 #include "common/files.h"
 #include "common/formats/mrc.h"
+#include "common/together.h"
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/files/tables.h"
-#include "stages/refiner/files/together.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
     char path[PATH_SIZE];
@@ -88,7 +88,7 @@ struct output_list {
     const struct output_file *files;
 };
 
-static enum status write_listed(const void *context, int index, struct err *err) {
+static enum status write_listed(void *context, size_t index, struct err *err) {
     const struct output_list *list = context;
     const struct output_file *file = &list->files[index];
     return file->write(list->refiner, list->place, file->index, err);
@@ -97,9 +97,9 @@ static enum status write_listed(const void *context, int index, struct err *err)
 enum status output_files(const struct refiner *r, const struct output_place *place, const struct output_file *files,
                          int count, struct err *err) {
     enum { AT_A_TIME = 8 };
-    const struct output_list list = {r, place, files};
+    struct output_list list = {r, place, files};
     const int threads = r->context.threads < AT_A_TIME ? r->context.threads : AT_A_TIME;
-    return write_together(count, threads, write_listed, &list, err);
+    return work_together((size_t)count, threads, write_listed, &list, err);
 }
 
 /* Paths in tables: of the run, of this iteration, and of the maps. */

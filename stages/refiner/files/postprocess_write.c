@@ -8,7 +8,7 @@
 #include "common/formats/mrc.h"
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
-#include "stages/refiner/files/together.h"
+#include "common/together.h"
 #include "stages/refiner/unresolved.h"
 
 static const double NO_RESOLUTION = 999; /* Å */
@@ -31,11 +31,13 @@ static double particle_fsc(const struct postprocess_result *r, int shell) {
 }
 
 static enum status add_general(struct star_file *file, const struct postprocess_result *r,
-                               const struct postprocess_names *names, struct err *err) {
+                               const struct postprocess_options *o, const struct postprocess_names *names,
+                               struct err *err) {
     struct star_table *t = NULL;
     char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
     const char *unresolved = unresolved_word(names->unresolved);
-    const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope);
+    const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope), no_bound = o->last_shell == 0;
+    const double bound = no_bound ? 0 : o->box * o->pixel_size / o->last_shell;
     const struct star_cell cells[] = {
         {.column = "rlnFinalResolution", .value = unresolved != NULL ? NO_RESOLUTION : r->resolution},
         {.column = "icestreamNoise", .value = 1, .integer = true, .unless = names->unresolved != UNRESOLVED_NOISE},
@@ -52,6 +54,7 @@ static enum status add_general(struct star_file *file, const struct postprocess_
          .unless = no_mask},
         {.column = "icestreamMaskDoubted", .value = r->doubts, .integer = true, .unless = r->doubts == 0},
         {.column = "icestreamResolutionInMask", .value = r->claimed, .unless = r->doubts == 0},
+        {.column = "icestreamResolutionBound", .value = bound, .unless = no_bound},
         {.column = "rlnFittedSlopeGuinierPlot", .value = r->guinier_slope, .unless = no_fit},
         {.column = "rlnFittedInterceptGuinierPlot", .value = r->guinier_intercept, .unless = no_fit},
         {.column = "rlnCorrelationFitGuinierPlot", .value = r->guinier_correlation, .unless = no_fit},
@@ -129,7 +132,7 @@ struct map_list {
     const float *maps[3];
 };
 
-static enum status write_listed(const void *context, int index, struct err *err) {
+static enum status write_listed(void *context, size_t index, struct err *err) {
     static const char *const NAMES[] = {"postprocess.mrc", "postprocess_masked.mrc", "postprocess_mask.mrc"};
     const struct map_list *list = context;
     return write_map(list->options, list->maps[index], list->folder, NAMES[index], err);
@@ -137,9 +140,9 @@ static enum status write_listed(const void *context, int index, struct err *err)
 
 static enum status write_maps(const struct postprocess_result *r, const struct postprocess_options *o,
                               const char *folder, struct err *err) {
-    const struct map_list list = {o, folder, {r->map, r->map_masked, r->mask}};
+    struct map_list list = {o, folder, {r->map, r->map_masked, r->mask}};
     const int count = r->mask != NULL ? 3 : 1;
-    return write_together(count, count, write_listed, &list, err);
+    return work_together((size_t)count, count, write_listed, &list, err);
 }
 
 enum status postprocess_write(const struct postprocess_result *r, const struct postprocess_options *o,
@@ -150,7 +153,7 @@ enum status postprocess_write(const struct postprocess_result *r, const struct p
     TRY(path_join(folder, "postprocess.star", path, sizeof path, err));
     _cleanup_(star_destroy) struct star_file *file = NULL;
     TRY(star_create(&file, err));
-    TRY(add_general(file, r, names, err));
+    TRY(add_general(file, r, o, names, err));
     TRY(add_fsc(file, r, o, err));
     TRY(add_guinier(file, r, o, err));
     if (directions_or_null != NULL) TRY(directions_write(directions_or_null, file, err));

@@ -34,8 +34,11 @@ struct initial {
     struct likeness *likeness;
     enum phase phase;
     int start, iteration, done, steps;
+    int rounds, round, most;                /* rounds so far; starts of a round; in all rounds, at most */
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
+    int going[SIDES + 1], going_count;      /* those of them that have not settled in as many rounds as there were */
+    int settled[INITIAL_STARTS_MOST];       /* rounds in which a start has settled */
     int partner;             /* the same map as the different one, of its other half; −1: there is none */
     struct contest *contest; /* of the best maps and the different one */
     struct several *several; /* the maps of classes; NULL: none are made */
@@ -70,6 +73,7 @@ enum status initial_create(struct refiner *r, int threads, struct initial **ret_
     d->present = initial_present(r);
     d->diameter = diameter;
     d->start_count = initial_count_starts(r);
+    a->most = initial_most_starts(r);
     d->wanted = clamp(diameter / 9, 12, 22);
     d->lowpass = fmin(r->options.initial_lowpass, clamp(diameter / 5, 20, 40));
     d->rival = d->contest = d->contest_limit = d->contest_diameter = NAN;
@@ -112,14 +116,14 @@ static enum status open(struct initial *a, struct err *err) {
     a->voxels = box * box * box;
     TRY(mem_new(a->voxels, sizeof *a->other, "a map", &a->other, err));
     TRY(mem_new(held, sizeof *a->scratch, "likelihoods", &a->scratch, err));
-    for (int i = 0; i < a->decision.start_count; i++) {
+    for (int i = 0; i < a->most; i++) {
         TRY(mem_new(held, sizeof *a->gains[i], "likelihoods", &a->gains[i], err));
         TRY(mem_new(held, sizeof *a->evidence[i], "likelihoods", &a->evidence[i], err));
     }
     TRY(likeness_create(&alike, &a->likeness, err));
     /* The starts work in its memory, which nothing else uses before there is a reference. */
     if (r->reference_path == NULL) alignment_destroy(&r->alignment);
-    return starts_create(&a->images, &options, a->decision.start_count, &a->starts, err);
+    return starts_create(&a->images, &options, a->most, &a->starts, err);
 }
 
 static void refuse(struct initial *a, enum initial_test test) {
@@ -144,7 +148,10 @@ static enum status gather(struct initial *a, struct err *err) {
         a->phase = COMPLETE;
         return STATUS_OK;
     }
-    d->start_count = initial_limit_starts(a->refiner, d->start_count, STARTS_LEAST, starts_bytes(&a->images));
+    a->most = initial_limit_starts(a->refiner, a->most, STARTS_LEAST, starts_bytes(&a->images));
+    if (d->start_count > a->most) d->start_count = a->most;
+    a->round = d->start_count;
+    a->rounds = 1;
     TRY(open(a, err));
     a->phase = EXPLORE;
     return STATUS_OK;
@@ -175,7 +182,7 @@ static enum status explore(struct initial *a, struct err *err) {
     a->iteration = 0;
     a->start += count;
     if (a->start < a->decision.start_count) return STATUS_OK;
-    a->start = 0;
+    a->start = a->decision.start_count - a->round;
     a->phase = RANK;
     return STATUS_OK;
 }
@@ -252,6 +259,14 @@ static void choose_settlers(struct initial *a) {
     a->settler_count = rival < 0 || rival == d->best[0] || rival == d->best[1] ? SIDES : SIDES + 1;
 }
 
+/* Chooses the starts that go on now: a start that is chosen late goes on as long as those before it. */
+static void choose_going(struct initial *a) {
+    a->start = a->going_count = 0;
+    for (int i = 0; i < a->settler_count; i++)
+        if (a->settled[a->settlers[i]] < a->rounds) a->going[a->going_count++] = a->settlers[i];
+    a->phase = a->going_count > 0 ? SETTLE : DECIDE;
+}
+
 /* Finds the correlation of a start with another one, turned onto it, without their rotational averages. */
 static enum status correlate(struct initial *a, int fixed, int start, double *ret_likeness, struct err *err) {
     struct likeness_found found;
@@ -275,9 +290,8 @@ static enum status match(struct initial *a, struct err *err) {
     d->starts[a->first].alike = true;
     if (a->start != a->first) TRY(find_likeness(a, a->first, a->start, err));
     if (++a->start < d->start_count) return STATUS_OK;
-    a->start = 0;
     choose_settlers(a);
-    a->phase = SETTLE;
+    choose_going(a);
     return STATUS_OK;
 }
 
@@ -285,15 +299,17 @@ static enum status match(struct initial *a, struct err *err) {
 static enum status settle(struct initial *a, struct err *err) {
     const struct starts_step step = {
         .particles = SETTLED_PARTICLES, .order = FINE_ORDER, .limit = a->fine, .gain = 0.4, .fudge = 4};
-    const int left = a->settler_count - a->start, most = starts_at_once(a->starts), count = left < most ? left : most;
-    TRY(starts_iterate(a->starts, a->settlers + a->start, count, &step, err));
+    const int left = a->going_count - a->start, most = starts_at_once(a->starts), count = left < most ? left : most;
+    TRY(starts_iterate(a->starts, a->going + a->start, count, &step, err));
     a->done += count - 1;
     if (++a->iteration < SETTLED) return STATUS_OK;
     a->iteration = 0;
-    for (int i = a->start; i < a->start + count; i++)
-        TRY(judge(a, a->settlers[i], last_order(a), err));
+    for (int i = a->start; i < a->start + count; i++) {
+        TRY(judge(a, a->going[i], last_order(a), err));
+        a->settled[a->going[i]]++;
+    }
     a->start += count;
-    if (a->start == a->settler_count) a->phase = DECIDE;
+    if (a->start == a->going_count) choose_going(a);
     return STATUS_OK;
 }
 
@@ -337,13 +353,34 @@ static void conclude(struct initial *a) {
     a->phase = a->classes > 1 ? SEVERAL : COMPLETE;
 }
 
+/* Begins another round: there are more starts, if there may be, and those that are chosen go on further. Returns whether
+ * there is another one. */
+static bool begin_round(struct initial *a) {
+    struct initial_decision *d = &a->decision;
+    if (a->rounds == INITIAL_ROUNDS) return false;
+    a->rounds++;
+    if (a->round > a->most - d->start_count) a->round = a->most - d->start_count;
+    a->steps += a->round * (EXPLORED + 1) + d->start_count + a->rounds * (SIDES + 1) * SETTLED + 1;
+    if (a->round == 0) {
+        choose_going(a);
+        return true;
+    }
+    a->start = d->start_count;
+    d->start_count += a->round;
+    a->phase = EXPLORE;
+    return true;
+}
+
 static enum status decide(struct initial *a, struct err *err) {
+    struct initial_decision *d = &a->decision;
+    d->failed = INITIAL_ACCEPTED;
+    d->rival = NAN;
     TRY(judge_best(a, err));
     TRY(compare_rival(a, err));
     a->start = 0;
-    if (a->decision.failed == INITIAL_ACCEPTED && a->decision.rival < SURE)
+    if (d->failed == INITIAL_ACCEPTED && d->rival < SURE)
         a->phase = PAIR;
-    else
+    else if (d->failed == INITIAL_ACCEPTED || !begin_round(a))
         conclude(a);
     return STATUS_OK;
 }

@@ -11,7 +11,10 @@
  *   rivals      no other start made a different map that explains the held-out particles as well. If one did, both go on
  *               with finer detail, in a sphere that fits the particle, and held-out particles decide (contest.h). The
  *               maps that win must pass the other tests again.
- * Otherwise there is no model: more particles, or better ones, may give it later.
+ * If the best maps do not agree, or are no better than their opposites, chance may have led the starts of a half astray: a
+ * start finds the map soon, or late, or not at all. So another round follows. The CPU, which makes few starts, makes as many
+ * again, until there are as many as on a GPU, and the best of all are improved further. If the last round fails there is no
+ * model: more particles, or better ones, may give it later.
  *
  * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a
  * mixture of molecules may have those where it has no one map.
@@ -50,6 +53,8 @@ const char *initial_test_name(enum initial_test test);
 
 /* Fewest particles of an attempt. */
 enum { INITIAL_LEAST = 100, INITIAL_STARTS_MOST = 48 };
+/* Most rounds of an attempt, if the best maps of the halves do not agree. */
+enum { INITIAL_ROUNDS = 3 };
 struct initial_start {
     int half;         /* 0: A, 1: B */
     double gain;      /* mean over held-out particles: ln of how much more probable they are than with the opposite */
@@ -116,8 +121,10 @@ const float *initial_class_map(const struct initial *initial, int class);
 enum status initial_evidence(struct initial *initial, const float *map, enum initial_part part, double *ret_evidence,
                              struct err *err);
 /* The rules are in rules.c. */
-/* Returns how many starts the refiner's device makes. */
+/* Returns how many starts the refiner's device makes in the first round. */
 int initial_count_starts(const struct refiner *refiner);
+/* Returns how many starts the refiner's device makes in all rounds: on the CPU at most those that a GPU makes at once. */
+int initial_most_starts(const struct refiner *refiner);
 /* Returns how many of `count` starts are made, of which each takes so many bytes of host memory: at most half of it. */
 int initial_limit_starts(const struct refiner *refiner, int count, int least, size_t bytes);
 /* Returns whether nothing can be made of the images, and says in decision->text why. */

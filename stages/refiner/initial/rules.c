@@ -9,7 +9,7 @@
 #include "stages/refiner/refiner_private.h"
 
 /* Starts on the CPU and on a device. Those of a point group with so many operators cost less, and with more of them
- * fewer become the right map. */
+ * fewer become the right map. On the CPU there are as many in each round (initial.h). */
 enum { STARTS_FEW = 4, STARTS_SYMMETRIC = 12, SYMMETRIC = 4, HIGH = 12 };
 enum { DEVICE_FEW = 12, DEVICE_SYMMETRIC = 24, DEVICE_HIGH = 48 };
 enum { FIRST_ATTEMPT = 1000, FIRST_OF_GROUP = 300, DIAMETER_LEAST = 16 };
@@ -69,11 +69,19 @@ bool initial_is_same(double mean, double least) {
     return mean >= INITIAL_AGREED && least >= INITIAL_LEAST_FSC;
 }
 
-int initial_count_starts(const struct refiner *r) {
-    const bool symmetric = r->symmetry.count >= SYMMETRIC;
-    if (r->context.device.kind == DEVICE_CPU) return symmetric ? STARTS_SYMMETRIC : STARTS_FEW;
+static int device_starts(const struct refiner *r) {
     if (r->symmetry.count >= HIGH) return DEVICE_HIGH;
-    return symmetric ? DEVICE_SYMMETRIC : DEVICE_FEW;
+    return r->symmetry.count >= SYMMETRIC ? DEVICE_SYMMETRIC : DEVICE_FEW;
+}
+
+int initial_count_starts(const struct refiner *r) {
+    if (r->context.device.kind != DEVICE_CPU) return device_starts(r);
+    return r->symmetry.count >= SYMMETRIC ? STARTS_SYMMETRIC : STARTS_FEW;
+}
+
+int initial_most_starts(const struct refiner *r) {
+    const int most = device_starts(r), rounds = INITIAL_ROUNDS * initial_count_starts(r);
+    return rounds < most ? rounds : most;
 }
 
 int initial_limit_starts(const struct refiner *r, int count, int least, size_t bytes) {

@@ -124,10 +124,11 @@ static enum status write_picture(const struct job *j, struct err *err) {
 }
 
 static enum status write_local(const struct job *j, struct err *err) {
+    const struct local_maps_options options = {
+        .bfactor = j->result.bfactor, .mtf = j->mtf, .mask = j->result.mask, .last_shell = j->options.last_shell};
     struct local_maps maps;
     if (!j->wishes->local_resolution) return STATUS_OK;
-    TRY(local_maps_from(&j->halves.maps[0], &j->halves.maps[1], j->result.bfactor, j->mtf, j->result.mask, NULL, &maps,
-                        err));
+    TRY(local_maps_from(&j->halves.maps[0], &j->halves.maps[1], &options, NULL, &maps, err));
     enum status status = local_maps_write(&maps, j->wishes->folder, err);
     if (status == STATUS_OK)
         fprintf(j->out, "local resolution  %.1f to %.1f Å (5 to 95 %% of the voxels%s), median %.1f Å\n", maps.finest,
