@@ -106,9 +106,10 @@ static double independent_of(struct half_shell *shell) {
         if (sum[1] == 0) continue;
         double alike = sum[0] / sum[1] / power;
         pairs += sum[1];
-        squares += sum[1] * alike * alike;
+        /* Products that have nothing in common make a sum whose square is the number of pairs. */
+        squares += sum[1] * alike * alike - 1;
     }
-    return 1 / (1 / voxels + (1 - 1 / voxels) * squares / pairs);
+    return 1 / (1 / voxels + (1 - 1 / voxels) * fmax(squares, 0) / pairs);
 }
 
 enum status fsc_cpu_difference(struct workspace *workspace_or_null, int box, const float *a, const float *b, int last,

@@ -42,6 +42,8 @@ static void forget_findings(struct refiner *r) {
     r->difference = (struct difference){0};
     r->cut = (struct refiner_cut){0};
     r->resolution = r->told = r->views_doubt = r->contrast = 0;
+    r->sure_shell = 0;
+    r->unresolved = REFINER_RESOLVED;
     r->efficiency = NAN;
     *r->remark = 0;
     r->at.seed_class = -1;

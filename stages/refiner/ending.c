@@ -1,6 +1,5 @@
-/* Tells and writes what follows the last iteration. The images may be noise to their reference (signal.h): then the
- * halves agree to some resolution because both were made from noise by one reference, and nothing tells it as that of a
- * map. */
+/* Tells and writes what follows the last iteration. A map may have no resolution (unresolved.h): its images are noise to
+ * their reference, say. What its halves agree to is then told nowhere as that of the map. */
 #include "stages/refiner/ending.h"
 
 #include <math.h>
@@ -18,15 +17,18 @@
 #include "stages/refiner/postprocess/detector.h"
 #include "stages/refiner/postprocess/told_map.h"
 #include "stages/refiner/tell.h"
+#include "stages/refiner/unresolved.h"
 #include "stages/refiner/warnings.h"
 
 /* quality: what the maps are worth. */
 static void set_result(struct stage *stage, const struct refiner_state *s, const char *quality) {
+    char unresolved[UNRESOLVED_SIZE];
+    unresolved_describe(s, unresolved);
     static const char *const files[] = {"postprocess.mrc", "postprocess.star", "locres.mrc", "locres_filtered.mrc",
                                         "latest_map.mrc",  "latest_map.png",   NULL};
-    stage_result(stage, files, "%s, %zu particles%s, iteration %d%s%s", s->noise ? "noise, no resolution" : quality,
+    stage_result(stage, files, "%s, %zu particles%s, iteration %d%s%s", *unresolved != 0 ? unresolved : quality,
                  s->particles, s->inverted ? ", hand inverted" : "", s->iteration,
-                 !s->noise && s->views_doubt > 0.5 ? "; the views are doubted" : "",
+                 s->unresolved == REFINER_RESOLVED && s->views_doubt > 0.5 ? "; the views are doubted" : "",
                  tell_starts_differ(s) ? "; the map depends on its reference" : "");
 }
 
@@ -84,7 +86,9 @@ enum status ending_local_maps(struct stage *stage, const struct refiner *refiner
     const double began = clock_monotonic();
     struct local_maps maps;
     struct err own = {0};
-    if (!p->local_resolution || refiner_state(refiner).noise || local_maps_exist(stage_folder(stage))) return STATUS_OK;
+    if (!p->local_resolution || refiner_state(refiner).unresolved != REFINER_RESOLVED ||
+        local_maps_exist(stage_folder(stage)))
+        return STATUS_OK;
     stage_doing(stage, "computing the local resolution");
     _cleanup_(mem_free) float *mtf = NULL;
     const struct refiner_grid grid = refiner_grid(refiner);
@@ -106,12 +110,14 @@ enum status ending_local_maps(struct stage *stage, const struct refiner *refiner
     return status;
 }
 
-/* Noise agrees with itself where its reference has made it alike. */
-static void tell_noise_of_halves(struct stage *stage, const struct postprocess_result *result) {
+/* Halves agree on what one reference has given them. */
+static void tell_unresolved(struct stage *stage, const struct refiner_state *s,
+                            const struct postprocess_result *result) {
+    char text[UNRESOLVED_SIZE];
+    unresolved_describe(s, text);
     stage_log(stage, LOG_INFO, "refine-postprocess",
-              "noise, no resolution: the halves agree to %.2f Å because one reference has made both from noise; there "
-              "is no local resolution",
-              result->resolution);
+              "%s; both halves were made with one reference, and so they agree to %.2f Å; there is no local resolution",
+              text, result->resolution);
 }
 
 static void tell_postprocessed(struct stage *stage, const struct postprocess_result *result,
@@ -150,9 +156,9 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
                                                 .adhoc_bfactor = p->bfactor,
                                                 .seed = 1};
     const struct refiner_state ended = refiner_state(refiner);
-    const bool noise = ended.noise;
+    const bool resolved = ended.unresolved == REFINER_RESOLVED;
     const struct postprocess_names names = {
-        .half1 = half1, .half2 = half2, .folder = writer_prefix(stage), .noise = noise};
+        .half1 = half1, .half2 = half2, .folder = writer_prefix(stage), .unresolved = ended.unresolved};
     struct postprocess_result result = {0};
     warnings_of_map(stage, refiner);
     TRY(path_join(writer_prefix(stage), "run_half1_class001_unfil.mrc", half1, sizeof half1, err));
@@ -171,13 +177,9 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
         STAGE_PERSIST(stage, status, err,
                       postprocess_write(&result, &options, stage_folder(stage), &names, &directions, err));
     if (status == STATUS_OK) tell_starts(stage, &ended);
-    if (status == STATUS_OK && maps.only_shared)
-        stage_log(stage, LOG_WARN, "refine-shared",
-                  "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
-                  "particles",
-                  maps.shared);
-    if (status == STATUS_OK && noise) tell_noise_of_halves(stage, &result);
-    if (status == STATUS_OK && !noise) tell_postprocessed(stage, &result, &options, &directions);
+    if (status == STATUS_OK) tell_shared(stage, &ended);
+    if (status == STATUS_OK && !resolved) tell_unresolved(stage, &ended, &result);
+    if (status == STATUS_OK && resolved) tell_postprocessed(stage, &result, &options, &directions);
     struct orientations views;
     if (status == STATUS_OK) status = tell_orientations(stage, refiner, &views, err);
     if (status == STATUS_OK) tell_result(stage, refiner, &result, &views);

@@ -134,7 +134,8 @@ static enum status write(struct map_templates *t, struct stage *stage, const str
 void map_templates_step(struct map_templates *t, struct stage *stage, const struct refiner *refiner) {
     const struct refiner_state s = refiner_state(refiner);
     struct err err = {0};
-    bool good = s.classes < 2 && !s.noise && s.resolution > 0 && s.resolution <= RESOLUTION_MOST;
+    bool good =
+        s.classes < 2 && s.unresolved == REFINER_RESOLVED && s.resolution > 0 && s.resolution <= RESOLUTION_MOST;
     if (!stage_in_pipeline(stage) || !good) return;
     if (!t->looked) look(t, stage_folder(stage));
     if ((double)s.particles < GROWTH * t->particles) return;

@@ -246,24 +246,57 @@ int mstep_believed_shell(const float *fsc, const double *numbers, const struct b
     return shell < b->shared + LEAST ? b->shared : shell;
 }
 
+/* An FSC of 0.143 is measured with an error of its own. A curve that stays near it over many shells, as those of few
+ * particles do, would be told to any of them by chance. */
+int mstep_sure_shell(const float *fsc, const double *numbers, const struct believed *b) {
+    static const double DEVIATIONS = 1;
+    int shell = 1;
+    for (; shell < b->reached; shell++) {
+        const double count = mean_numbers(numbers, b->shells, shell + 1);
+        if (count == 0) continue;
+        const double least = count > 3 ? tanh(atanh((double)LEAST_FSC) + DEVIATIONS / sqrt(count - 3)) : 1;
+        if ((double)fsc[shell + 1] < least) break;
+    }
+    return shell;
+}
+
+/* Returns the first shell whose FSC is so small that chance may have lifted it above 0.143, or `reached`. */
+static int first_unsure_shell(const float *fsc, int reached) {
+    static const float CLEAR = 0.5f; /* beyond doubt with 10 independent numbers */
+    int shell = 1;
+    while (shell < reached && fsc[shell] >= CLEAR)
+        shell++;
+    return shell;
+}
+
+/* Counts the independent numbers of the shells whose FSC decides, and of two on either side. */
+static enum status count_numbers(const struct refiner *r, struct workspace *device_or_null, const struct half_maps *m,
+                                 int first, int reached, double *numbers, struct err *err) {
+    /* The last shell is cut by the box. */
+    int last = (int)fmin(r->shells - 2, r->pixels.size / 2);
+    if (last > reached + 2) last = reached + 2;
+    const struct independent_shells around = {
+        .box = r->box, .first = first > 1 ? first : 1, .last = last, .symmetry = &r->symmetry};
+    return fsc_independent(device_or_null, &around, m->unfiltered[0], m->unfiltered[1], numbers, err);
+}
+
 /* Finds the resolution to which the halves agree: by what they share, and beyond it by more than chance. */
 static enum status find_resolution(struct refiner *r, struct workspace *device_or_null, const struct half_maps *m,
                                    struct err *err) {
     const int shared = r->shared_shell;
-    int reached = mstep_reached_shell(r->fsc, r->shells - 1);
-    if (shared > 0 && reached > shared) {
-        /* Around these shells too. The last shell is cut by the box. */
-        int first = shared > 1 ? shared - 1 : 1, last = (int)fmin(r->shells - 2, r->pixels.size / 2);
-        if (last > reached + 2) last = reached + 2;
-        const struct believed beyond = {.shells = r->shells, .shared = shared, .reached = reached};
-        const struct independent_shells around = {
-            .box = r->box, .first = first, .last = last, .symmetry = &r->symmetry};
+    struct believed beyond = {
+        .shells = r->shells, .shared = shared, .reached = mstep_reached_shell(r->fsc, r->shells - 1)};
+    r->sure_shell = beyond.reached;
+    if (beyond.reached > shared) {
+        const int unsure = first_unsure_shell(r->fsc, beyond.reached) - 2;
         _cleanup_(mem_free) double *numbers = NULL;
         TRY(mem_new((size_t)r->shells, sizeof *numbers, "numbers of shells", &numbers, err));
-        TRY(fsc_independent(device_or_null, &around, m->unfiltered[0], m->unfiltered[1], numbers, err));
-        reached = mstep_believed_shell(r->fsc, numbers, &beyond);
+        TRY(count_numbers(r, device_or_null, m, shared > 0 && shared - 1 < unsure ? shared - 1 : unsure, beyond.reached,
+                          numbers, err));
+        if (shared > 0) beyond.reached = mstep_believed_shell(r->fsc, numbers, &beyond);
+        r->sure_shell = mstep_sure_shell(r->fsc, numbers, &beyond);
     }
-    r->resolution = r->box * r->pixel_size / reached;
+    r->resolution = r->box * r->pixel_size / beyond.reached;
     return STATUS_OK;
 }
 

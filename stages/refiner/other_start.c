@@ -41,7 +41,8 @@ struct start_kept {
     double *shares[2];           /* [optics] */
     double initial_lowpass, resolution, told, views_doubt, contrast;
     bool agree_beyond, inverted_wanted;
-    int shared_shell;
+    int shared_shell, sure_shell;
+    enum refiner_unresolved unresolved;
     struct signal signal;
     char remark[sizeof((struct refiner *)0)->remark];
 };
@@ -62,12 +63,17 @@ static double blurred(const struct refiner *r) {
     return BLURRED * r->options.diameter;
 }
 
+int other_start_least(const struct refiner *r) {
+    enum { BEYOND = 3 };
+    return schedule_shell(&r->schedule.options, blurred(r)) + BEYOND;
+}
+
 bool refiner_doubts_start(const struct refiner *r) {
     const double shared = fmin(r->options.join_resolution, r->options.initial_lowpass);
     if (classifies(r) || r->busy || !r->started || r->map_count != 1 || !(r->resolution > 0)) return false;
     if (r->set.poses_given || signal_is_noise(&r->signal)) return false;
     if (blurred(r) < LEAST_COARSER * r->options.initial_lowpass) return false;
-    return other_start_doubts(r->schedule.average_pmax, 1 / shared, 1 / r->resolution);
+    return !r->agree_beyond || other_start_doubts(r->schedule.average_pmax, 1 / shared, 1 / r->resolution);
 }
 
 static void free_kept(struct start_kept *k) {
@@ -146,6 +152,8 @@ static enum status keep(struct refiner *r, struct start_kept *k, struct err *err
                              .agree_beyond = r->agree_beyond,
                              .inverted_wanted = r->inverted_wanted,
                              .shared_shell = r->shared_shell,
+                             .sure_shell = r->sure_shell,
+                             .unresolved = r->unresolved,
                              .signal = r->signal};
     memcpy(k->remark, r->remark, sizeof k->remark);
     TRY(mem_new(r->set.count, sizeof *k->particles, "poses", &k->particles, err));
@@ -175,6 +183,8 @@ static void restore(struct refiner *r, struct start_kept *k) {
     r->agree_beyond = k->agree_beyond;
     r->inverted_wanted = k->inverted_wanted;
     r->shared_shell = k->shared_shell;
+    r->sure_shell = k->sure_shell;
+    r->unresolved = k->unresolved;
     r->signal = k->signal;
     memcpy(r->remark, k->remark, sizeof r->remark);
     for (size_t i = 0; i < r->set.count; i++)

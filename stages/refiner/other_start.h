@@ -14,6 +14,10 @@ bool other_start_doubts(double pmax, double shared, double agree);
  * one. */
 int other_start_shell(const float *crossed, const float *fsc, int shells);
 
+/* Returns the least shell that shows anything if both starts hold it. Both began with the same blurred reference, whose
+ * edge carries a little into the next shells. */
+int other_start_least(const struct refiner *refiner);
+
 /* Compares the halves of the final iteration with those of the other start, and sets r->other.shell. Needs
  * r->other.halves. */
 enum status other_start_compare(struct refiner *refiner, struct err *err);

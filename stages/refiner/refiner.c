@@ -496,6 +496,8 @@ struct refiner_state refiner_state(const struct refiner *r) {
                                   .twins = r->set.left_out + r->set.repeated,
                                   .stalled = s->stalled,
                                   .resolution = r->told,
+                                  .unresolved = signal_is_noise(&r->signal) ? UNRESOLVED_NOISE : r->unresolved,
+                                  .shared = fmin(r->options.join_resolution, r->options.initial_lowpass),
                                   .agreement = r->resolution,
                                   .starts_agree = r->other.shell > 0 ? r->box * r->pixel_size / r->other.shell : NAN,
                                   .starts_differ = other_start_differs(r),
@@ -544,9 +546,8 @@ struct refiner_maps refiner_maps(const struct refiner *r) {
                                  .half2 = r->sides[1].references->unfiltered,
                                  .mask = r->mask,
                                  .held = r->held,
-                                 .shared = fmin(r->options.join_resolution, r->options.initial_lowpass),
-                                 .only_shared = !r->agree_beyond,
-                                 .last_shell = r->agree_beyond && !other_start_differs(r)
-                                                   ? 0
-                                                   : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
+                                 .last_shell =
+                                     r->unresolved == REFINER_RESOLVED && r->agree_beyond && !other_start_differs(r)
+                                         ? 0
+                                         : (int)fmax(1, lround(r->box * r->pixel_size / r->told))};
 }

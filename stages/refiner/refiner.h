@@ -203,6 +203,15 @@ enum refiner_step {
 /* Returns the step's name in history.jsonl. */
 const char *refiner_step_name(enum refiner_step step);
 
+/* Why a map has no resolution. */
+enum refiner_unresolved {
+    REFINER_RESOLVED,  /* it has one */
+    UNRESOLVED_NOISE,  /* images do not favour the reference (signal.h) */
+    UNRESOLVED_SHARED, /* the halves agree no further than they share, and no other start has shown that much */
+    UNRESOLVED_START, /* a refinement from a blurred reference holds no more of the map than that reference (other_start.h) */
+    UNRESOLVED_NOWHERE /* the FSC is believed in no shell (told.h) */
+};
+
 /* The state after an iteration. */
 struct refiner_state {
     int iteration, order, current_size;
@@ -211,9 +220,11 @@ struct refiner_state {
     bool inverted; /* maps have the other hand than the reference (hand.h) */
     bool stalled;  /* nothing more to gain below max_order */
     size_t particles;
-    size_t twins;        /* left out, as in refiner_doubts */
-    double resolution;   /* Å, as it is told (told.h) */
-    double agreement;    /* Å: to which the unjoined halves agree, FSC 0.143 */
+    size_t twins;                       /* left out, as in refiner_doubts */
+    double resolution;                  /* Å, as it is told (told.h) */
+    enum refiner_unresolved unresolved; /* unless this says that nothing is */
+    double shared;                      /* Å: up to here the halves share their data */
+    double agreement;                   /* Å: to which the unjoined halves agree, FSC 0.143 */
     double starts_agree; /* Å: what this map and one from a blurred reference hold (other_start.h); NaN: not compared */
     bool starts_differ;  /* both hold clearly less than that to which the halves agree */
     bool starts_unknown; /* they were to be compared, and could not be */
@@ -278,16 +289,14 @@ bool refiner_is_final(const struct refiner *refiner, const char *folder);
 
 /* Returns the unfiltered half maps of the last iteration, box³ each; mask NULL: none was given. held: [box/2 + 1], see
  * kernels/fsc/coverage.h. last_shell: the shell of the told resolution, if nothing finer may be told, because the
- * halves agree no further than they share (only_shared), or because of another start (other_start.h); else 0. Owned
- * by the refiner. */
+ * halves agree no further than they share, or because of another start (other_start.h); else 0. Owned by the
+ * refiner. */
 struct refiner_maps {
     int box;
     double pixel_size;
     const float *half1, *half2, *mask;
     const double *held;
     int last_shell;
-    bool only_shared;
-    double shared; /* Å: up to here the halves share their data */
 };
 struct refiner_maps refiner_maps(const struct refiner *refiner);
 
@@ -323,8 +332,8 @@ enum status refiner_check_symmetry(struct refiner *refiner, struct refiner_symme
 enum status refiner_compare_classes(struct refiner *refiner, struct err *err);
 
 /* Returns whether a second refinement, from a blurred reference, must show before the final iteration that the map
- * does not depend on its reference: poses are uncertain, and the halves agree to less than four times the frequency
- * that they share. In other_start.c, as the next one. */
+ * does not depend on its reference: the halves agree no further than they share; or poses are uncertain, and the halves
+ * agree to less than four times the frequency that they share. In other_start.c, as the next one. */
 bool refiner_doubts_start(const struct refiner *refiner);
 /* Asks between two pieces of work whether to stop, and after each iteration, which may have failed, whether to go on with
  * it: true after a pause (stage_wait_out). */

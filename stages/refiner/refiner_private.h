@@ -126,11 +126,13 @@ struct refiner {
     struct schedule schedule;
     int shared_shell;  /* the last shell that halves share, of the present references; 0: shells are not kept apart */
     double resolution; /* Å: to which the halves agree, for the next iteration */
+    int sure_shell;    /* to which they agree by more than the FSC's standard error (mstep.h); 0: not known */
     double *held;      /* [shells]: share of the signal that views fill (kernels/fsc/coverage.h); NULL: not known yet */
-    double views_doubt;          /* 0 to 1: how far the views that were found are doubted (told.h) */
-    bool agree_beyond;           /* the halves agree beyond the shells that they share */
-    double told;                 /* Å: the resolution that is told (told.h) */
-    struct views_measure *views; /* made beside an M-step (told.c); NULL: never yet */
+    double views_doubt;                 /* 0 to 1: how far the views that were found are doubted (told.h) */
+    bool agree_beyond;                  /* the halves agree beyond the shells that they share */
+    double told;                        /* Å: the resolution that is told (told.h) */
+    enum refiner_unresolved unresolved; /* why none is; never UNRESOLVED_NOISE, which signal says */
+    struct views_measure *views;        /* made beside an M-step (told.c); NULL: never yet */
     struct other_start other;
     struct signal signal;
     struct difference difference; /* of a classification, after its last iteration */

@@ -220,7 +220,7 @@ static void compare_classes(struct stage *stage, struct state *state) {
 static enum status after_iteration(struct stage *stage, struct state *state, struct err *err) {
     warnings_of_particles(stage, state->refiner, &state->warned);
     const struct refiner_state s = refiner_state(state->refiner);
-    stage_resolution(stage, s.noise ? 0 : s.resolution);
+    stage_resolution(stage, s.unresolved != REFINER_RESOLVED ? 0 : s.resolution);
     tell_noise(stage, &s, &state->told_noise);
     tell_views(stage, &s, &state->told_views);
     if (!state->logged_start && *refiner_remark(state->refiner) != 0)

@@ -18,7 +18,7 @@ void tell_noise(struct stage *stage, const struct refiner_state *s, bool *told) 
 }
 
 void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) {
-    const bool doubted = !s->noise && s->classes == 1 && s->views_doubt > 0.5;
+    const bool doubted = s->unresolved == REFINER_RESOLVED && s->classes == 1 && s->views_doubt > 0.5;
     if (doubted && !*told)
         stage_log(
             stage, LOG_WARN, "refine-directions",
@@ -35,7 +35,7 @@ void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) 
 }
 
 bool tell_starts_differ(const struct refiner_state *s) {
-    return !s->noise && s->starts_differ;
+    return s->unresolved == REFINER_RESOLVED && s->starts_differ;
 }
 
 void tell_starts(struct stage *stage, const struct refiner_state *s) {
@@ -45,7 +45,16 @@ void tell_starts(struct stage *stage, const struct refiner_state *s) {
             "the map is not compared with one from a blurred reference: there is no memory for it, or the box is too "
             "small");
     if (isnan(s->starts_agree) || s->noise) return;
-    if (tell_starts_differ(s))
+    if (s->unresolved == UNRESOLVED_START)
+        stage_log(
+            stage, LOG_WARN, "refine-other-start",
+            "the map comes from its reference: the halves agree to %.1f Å, but a refinement from the same reference, "
+            "blurred, comes to a map that holds the same to %.1f Å only, which is hardly more than the blurred "
+            "reference "
+            "itself; no resolution is told; begin from another reference or from none, or give more or better "
+            "particles",
+            s->agreement, s->starts_agree);
+    else if (tell_starts_differ(s))
         stage_log(
             stage, LOG_WARN, "refine-other-start",
             "the map depends on its reference: the halves agree to %.1f Å, but a refinement from the same reference, "
@@ -56,6 +65,19 @@ void tell_starts(struct stage *stage, const struct refiner_state *s) {
         stage_log(stage, LOG_INFO, "refine-other-start",
                   "the map does not depend on its reference: a refinement from a blurred one holds the same to %.1f Å",
                   s->starts_agree);
+}
+
+void tell_shared(struct stage *stage, const struct refiner_state *s) {
+    if (s->unresolved == UNRESOLVED_SHARED)
+        stage_log(stage, LOG_WARN, "refine-shared",
+                  "the halves agree no further than they share (%.0f Å): nothing shows that the map is that of the "
+                  "particles; no resolution is told",
+                  s->shared);
+    if (s->unresolved == UNRESOLVED_NOWHERE)
+        stage_log(stage, LOG_WARN, "refine-shared",
+                  "the halves agree to %.1f Å, but for the views that were found not even the first shell is believed: "
+                  "no resolution is told",
+                  s->agreement);
 }
 
 void tell_hand(struct stage *stage, const struct refiner_state *s, bool before, const char *mask) {

@@ -20,5 +20,7 @@ void tell_classes(struct stage *stage, const struct refiner_state *state);
 bool tell_starts_differ(const struct refiner_state *state);
 /* Tells what another start of the refinement has shown, once it was compared. */
 void tell_starts(struct stage *stage, const struct refiner_state *state);
+/* Warns that the halves agree no further than they share, or are believed in no shell. */
+void tell_shared(struct stage *stage, const struct refiner_state *state);
 
 #endif

@@ -14,8 +14,13 @@
  *   same where the halves agree to detail that no shared reference had. Until then a shell of a map with uneven views
  *   counts as if all particles were seen from within 16 degrees of one axis, which fill sin 16° = 0.27 of its voxels: the
  *   halves must agree to 0.86.
+ * - An FSC near 0.143 is there by chance in some shells, and by chance not in others. A shell is told where the FSC, less
+ *   its standard error, is 0.143 (mstep_sure_shell); what the next iteration compares does not follow from this.
  * - Poses that are uncertain may follow the reference, alike in both halves. What a refinement from another start does
- *   not hold is not told then (other_start.c). */
+ *   not hold is not told then (other_start.c).
+ *
+ * Halves that agree no further than they share agree on what they were given: no resolution is told of them, unless
+ * another start, which was given less, comes to the same. */
 #include "stages/refiner/told.h"
 
 #include <math.h>
@@ -103,6 +108,12 @@ int told_shell(const float *fsc, const double *held, int shared, int reached) {
     return last_above(fsc, held, least, reached);
 }
 
+enum refiner_unresolved told_unresolved(int shell, bool agree_beyond, int other, int least) {
+    if (shell == 0) return UNRESOLVED_NOWHERE;
+    if (other > 0) return other < least ? UNRESOLVED_START : REFINER_RESOLVED;
+    return agree_beyond ? REFINER_RESOLVED : UNRESOLVED_SHARED;
+}
+
 /* Finds how far the views are doubted, and lets shells hold no more than that leaves. */
 static enum status doubt_views(struct refiner *r, size_t count, struct err *err) {
     struct orientations views;
@@ -135,9 +146,11 @@ enum status told_find(struct refiner *r, int shared, struct err *err) {
     TRY(doubt_views(r, count, err));
     const int doubted = last_above(r->fsc, r->held, LEAST_FSC, reached);
     int shell = doubted < believed ? doubted : believed;
+    if (r->sure_shell > 0 && shell > r->sure_shell) shell = r->sure_shell;
     if (r->schedule.final && r->other.halves[0] != NULL) TRY(other_start_compare(r, err));
     if (r->other.shell > 0 && shell > r->other.shell) shell = r->other.shell;
-    r->agree_beyond = reached > shared;
+    r->agree_beyond = reached > shared && !(r->sure_shell > 0 && r->sure_shell <= shared);
     r->told = shell > 0 ? r->box * r->pixel_size / shell : 999;
+    r->unresolved = told_unresolved(shell, r->agree_beyond, r->other.shell, other_start_least(r));
     return STATUS_OK;
 }

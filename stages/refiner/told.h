@@ -15,7 +15,11 @@ double told_views_doubt(double efficiency, size_t particles, double shared, doub
 enum status told_begin(struct refiner *refiner, struct err *err);
 /* Waits for that thread, and forgets what it has found. */
 void told_stop(struct refiner *refiner);
-/* Sets r->views_doubt, r->held, r->agree_beyond and r->told, from the poses that the iteration has found, r->fsc and
+/* Returns why no resolution is told. shell: the one that would be; agree_beyond: the halves agree beyond what they share;
+ * other, least: the last shell that another start holds too, and the least that shows anything; other <= 0: there was
+ * none. */
+enum refiner_unresolved told_unresolved(int shell, bool agree_beyond, int other, int least);
+/* Sets r->views_doubt, r->held, r->agree_beyond, r->told and r->unresolved, from the poses that the iteration has found, r->fsc and
  * r->resolution. shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);
 

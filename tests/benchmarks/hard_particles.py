@@ -13,15 +13,15 @@ Sets (choose with --sets):
   noise      300, 2,000 and 10,000 images without any signal, eight seeds each
   foreign    particles of one molecule, reference of another
   cone, side preferred directions: within 20 degrees of one axis; within 4 degrees of the plane across it
-  few        20 to 1,000 particles
+  few        20 to 2,000 particles
 
 Columns.
   true         resolution at 0.5 of the map that true poses give (true_poses)
   truth        at 0.5 and 0.143: of the map of all particles with the truth, no mask
   turned       at 0.5, with the map turned and moved onto the truth: masks that cut a molecule move it, and a foreign
                reference stands anywhere; in mask: with the mask of post-processing on both
-  told         by the program, of its halves, at 0.143, unmasked; masked: in postprocess.star. "noise": the program tells
-               no resolution, because it calls the images noise. For sets of noise, called so or not, the number is what
+  told         by the program, of its halves, at 0.143, unmasked; masked: in postprocess.star. A word: the program tells
+               no resolution, and why ("unresolved" of history.jsonl). For sets of noise, called so or not, the number is what
                the halves agree to: the finest of all iterations, and at the end inside the mask
   off          share of poses off by more than 20 degrees (the molecule's symmetry counted)
   bar          truth within one shell of true poses at SNR 0.2, within 1.3 times at 0.1; no coarser than BEFORE at 0.05
@@ -87,6 +87,11 @@ def all_sets():
     for molecule in MOLECULES:
         for count in (20, 50, 100, 300, 1000):
             add("few", molecule, 0.2, 5, count=count, lowpass=(40,))
+    for molecule in MOLECULES:
+        for seed in (5, 6, 7, 8):
+            for count in (500, 1000, 2000):
+                if (count, seed) != (1000, 5):
+                    add("few", molecule, 0.2, seed, count=count, lowpass=(40,))
     for count in (300, 2000, 10000):
         for seed in range(8):
             add("noise", "cand1", NOTHING, seed, count=count, ice=0, lowpass=(40,))
@@ -414,6 +419,7 @@ def judge(one, lowpass, out, seconds, o):
     masked, masked_agreement = masked_resolution(out)
     line = {"set": one, "lowpass": lowpass, "seconds": seconds, "told": iterations[-1]["resolution"] or NOT_TOLD}
     line.update(called_noise=iterations[-1].get("noise", False), masked=masked, masked_agreement=masked_agreement)
+    line["unresolved"] = iterations[-1].get("unresolved", "noise" if line["called_noise"] else None)
     line["agreement"] = min(iteration["agreement"] for iteration in iterations)
     line.update(pixel=pixel, extent=extent, true=one["true"].result(), lost=None)
     if one["snr"] <= NOTHING:
@@ -482,9 +488,9 @@ def text(line):
         return verdict if verdict == "-" else "yes" if verdict else "**no**"
 
     def told_of(told, agreement):
-        if not line["called_noise"]:
+        if not line["unresolved"]:
             return number(told if line["half"] is not None else agreement)
-        return "noise" if line["half"] is not None else f"noise ({agreement:.1f})"
+        return line["unresolved"] if line["half"] is not None else f"{line['unresolved']} ({agreement:.1f})"
 
     number = lambda value: "-" if value is None else f"{value:.1f}"  # noqa: E731
     lost = "-" if line["lost"] is None else f"{100 * line['lost']:.0f} %"

@@ -432,6 +432,37 @@ static void shells_beyond_count_where_they_are_no_chance(void **state) {
     }
 }
 
+/* Less its standard error, 1/√(N − 3) of atanh(FSC), the FSC must be 0.143: tanh(atanh(0.143) + 1/√225) = 0.208, and
+ * tanh(atanh(0.143) + 1/√25) = 0.331. A curve that stays near 0.143 ends where that is first missed. */
+static void a_shell_is_sure_by_more_than_its_error(void **state) {
+    (void)state;
+    enum { SHELLS = 12, FIRST = 5 };
+    static const struct {
+        float fsc[6]; /* of shells 5 to 10 */
+        double numbers;
+        int reached, sure;
+    } CASES[] = {
+        {{0.5f, 0.21f, 0.21f, 0.21f, 0.21f, 0.1f}, 228, 9, 9},
+        {{0.5f, 0.21f, 0.20f, 0.21f, 0.21f, 0.1f}, 228, 9, 6},
+        {{0.5f, 0.21f, 0.21f, 0.21f, 0.15f, 0.1f}, 228, 9, 8},
+        {{0.5f, 0.34f, 0.34f, 0.32f, 0.34f, 0.1f}, 28, 9, 7},
+        {{0.5f, 0.34f, 0.34f, 0.32f, 0.34f, 0.1f}, 28, 6, 6},
+        {{0.5f, 0.15f, 0.15f, 0.15f, 0.15f, 0.1f}, 1e6, 9, 9}, /* many numbers: it is the usual rule */
+        {{0.99f, 0.99f, 0.99f, 0.99f, 0.99f, 0.1f}, 3, 9, 4},  /* too few show nothing */
+        {{0.5f, 0.15f, 0.15f, 0.15f, 0.15f, 0.1f}, 0, 9, 9},   /* not counted: not doubted */
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        float fsc[SHELLS] = {1, 1, 1, 1, 1};
+        double numbers[SHELLS] = {0};
+        memcpy(fsc + FIRST, CASES[i].fsc, sizeof CASES[i].fsc);
+        for (int s = FIRST; s < SHELLS - 1; s++)
+            numbers[s] = CASES[i].numbers;
+        const struct believed curve = {.shells = SHELLS, .reached = CASES[i].reached};
+        const int sure = mstep_sure_shell(fsc, numbers, &curve);
+        if (sure != CASES[i].sure) fail_msg("case %zu: shell %d is sure, %d was expected", i, sure, CASES[i].sure);
+    }
+}
+
 static void a_curve_ends_before_it_first_falls(void **state) {
     (void)state;
     static const struct {
@@ -448,6 +479,7 @@ static void a_curve_ends_before_it_first_falls(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shell_is_sure_by_more_than_its_error),
         cmocka_unit_test(a_curve_ends_before_it_first_falls),
         cmocka_unit_test(shells_beyond_count_where_they_are_no_chance),
         cmocka_unit_test(bands_end_where_halves_agree_far_enough),

@@ -71,11 +71,32 @@ static void one_side_is_told(void **state) {
         assert_int_equal(told_find(&r, 0, &err), STATUS_OK);
         double shell = 128 / r.told;
         if (!narrow && fabs(shell - 12) > 1e-6) fail_msg("views from all sides: shell %g is told, not 12", shell);
+        if (!narrow) { /* only the shells before the tenth are above 0.143 by more than chance */
+            r.sure_shell = 9;
+            assert_int_equal(told_find(&r, 0, &err), STATUS_OK);
+            if (fabs(128 / r.told - 9) > 1e-6) fail_msg("shell %g is told, not 9", 128 / r.told);
+            r.sure_shell = 0;
+        }
         if (narrow && !(shell > 6 - 1e-6 && shell < 10 + 1e-6))
             fail_msg("one side: shell %g is told, not 6 to 10", shell);
     }
     symmetry_destroy(&r.symmetry);
     mem_free(&r.held);
+}
+
+/* Halves that agree no further than they share have a resolution only by another start, which has to hold more than what it
+ * began with, too. */
+static void what_is_shared_is_no_resolution(void **state) {
+    (void)state;
+    enum { LEAST = 6 };
+    assert_int_equal(told_unresolved(9, true, 0, LEAST), REFINER_RESOLVED);
+    assert_int_equal(told_unresolved(9, true, -1, LEAST), REFINER_RESOLVED); /* starts could not be compared */
+    assert_int_equal(told_unresolved(5, false, 0, LEAST), UNRESOLVED_SHARED);
+    assert_int_equal(told_unresolved(5, false, -1, LEAST), UNRESOLVED_SHARED);
+    assert_int_equal(told_unresolved(6, false, 6, LEAST), REFINER_RESOLVED);
+    assert_int_equal(told_unresolved(5, false, 5, LEAST), UNRESOLVED_START);
+    assert_int_equal(told_unresolved(5, true, 5, LEAST), UNRESOLVED_START);
+    assert_int_equal(told_unresolved(0, true, 9, LEAST), UNRESOLVED_NOWHERE);
 }
 
 /* Even views are believed, of few particles too; uneven ones only where the halves agree far beyond what they share. */
@@ -100,6 +121,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(told_shells),
         cmocka_unit_test(one_side_is_told),
+        cmocka_unit_test(what_is_shared_is_no_resolution),
         cmocka_unit_test(uneven_views_are_doubted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -422,6 +422,17 @@ def check_noise():
         session.close()
 
 
+def check_unresolved():
+    session = make_session.Session(os.path.join(SCRATCH, "unresolved"), 12, iterations=4, unresolved="start")
+    server = Server(session.folder)
+    try:
+        newest = server.ask("/api/status")["stages"]["refiner"]["newest"]
+        assert newest["iteration"] == 4 and newest["unresolved"] == "start" and newest["resolution"] is None, newest
+    finally:
+        server.close()
+        session.close()
+
+
 def check_tomograms(folder):
     session = make_others.Tomograms(folder)
     server = Server(session.folder)
@@ -585,6 +596,7 @@ def check_events():
 
 
 CASES = {"ended": check_ended, "live": check_live, "hostile": check_hostile, "empty": check_empty, "noise": check_noise,
+         "unresolved": check_unresolved,
          "others": check_others, "marks": check_marks, "events": check_events}
 
 

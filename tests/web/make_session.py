@@ -62,11 +62,12 @@ class Session:
     they are, each at another stage. `display`: items name the small pictures and data that the page shows."""
 
     def __init__(self, folder, exposures=40, running=False, pictures=None, without=(), special=True, end=None,
-                 interval=6.0, iterations=6, in_flight=0, seed=1, display=True, noise_from=None):
+                 interval=6.0, iterations=6, in_flight=0, seed=1, display=True, noise_from=None, unresolved=None):
         self.folder, self.running = os.path.abspath(folder), running
         self.stages = [stage for stage in STAGES if stage not in without]
         self.pictures = exposures if pictures is None else pictures
         self.special, self.interval, self.count, self.display = special, interval, 0, display
+        self.unresolved = unresolved  # why the last iterations have no resolution, from the fourth on
         self.noise_from = noise_from  # the iteration from which the refiner says that its images are noise
         self.random, self.numbers = random.Random(seed), numpy.random.default_rng(seed)
         self.end = end or (time.time() if running else 1795300000.0)
@@ -314,12 +315,16 @@ class Session:
                 self.select(n, kept, star, now)
         if "refiner" in self.stages:
             resolution, noise = 9 + 16 / n, self.is_noise()
+            why = {"unresolved": "noise" if noise else self.unresolved} if self.has_none() else {}
             synthetic.map_files(self.path("refiner"), n, resolution, self.numbers)
             self.append("refiner/history.jsonl", json.dumps(
                 {"time": now, "event": "map", "iteration": n, "particles": particles,
-                 "resolution": None if noise else resolution, "noise": noise, "seconds": 3.0,
+                 "resolution": None if why else resolution, "noise": noise, **why, "seconds": 3.0,
                  "order": 3, "size": 64, "accuracy": 3.6, "pmax": 0.3, "final": False,
                  "files": ["refiner/run_it%03d_class001.mrc" % n]}))
+
+    def has_none(self):
+        return self.is_noise() or (self.unresolved is not None and self.iteration >= 4)
 
     def is_noise(self):
         return self.noise_from is not None and self.iteration >= self.noise_from
@@ -363,7 +368,7 @@ class Session:
                                      "sum": total * seconds}
             if stage == "refiner" and self.iteration:
                 beat.update(note="iteration %d" % self.iteration)
-                if not self.is_noise():
+                if not self.has_none():
                     beat["resolution"] = 9 + 16 / self.iteration
             self.write_whole("log/%s.0.heartbeat.json" % stage, beat)
 

@@ -197,6 +197,20 @@ def test_noise_has_no_resolution(page):
     page.wait("document.querySelector('#fact-map .value').textContent.startsWith('noise')", "noise in the frame")
 
 
+@web.shows(exposures=30, unresolved="shared")
+def test_what_halves_share_is_no_resolution(page):
+    """Halves that agree no further than they share have no resolution: the page says so, and shows no number in its place."""
+    page.open("map")
+    page.wait("document.querySelectorAll('#section-map .curves').length >= 1", "curves")
+    tiles = page.texts(".number-tile")
+    assert tiles[0].startswith("no resolution") and "no further than they share" in tiles[0], tiles
+    assert not any("\u00c5" in tile for tile in tiles), tiles
+    page.wait("document.querySelector('#fact-map .value').textContent.startsWith('no resolution')", "no number in the frame")
+    assert "\u00c5" not in page.text("#fact-map")
+    notes = page.texts("#section-map figure .summary, #section-map figure .note, #section-map figcaption")
+    assert notes and not any("\u00c5 at" in note for note in notes), notes
+
+
 def test_the_frame_has_the_resolution(page):
     """That of the newest map, and when it was made."""
     page.open("map")

@@ -159,6 +159,18 @@ def noise():
     assert not {"at_0.143", "at_0.5"} & set(data.get("fsc") or {}), data["fsc"].keys()
 
 
+def unresolved():
+    """A map whose halves agree no further than they share has no resolution either, and no number stands for it."""
+    folder = made_session("unresolved", 30, unresolved="shared")
+    icestream("report", "--session", folder)
+    text, data = read(folder + "/report/report.html"), json.loads(read(folder + "/report/report.json"))
+    assert data["map"]["unresolved"] == "shared" and not data["map"].get("resolution"), data["map"]
+    assert not data["map"].get("corrected_resolution") and not data["map"].get("b_factor"), data["map"]
+    assert "no resolution (the halves agree no further" in text and "<b>no resolution</b>map" in text
+    assert "it has no resolution" in data["methods"] and "Fourier shell correlation" not in data["methods"]
+    assert not {"at_0.143", "at_0.5"} & set(data.get("fsc") or {}), data["fsc"].keys()
+
+
 def happened():
     """The report tells of alarms as serve writes them, of processes that were started again, changes, marks, the machine."""
     folder = made_session("happened", 40)
@@ -391,7 +403,7 @@ def without_script(page):
 
 
 try:
-    result = {"whole": whole, "noise": noise, "happened": happened, "large": large, "selected": selected,
+    result = {"whole": whole, "noise": noise, "unresolved": unresolved, "happened": happened, "large": large, "selected": selected,
               "again": again, "anonymous": anonymous, "kept": kept, "pdf": pdf}[sys.argv[1]]()
 finally:
     shutil.rmtree(SCRATCH, ignore_errors=True)

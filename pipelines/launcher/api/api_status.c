@@ -63,15 +63,16 @@ static json_t *instances_json(struct serve *serve, const json_t *planned, const 
     return instances;
 }
 
-/* Returns what the stage put out last, as {iteration, particles, resolution, noise, time}; null: nothing. */
+/* Returns what the stage put out last, as {iteration, particles, resolution, noise, unresolved, time, final};
+ * null: nothing. */
 static json_t *newest_json(struct serve *serve, const char *stage) {
     const json_t *history = view_history(serve->view, stage);
     const json_t *line = json_array_get(history, json_array_size(history) - 1);
     if (line == NULL) return json_null();
-    return json_pack("{s:O?, s:O?, s:O?, s:O?, s:O?, s:O?}", "iteration", json_object_get(line, "iteration"),
+    return json_pack("{s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?}", "iteration", json_object_get(line, "iteration"),
                      "particles", json_object_get(line, "particles"), "resolution", json_object_get(line, "resolution"),
-                     "noise", json_object_get(line, "noise"), "time", json_object_get(line, "time"), "final",
-                     json_object_get(line, "final"));
+                     "noise", json_object_get(line, "noise"), "unresolved", json_object_get(line, "unresolved"), "time",
+                     json_object_get(line, "time"), "final", json_object_get(line, "final"));
 }
 
 static json_t *stage_json(struct serve *serve, const json_t *planned, const struct tally_stage *tally, size_t place) {

@@ -91,6 +91,8 @@ static void write_summary(struct report *r) {
     tile(r, "particles kept", member(r->data, "particles", "kept"), "");
     if (json_is_true(member(r->data, "map", "noise")))
         put(r, "<div><b>noise</b>map</div>");
+    else if (report_unresolved(json_object_get(r->data, "map")) != NULL)
+        put(r, "<div><b>no resolution</b>map</div>");
     else
         tile(r, "map", member(r->data, "map", "resolution"), " Å");
     put(r,
@@ -347,8 +349,9 @@ static void write_map(struct report *r) {
     put(r, "<h2 id=map>Map</h2>\n<p>");
     put_value(r, json_object_get(map, "particles"));
     put(r, " particles, ");
-    if (json_is_true(json_object_get(map, "noise"))) {
-        put(r, "noise, no resolution (the images resemble the reference no more than its negative");
+    const char *unresolved = report_unresolved(map);
+    if (unresolved != NULL) {
+        put(r, unresolved);
     } else {
         put_value(r, json_object_get(map, "resolution"));
         put(r, " Å (FSC of the unmasked half maps at 0.143, of an automatic run");

@@ -160,6 +160,8 @@ static void say_map(struct writing *w) {
     cite(w, "refiner");
     if (json_is_true(json_object_get(map, "noise")))
         fprintf(w->out, "; the images show no signal of the reference, and the map has no resolution");
+    else if (report_unresolved(map) != NULL)
+        fprintf(w->out, "; nothing shows that the map is that of the particles, and it has no resolution");
     say_number(w->out, json_object_get(map, "resolution"), " to ",
                " Å by the gold-standard Fourier shell correlation of unmasked half maps at 0.143");
     say_number(w->out, json_object_get(map, "corrected_resolution"), " (", " Å with a mask, corrected for its effect)");

@@ -153,6 +153,19 @@ static void add_guinier(struct report *report, const struct star_table *table, c
     json_decref(guinier);
 }
 
+const char *report_unresolved(const json_t *map) {
+    static const char *const REASONS[][2] = {
+        {"noise", "noise, no resolution (the images resemble the reference no more than its negative"},
+        {"shared", "no resolution (the halves agree no further than they share"},
+        {"start", "no resolution (from its blurred reference the map does not come back"},
+    };
+    const char *why = json_string_value(json_object_get(map, "unresolved"));
+    if (why == NULL) return json_is_true(json_object_get(map, "noise")) ? REASONS[0][1] : NULL;
+    for (size_t i = 0; i < sizeof REASONS / sizeof *REASONS; i++)
+        if (strcmp(why, REASONS[i][0]) == 0) return REASONS[i][1];
+    return "no resolution (the halves are believed in no shell";
+}
+
 static void add_fsc(struct report *report, const char *stage) {
     char path[PATH_SIZE];
     json_t *fsc = json_object();
@@ -166,9 +179,8 @@ static void add_fsc(struct report *report, const char *stage) {
     add_curve(fsc, "corrected", column_json(table, "rlnFourierShellCorrelationCorrected"));
     const struct star_table *general = file != NULL ? star_table_find(file, "general") : NULL;
     json_t *map = json_object_get(report->data, "map");
-    /* What halves of noise agree to is no resolution. */
-    const bool noise = json_is_true(json_object_get(map, "noise"));
-    if (general != NULL && !noise) {
+    const bool resolved = report_unresolved(map) == NULL;
+    if (general != NULL && resolved) {
         json_object_set_new(map, "corrected_resolution", report_number(cell(general, 0, "rlnFinalResolution"), 2));
         json_object_set_new(map, "b_factor", report_number(cell(general, 0, "rlnBfactorUsedForSharpening"), 1));
     }
@@ -182,7 +194,7 @@ static void add_fsc(struct report *report, const char *stage) {
         any &= add_curve(fsc, "unmasked", column_json(table, "rlnGoldStandardFsc"));
         star_destroy(&file);
     }
-    if (any && !noise) {
+    if (any && resolved) {
         json_object_set_new(fsc, "at_0.143",
                             crossing(json_object_get(fsc, "k"), json_object_get(fsc, "unmasked"), 0.143));
         json_object_set_new(fsc, "at_0.5", crossing(json_object_get(fsc, "k"), json_object_get(fsc, "unmasked"), 0.5));
@@ -194,7 +206,7 @@ static void add_fsc(struct report *report, const char *stage) {
 }
 
 static json_t *iterations_json(struct view *view, const char *stage) {
-    static const char *const keys[] = {"iteration", "particles", "resolution", "noise", "final"};
+    static const char *const keys[] = {"iteration", "particles", "resolution", "noise", "unresolved", "final"};
     const json_t *history = view_history(view, stage);
     json_t *list = json_array();
     size_t from = json_array_size(history) > 2000 ? json_array_size(history) - 2000 : 0;
@@ -210,7 +222,8 @@ static json_t *iterations_json(struct view *view, const char *stage) {
 }
 
 static void add_map(struct report *report) {
-    static const char *const keys[] = {"iteration", "particles", "resolution", "noise", "final", "accuracy"};
+    static const char *const keys[] = {"iteration",  "particles", "resolution", "noise",
+                                       "unresolved", "final",     "accuracy"};
     const char *stage;
     const json_t *line = last_event(report->view, "map", &stage);
     if (line == NULL) return;

@@ -46,6 +46,9 @@ void report_count_selected(struct report *report, const char *path);
 /* A number with so many decimals as JSON text, so that the page and the JSON show the same digits; null for NaN. */
 json_t *report_number(double value, int decimals);
 
+/* Returns why a map of a history has no resolution, for people; NULL: it has one. */
+const char *report_unresolved(const json_t *map);
+
 /* Returns the name of the first stage of a kind; NULL: there is none. */
 const char *report_stage_of(const struct report *report, const char *kind);
 /* Returns a value of the graph; NULL: it has none. stage: "session", a stage, or NULL. */

@@ -25,6 +25,20 @@
 
   ice.is_number = (value) => typeof value === 'number' && isFinite(value);
 
+  const UNRESOLVED = {
+    noise: ['noise', 'the images resemble the reference no more than its negative'],
+    shared: ['no resolution', 'the halves agree no further than they share'],
+    start: ['no resolution', 'from its blurred reference the map does not come back'],
+    nowhere: ['no resolution', 'the halves are believed in no shell'],
+  };
+  /* Why a line of the refiner's history has no resolution: {word, text}; null: it has one. What halves agree to is none then. */
+  ice.unresolved = function (line) {
+    const why = line && (line.unresolved || (line.noise === true ? 'noise' : null));
+    if (!why) return null;
+    const [word, text] = UNRESOLVED[why] || UNRESOLVED.nowhere;
+    return { word, text: (word === 'noise' ? 'no resolution: ' : '') + text };
+  };
+
   /* A count with thin spaces: 12 345. */
   ice.count = function (value) {
     if (!ice.is_number(value)) return ice.NONE;

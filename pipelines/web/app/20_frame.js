@@ -114,7 +114,8 @@
     const line = stage.newest;
     const angstroms = beat ? beat.resolution : line && line.resolution;
     const lag = is_running() && line && ice.is_number(line.time) ? ', ' + ice.span(Date.now() / 1000 - line.time) + ' ago' : '';
-    if (line && line.noise === true) ice.text(parts.map, 'noise' + lag);
+    const none = ice.unresolved(line);
+    if (none) ice.text(parts.map, none.word + lag);
     else ice.text(parts.map, ice.is_number(angstroms) ? ice.number(angstroms, 3) + ' Å' + lag : ice.NONE);
   }
 

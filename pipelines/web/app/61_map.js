@@ -195,20 +195,20 @@
     const lines = answer ? Array.isArray(answer) ? answer : answer.lines || answer.history || [] : [];
     const maps = lines.filter((line) => ice.is_number(line.resolution) && ice.is_number(line.iteration));
     const newest = lines[lines.length - 1];
-    const noise = Boolean(newest && newest.noise === true); // what halves of noise agree to is no resolution
-    const last = noise ? newest : maps[maps.length - 1];
-    const fit = noise ? null : ice.guinier(maps);
+    const none = ice.unresolved(newest);
+    const last = none ? newest : maps[maps.length - 1];
+    const fit = none ? null : ice.guinier(maps);
     ice.fill(parts.numbers, [
-      noise && tile('noise', 'no resolution: the images resemble the reference no more than its negative'),
-      last && !noise && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
-      !noise && fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
+      none && tile(none.word, none.text),
+      last && !none && tile(ice.quantity(last.resolution, 'Å') + ' Å', 'unmasked FSC at 0.143, iteration ' + last.iteration),
+      !none && fsc && fsc.at_corrected && ice.is_number(fsc.at_corrected['0.143']) &&
         tile(ice.quantity(fsc.at_corrected['0.143'], 'Å') + ' Å', 'inside the mask, corrected FSC at 0.143'),
       last && tile(ice.count(last.particles), 'particles'),
       fit && tile(ice.count(fit.b) + ' Å²', 'B-factor from resolution over particles'),
       directions && ice.is_number(directions.efficiency) &&
         tile(directions.efficiency.toFixed(2), 'efficiency of directions' + (directions.efficiency < 0.65 ? ': consider a tilt of 30°' : '')),
     ]);
-    ice.fill(parts.curves, fsc && ice.fsc_figure(fsc, noise), !noise && ice.guinier_figure(maps, fit), !noise && ice.iterations_figure(maps),
+    ice.fill(parts.curves, fsc && ice.fsc_figure(fsc, none), !none && ice.guinier_figure(maps, fit), !none && ice.iterations_figure(maps),
       directions && parts.sphere);
     if (directions) ice.directions_figure(parts.sphere, directions);
   }

@@ -15,8 +15,8 @@
     return ticks;
   }
 
-  /* noise: the halves agree to what one reference has made of both, and no number is shown. */
-  ice.fsc_figure = function (fsc, noise) {
+  /* none: as of ice.unresolved; the halves agree to what one reference has made of both, and no number is shown. */
+  ice.fsc_figure = function (fsc, none) {
     const k = fsc.k || [];
     const high = k.length ? k[k.length - 1] : 1;
     const curve = (name, y) => (y && y.length ? { name, x: k, y } : null);
@@ -24,7 +24,7 @@
     const inside = fsc.at_corrected || {};
     const cut = (where, value, of) => (ice.is_number(where[value]) ? of + ' ' + ice.quantity(where[value], 'Å') + ' Å at ' + value : null);
     return ice.plot({ title: 'FSC', unit: 'Fourier shell correlation',
-      note: noise ? 'Noise: no resolution.' : [cut(inside, '0.143', 'corrected'), cut(at, '0.143', 'unmasked'), cut(at, '0.5', 'unmasked')].filter(Boolean).join(', '),
+      note: none ? (none.word === 'noise' ? 'Noise: no resolution.' : 'No resolution: ' + none.text + '.') : [cut(inside, '0.143', 'corrected'), cut(at, '0.143', 'unmasked'), cut(at, '0.5', 'unmasked')].filter(Boolean).join(', '),
       x: { label: 'resolution (Å)', low: 0, high, ticks: resolution_ticks(0, high, (d) => 1 / d, 0.07),
         read: (v) => (v > 0 ? ice.number(1 / v, 3) + ' Å' : '∞') },
       y: { label: 'FSC', low: -0.1, high: 1.02, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1].map((v) => ({ at: v, text: v.toFixed(1) })), show: (v) => v.toFixed(3) },

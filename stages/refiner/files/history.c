@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/files.h"
 #include "common/memory.h"
+#include "stages/refiner/unresolved.h"
 
 /* Adds what is known of the directions of view. Returns the line's new length. */
 static int put_views(const struct orientations *o, char *line, size_t size, int length) {
@@ -24,7 +25,7 @@ static int put_views(const struct orientations *o, char *line, size_t size, int 
 
 enum status history_write(const char *folder, const char *prefix, const struct refiner_state *s, struct err *err) {
     char path[PATH_SIZE], stem[32] = "run", resolution[32] = "null";
-    if (!s->noise) snprintf(resolution, sizeof resolution, "%.3f", s->resolution);
+    if (s->unresolved == REFINER_RESOLVED) snprintf(resolution, sizeof resolution, "%.3f", s->resolution);
     if (!s->final) snprintf(stem, sizeof stem, "run_it%03d", s->iteration);
     TRY(path_join(folder, "history.jsonl", path, sizeof path, err));
     size_t size = 1280 + (size_t)s->classes * (strlen(prefix) + sizeof stem + 32);
@@ -43,6 +44,9 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     if (!isnan(s->signal) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"signal\": %.2f, \"noise\": %s, ", s->signal,
                            s->noise ? "true" : "false");
+    if (s->unresolved != REFINER_RESOLVED && length >= 0 && (size_t)length < size)
+        length +=
+            snprintf(line + length, size - (size_t)length, "\"unresolved\": \"%s\", ", unresolved_word(s->unresolved));
     if (s->classes == 1 && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"agreement\": %.3f, \"views_doubt\": %.2f, ",
                            s->agreement, s->views_doubt);

@@ -6,6 +6,7 @@
 #include "common/formats/image.h"
 #include "common/formats/star.h"
 #include "stages/refiner/particles.h"
+#include "stages/refiner/refiner.h"
 #include "stages/refiner/schedule.h"
 #include "stages/refiner/signal.h"
 
@@ -13,7 +14,8 @@ struct kept_state {
     int classes, side_count; /* 1 and 2: of a refinement; else of a classification, which has one side */
     int box, shells;
     double pixel_size, resolution, told; /* Å */
-    int groups;                          /* of optics */
+    enum refiner_unresolved unresolved;
+    int groups; /* of optics */
     struct kept_side {
         struct image *maps;                /* [classes]: box³ */
         double *shares;                    /* [classes] */

@@ -63,17 +63,20 @@ static enum status write_star(const struct refiner *r, const char *folder, const
     return status;
 }
 
+/* Returns in a few words why the map has no resolution; NULL: it has one. */
+static const char *doubt_of(const struct refiner *r) {
+    if (signal_is_noise(&r->signal)) return "noise: the images do not show the reference";
+    if (r->unresolved == UNRESOLVED_SHARED) return "the halves agree no further than they share";
+    if (r->unresolved == UNRESOLVED_START) return "the map comes from its reference";
+    return r->unresolved == UNRESOLVED_NOWHERE ? "the halves agree in no shell" : NULL;
+}
+
 enum status output_picture(const struct refiner *r, const char *folder, const char *name, const float *map,
                            const struct map_curve curves[MAP_CURVES], const char *parts, struct err *err) {
     char path[PATH_SIZE], title[48];
     snprintf(title, sizeof title, "iteration %d%s", r->schedule.iteration, r->schedule.final ? " (final)" : "");
-    struct map_picture picture = {.box = r->box,
-                                  .pixel_size = r->pixel_size,
-                                  .map = map,
-                                  .title = title,
-                                  .doubt = signal_is_noise(&r->signal) ? "noise: the images do not show the reference"
-                                                                       : NULL,
-                                  .parts = parts};
+    struct map_picture picture = {
+        .box = r->box, .pixel_size = r->pixel_size, .map = map, .title = title, .doubt = doubt_of(r), .parts = parts};
     memcpy(picture.curves, curves, sizeof picture.curves);
     TRY(path_join(folder, name, path, sizeof path, err));
     return map_picture_write(&picture, path, err);

@@ -9,6 +9,7 @@
 #include "common/formats/star_cells.h"
 #include "common/memory.h"
 #include "common/together.h"
+#include "stages/refiner/unresolved.h"
 
 static const double NO_RESOLUTION = 999; /* Å */
 
@@ -34,11 +35,13 @@ static enum status add_general(struct star_file *file, const struct postprocess_
                                struct err *err) {
     struct star_table *t = NULL;
     char map[PATH_SIZE], mask[PATH_SIZE], masked[PATH_SIZE];
+    const char *unresolved = unresolved_word(names->unresolved);
     const bool no_mask = r->mask == NULL, no_fit = isnan(r->guinier_slope), no_bound = o->last_shell == 0;
     const double bound = no_bound ? 0 : o->box * o->pixel_size / o->last_shell;
     const struct star_cell cells[] = {
-        {.column = "rlnFinalResolution", .value = names->noise ? NO_RESOLUTION : r->resolution},
-        {.column = "icestreamNoise", .value = 1, .integer = true, .unless = !names->noise},
+        {.column = "rlnFinalResolution", .value = unresolved != NULL ? NO_RESOLUTION : r->resolution},
+        {.column = "icestreamNoise", .value = 1, .integer = true, .unless = names->unresolved != UNRESOLVED_NOISE},
+        {.column = "icestreamUnresolved", .text = unresolved, .unless = unresolved == NULL},
         {.column = "rlnBfactorUsedForSharpening", .value = r->bfactor},
         {.column = "rlnUnfilteredMapHalf1", .text = names->half1},
         {.column = "rlnUnfilteredMapHalf2", .text = names->half2},

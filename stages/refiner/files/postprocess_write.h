@@ -5,11 +5,14 @@
 
 #include "kernels/postprocess/postprocess.h"
 #include "stages/refiner/postprocess/directions.h"
+#include "stages/refiner/refiner.h"
 
 /* The names in the STAR file: of the half maps, and of the folder of the new maps ("": none). */
 struct postprocess_names {
     const char *half1, *half2, *folder;
-    bool noise; /* the images show no signal: the file gives 999 Å, for no resolution, and says so (icestreamNoise) */
+    /* Why there is no resolution. The file then gives 999 Å, and the reason (icestreamUnresolved; of noise icestreamNoise
+     * too). */
+    enum refiner_unresolved unresolved;
 };
 
 /* Writes postprocess.mrc, postprocess.star and, if there is a mask, postprocess_masked.mrc and postprocess_mask.mrc

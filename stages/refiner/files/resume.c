@@ -37,6 +37,7 @@ static enum status take_all(struct refiner *r, struct kept_state *from, struct e
     schedule_resume(&r->schedule, &from->schedule);
     r->resolution = from->resolution;
     r->told = from->told;
+    r->unresolved = from->unresolved;
     r->signal = from->signal;
     r->normalised = from->normalised;
     r->shared_shell = schedule_shared_shell(&r->schedule.options, r->resolution);

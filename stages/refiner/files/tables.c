@@ -76,6 +76,11 @@ static double known(double value) {
     return value > 0 && value < ACCURACY_UNKNOWN ? value : ACCURACY_UNKNOWN;
 }
 
+/* Returns the resolution (Å) that is told; 999: none is. */
+static double told_or_none(const struct refiner *r) {
+    return signal_is_noise(&r->signal) || r->unresolved != REFINER_RESOLVED ? 999 : r->told;
+}
+
 static enum status class_table(const struct refiner *r, const struct side *side, const char *map,
                                struct star_file *file, struct err *err) {
     struct star_table *t;
@@ -93,7 +98,7 @@ static enum status class_table(const struct refiner *r, const struct side *side,
             {.column = "rlnClassDistribution", .value = classifies(r) ? c->share : 1},
             {.column = "rlnAccuracyRotations", .value = known(angle)},
             {.column = "rlnAccuracyTranslationsAngst", .value = known(offset)},
-            {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : r->told},
+            {.column = "rlnEstimatedResolution", .value = classifies(r) ? c->resolution : told_or_none(r)},
             {.column = "rlnOverallFourierCompleteness", .value = overall_completeness(r, c)},
         };
         TRY(star_cells_row(t, cells, sizeof cells / sizeof *cells, err));
@@ -252,6 +257,10 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
         {.column = "rlnAveragePmax", .value = s->average_pmax},
         {.column = "rlnCurrentResolution", .value = r->told},
         {.column = "icestreamHalvesResolution", .value = r->resolution},
+        {.column = "icestreamUnresolved",
+         .value = (double)r->unresolved,
+         .integer = true,
+         .unless = r->unresolved == REFINER_RESOLVED},
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
         {.column = "icestreamBestPmax", .value = s->best_pmax},
         {.column = "icestreamPosesAreSharp", .value = s->sharp, .integer = true},

@@ -9,6 +9,7 @@
 #include "common/worker.h"
 #include "stages/refiner/files/history.h"
 #include "stages/refiner/files/snapshot.h"
+#include "stages/refiner/unresolved.h"
 
 /* Files may take longer than a short iteration: those of two iterations can be in progress. */
 enum { SLOTS = 2 };
@@ -57,12 +58,10 @@ static void describe_time(const struct refiner_state *s, char *text, size_t size
         snprintf(text, size, "%.1f s", s->seconds);
 }
 
-/* Describes what the maps are worth. What halves of noise agree to is no resolution. */
-static void describe_resolution(const struct refiner_state *s, int digits, char *text, size_t size) {
-    if (s->noise)
-        snprintf(text, size, "noise, no resolution");
-    else
-        snprintf(text, size, "%.*f Å", digits, s->resolution);
+/* Describes what the maps are worth. */
+static void describe_resolution(const struct refiner_state *s, int digits, char text[UNRESOLVED_SIZE]) {
+    unresolved_describe(s, text);
+    if (*text == 0) snprintf(text, UNRESOLVED_SIZE, "%.*f Å", digits, s->resolution);
 }
 
 static const char *hand(const struct refiner_state *s) {
@@ -71,10 +70,10 @@ static const char *hand(const struct refiner_state *s) {
 
 static void log_classes(struct stage *stage, const struct refiner *refiner, const struct refiner_state *s,
                         const char *remark) {
-    char classes[512], took[64], worth[64];
+    char classes[512], took[64], worth[UNRESOLVED_SIZE];
     describe_classes(refiner, s->classes, classes, sizeof classes);
     describe_time(s, took, sizeof took);
-    describe_resolution(s, 2, worth, sizeof worth);
+    describe_resolution(s, 2, worth);
     stage_note(stage, "iteration %d, %zu particles%s%s%s%s", s->iteration, s->particles, hand(s), classes,
                s->noise   ? ", noise, no resolution"
                : s->alike ? ", alike: no difference found"
@@ -88,10 +87,10 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
 }
 
 static void log_halves(struct stage *stage, const struct refiner_state *s, const char *remark) {
-    char took[64], noted[64], worth[64], views[128];
+    char took[64], noted[UNRESOLVED_SIZE], worth[UNRESOLVED_SIZE], views[128];
     describe_time(s, took, sizeof took);
-    describe_resolution(s, 1, noted, sizeof noted);
-    describe_resolution(s, 2, worth, sizeof worth);
+    describe_resolution(s, 1, noted);
+    describe_resolution(s, 2, worth);
     orientations_note(&s->views, views, sizeof views);
     stage_note(stage, "iteration %d, %zu particles%s, %s, %s%s", s->iteration, s->particles, hand(s), noted, views,
                remark);
