@@ -222,11 +222,14 @@ static void free_slot(struct ahead *a, int slot) {
     a->spare[a->spare_count++] = slot;
 }
 
-/* Makes room for an image in a slot; false: the limit, or memory, does not allow it. */
+/* Makes room for an image in a spare slot, of that which other spare slots hold if need be. false: the limit, or memory,
+ * does not allow it. */
 static bool fit(struct ahead *a, struct slot *slot, const struct ahead_image *image) {
     const size_t floats = image_floats(image), bytes = floats * sizeof *slot->image;
     if (floats <= slot->floats && image->pool == slot->pool) return true;
     free_image(a, slot);
+    for (int i = 0; i < a->spare_count && a->used + bytes > a->bytes; i++)
+        free_image(a, &a->slots[a->spare[i]]);
     if (a->used + bytes > a->bytes) return false;
     if (image->pool != NULL)
         slot->image = image_pool_take(image->pool);
@@ -239,12 +242,14 @@ static bool fit(struct ahead *a, struct slot *slot, const struct ahead_image *im
     return true;
 }
 
-/* Queues the image in a spare slot, unless it is in memory or has a slot. */
-static void queue_image(struct ahead *a, size_t particle) {
+/* Queues the image in a spare slot, unless it is in memory or has a slot, or there will never be room for it. false: there
+ * is no room now. */
+static bool queue_image(struct ahead *a, size_t particle) {
     struct ahead_image image = look(a, particle);
     int slot = a->spare[a->spare_count - 1];
     struct slot *s = &a->slots[slot];
-    if (image.in_memory || *image.slot != 0 || !fit(a, s, &image)) return;
+    if (image.in_memory || *image.slot != 0 || image_floats(&image) * sizeof *s->image > a->bytes) return true;
+    if (!fit(a, s, &image)) return false;
     s->particle = particle;
     s->stack = image.stack;
     s->box = image.box;
@@ -258,14 +263,21 @@ static void queue_image(struct ahead *a, size_t particle) {
     s->state = SLOT_QUEUED;
     a->queue[(a->queue_first + a->queue_count++) % a->slot_count] = slot;
     pthread_mutex_unlock(&a->lock);
+    return true;
 }
 
-/* Queues images that are expected next, as slots allow. */
+/* Queues images that are expected next, as slots and room allow. */
 static void feed(struct ahead *a) {
     if (a->expected_next == a->expected_count) return;
-    while (a->spare_count > 0 && a->expected_next < a->expected_count)
-        queue_image(a, a->expected[a->expected_next++]);
+    while (a->spare_count > 0 && a->expected_next < a->expected_count && queue_image(a, a->expected[a->expected_next]))
+        a->expected_next++;
     wake(a);
+}
+
+/* Goes on behind an image that had no room until its turn came: the owner reads it. */
+static void pass_over(struct ahead *a, size_t particle) {
+    if (a->expected_next < a->expected_count && a->expected[a->expected_next] == particle) a->expected_next++;
+    feed(a);
 }
 
 /* Takes back what is queued. Abandons what is read, or being read, but not among the next images. */
@@ -335,7 +347,10 @@ const float *ahead_take(struct ahead *a, size_t particle, struct ahead_made *ret
     *ret_made = (struct ahead_made){0};
     release_taken(a);
     int slot = *look(a, particle).slot - 1;
-    if (slot < 0) return NULL;
+    if (slot < 0) {
+        pass_over(a, particle);
+        return NULL;
+    }
     const bool read = wait_for(a, slot);
     a->taken = slot;
     if (read) *ret_made = a->slots[slot].outcome;
