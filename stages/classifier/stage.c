@@ -104,7 +104,9 @@ static enum status init(struct stage *stage, void *state, struct err *err) {
     TRY(dataset_create((size_t)o->image_memory << 20, &s->dataset, err));
     if (o->cut) dataset_cut(s->dataset, o->resolution);
     scratch_open(&s->scratch, stage, o->scratch, o->scratch_size);
-    const int readers = o->cut || o->threads < READING_THREADS ? o->threads : READING_THREADS; /* they cut, too */
+    /* Beside a device they may cut, too. On the CPU, which computes meanwhile, a few are enough. */
+    const bool all = (o->cut && o->device.kind == DEVICE_CUDA) || o->threads < READING_THREADS;
+    const int readers = all ? o->threads : READING_THREADS;
     TRY(dataset_read_ahead(s->dataset, readers, AHEAD_BYTES, s->scratch.shards, err));
     classifier_init(&s->classifier, &s->options, s->dataset);
     TRY(snapshot_writer_create(stage, &s->writer, err));

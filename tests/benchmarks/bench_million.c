@@ -99,7 +99,7 @@ static enum status bench(char **argv, const struct classifier_options *options, 
     TRY(dataset_create((size_t)options->image_memory << 20, &dataset, err));
     classifier_init(&classifier, options, dataset);
     if (options->cut) dataset_cut(dataset, options->resolution);
-    const bool all = options->cut || options->threads < READING_THREADS;
+    const bool all = (options->cut && options->device.kind == DEVICE_CUDA) || options->threads < READING_THREADS;
     enum status status = dataset_read_ahead(dataset, all ? options->threads : READING_THREADS, AHEAD_BYTES, NULL, err);
     if (status == STATUS_OK) status = run(&classifier, argv[1], argv[2], err);
     classifier_clear(&classifier);
