@@ -89,11 +89,33 @@ static enum status read_whole(struct stage *stage, const char *path, const char 
     return take_in(stage, path, stored, INTAKE_FLOAT32, input, err);
 }
 
+/* Opens a file whose pixels can go to the device as they lie there. *ret_reader stays NULL: they are read into `image`. */
+static enum status open_stored(struct stage *stage, const char *absolute, const struct image_info *info, bool host,
+                               struct mrc_reader **ret_reader, enum intake_kind *ret_kind, struct err *err) {
+    _cleanup_(mrc_close) struct mrc_reader *reader = NULL;
+    if (host || stage_device(stage)->kind == DEVICE_CPU || info->format != IMAGE_MRC) return STATUS_OK;
+    TRY(mrc_open(absolute, &reader, err));
+    const struct mrc_header *h = mrc_reader_header(reader);
+    if (!is_plain(h, ret_kind) || h->nx != info->nx || h->ny != info->ny || h->nz != info->nz) return STATUS_OK;
+    *ret_reader = reader;
+    reader = NULL;
+    return STATUS_OK;
+}
+
+enum status picker_input_streams(struct stage *stage, const char *absolute, const struct image_info *info, bool host,
+                                 bool *ret_streams, struct err *err) {
+    _cleanup_(mrc_close) struct mrc_reader *reader = NULL;
+    enum intake_kind kind = INTAKE_FLOAT32;
+    TRY(open_stored(stage, absolute, info, host, &reader, &kind, err));
+    *ret_streams = reader != NULL;
+    return STATUS_OK;
+}
+
 enum status picker_input_read(struct stage *stage, const char *path, bool host, struct picker_input *input,
                               struct err *err) {
     _cleanup_(mrc_close) struct mrc_reader *reader = NULL;
     struct image_info info;
-    enum intake_kind kind;
+    enum intake_kind kind = INTAKE_FLOAT32;
     char absolute[PATH_SIZE];
     TRY(stage_resolve(stage, path, absolute, err));
     TRY(image_probe(absolute, &info, err));
@@ -101,11 +123,7 @@ enum status picker_input_read(struct stage *stage, const char *path, bool host, 
     input->nx = info.nx;
     input->ny = info.ny;
     input->pixel_size = (double)info.pixel_size;
-    if (host || stage_device(stage)->kind == DEVICE_CPU || info.format != IMAGE_MRC)
-        return read_whole(stage, path, absolute, input, err);
-    TRY(mrc_open(absolute, &reader, err));
-    const struct mrc_header *h = mrc_reader_header(reader);
-    if (!is_plain(h, &kind) || h->nx != info.nx || h->ny != info.ny || h->nz != info.nz)
-        return read_whole(stage, path, absolute, input, err);
+    TRY(open_stored(stage, absolute, &info, host, &reader, &kind, err));
+    if (reader == NULL) return read_whole(stage, path, absolute, input, err);
     return stream(stage, path, reader, kind, input, err);
 }

@@ -21,6 +21,11 @@ struct picker_input {
     struct intake *intake;
 };
 
+/* Host memory through which the pixels of a file pass that go to the device as they lie there (device_upload_parts). */
+enum { PICKER_STREAM_BYTES = 8 << 20 };
+/* Finds out whether picker_input_read takes the pixels of a file past the host. info: of image_probe. host: as below. */
+enum status picker_input_streams(struct stage *stage, const char *absolute, const struct image_info *info, bool host,
+                                 bool *ret_streams, struct err *err);
 /* Reads a micrograph. STATUS_BAD_FORMAT: it holds no image (pixels.h). path: for messages. host: the pixels are needed in
  * `image`. Otherwise those of an MRC file go to a CUDA device as they lie in the file, and become float32 there. */
 enum status picker_input_read(struct stage *stage, const char *path, bool host, struct picker_input *input,

@@ -106,14 +106,23 @@ static enum status load_maps(struct stage *stage, struct stage_lane *stage_lane,
     return from_maps_read(folder, item_id(stage_lane->item), micrograph, p, &lane->maps, &lane->stack, err);
 }
 
-/* Counts the memory of a search with `templates` templates; 0: round ones. */
+/* Counts the memory of a search with `templates` templates, without the micrograph's own; 0: round ones. */
 static struct stage_need need_of(struct stage *stage, const struct image_info *info, double pixel_size,
                                  enum picker_method method, int templates) {
     const struct lowpass_picker_options *p = stage_params(stage);
     struct lowpass_picker_task task = picker_task(stage, method, info->nx, info->ny, pixel_size);
     struct lowpass_picker_bytes bytes = lowpass_picker_estimate(&task, templates);
     size_t kept = p->keep_maps ? bytes.maps : 0; /* as they go to a file */
-    return (struct stage_need){.lane = mem_sum(info->bytes, mem_sum(bytes.maps, kept)), .shared = bytes.search};
+    return (struct stage_need){.lane = mem_sum(bytes.maps, kept), .shared = bytes.search};
+}
+
+/* Adds the memory of later searches with templates of the session. While the next ones are tried, there are three searches
+ * with that of the beginning, one more micrograph, whose pixels the host holds, and its transform. */
+static void need_later(struct stage *stage, const struct image_info *info, double pixel_size, struct stage_need *need) {
+    struct stage_need later = need_of(stage, info, pixel_size, PICKER_TEMPLATE, TEMPLATE_SET_MOST);
+    if (later.lane > need->lane) need->lane = later.lane;
+    size_t tried = mem_sum(mem_bytes(later.shared, 2), mem_sum(need->lane, mem_bytes(info->bytes, 2)));
+    need->shared = mem_sum(need->shared, tried);
 }
 
 /* Maps that an earlier run kept are small, and need no search. */
@@ -125,6 +134,7 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     char absolute[PATH_SIZE];
     struct image_info info;
     double pixel_size = 0;
+    bool host = display_wants_micrograph(stage, stage_lane->item), streams = false;
     if (p->from_maps) return STATUS_OK;
     TRY(item_need_string(stage_lane->item, "micrograph.path", &path, err));
     TRY(stage_resolve(stage, path, absolute, err));
@@ -132,13 +142,9 @@ static enum status need(struct stage *stage, void *state, const struct stage_lan
     TRY(lowpass_picker_check_size(path, info.nx, info.ny, info.nz, err));
     TRY(picker_pixel_size(stage, stage_lane->item, path, info.pixel_size, &pixel_size, err));
     *ret_need = need_of(stage, &info, pixel_size, by_template(p) ? PICKER_TEMPLATE : PICKER_LOG, s->given);
-    if (p->templates_from == NULL) return STATUS_OK;
-    /* Later with templates of the session. While the next ones are tried, there are three searches with that of the
-     * beginning, one more micrograph, and its transform. */
-    struct stage_need later = need_of(stage, &info, pixel_size, PICKER_TEMPLATE, TEMPLATE_SET_MOST);
-    if (later.lane > ret_need->lane) ret_need->lane = later.lane;
-    size_t tried = mem_sum(mem_bytes(later.shared, 2), mem_sum(ret_need->lane, info.bytes));
-    ret_need->shared = mem_sum(ret_need->shared, tried);
+    if (p->templates_from != NULL) need_later(stage, &info, pixel_size, ret_need);
+    TRY(picker_input_streams(stage, absolute, &info, host, &streams, err));
+    ret_need->lane = mem_sum(ret_need->lane, streams ? PICKER_STREAM_BYTES : info.bytes);
     return STATUS_OK;
 }
 
