@@ -93,8 +93,8 @@ static void noise_shares(const struct noise_peaks *peaks, struct shares *s) {
     fill_bins(s, 100 * TINY);
 }
 
-/* Fills the parts of particles above each half bin, as the mean would have that lies MEAN_MOST above the mode. Other
- * means take theirs from further on. */
+/* Fills tail[i] with the share of particles above half bin i, for the mean MEAN_MOST half bins above the mode. A mean of
+ * `above` half bins uses the same numbers, shifted by MEAN_MOST − above. */
 static void find_tail(double mode, double deviation, double *tail) {
     for (int i = 0; i < TAIL; i++) {
         double height = FIRST + 0.5 * STEP * (i - MEAN_MOST);
@@ -108,8 +108,9 @@ static void particle_shares(const double *tail, int above, struct shares *s) {
     fill_bins(s, TINY);
 }
 
-/* Returns the natural logarithm of a positive normal number, to 4e-16 of its value or of 10. A compiler can make vectors of
- * these steps: the exponent k, and 2 atanh((m − 1)/(m + 1)) of the rest m between √½ and √2. */
+/* Returns the natural logarithm of a positive normal number. The error is below 4e-16 times the larger of |result| and 10.
+ * A compiler can make vectors of these steps: the exponent k, and 2 atanh((m − 1)/(m + 1)) of the rest m between √½ and
+ * √2. */
 static inline double logarithm(double x) {
     uint64_t bits, exponent, rest;
     double m, k, magic = 0x1p52;
@@ -132,13 +133,19 @@ static inline double logarithm(double x) {
     return k * M_LN2 + (2 * s + 2 * s * z * sum);
 }
 
-/* Empty bins add nothing: no share is 0. */
+/* Sums lane by lane: in the same order in any vector code. Empty bins add nothing: no share is 0. */
 MULTIVERSION static double weigh(const double *counts, const double *particles, const double *noise, double share,
                                  int count) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int i = 0; i < count; i++)
-        sum += counts[i] * logarithm(share * particles[i] + (1 - share) * noise[i]);
+    enum { LANES = 8 };
+    double sums[LANES] = {0}, sum = 0;
+    const int whole = count / LANES * LANES;
+    for (int i = 0; i < whole; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            sums[j] += counts[i + j] * logarithm(share * particles[i + j] + (1 - share) * noise[i + j]);
+    for (int i = whole; i < count; i++)
+        sums[i - whole] += counts[i] * logarithm(share * particles[i] + (1 - share) * noise[i]);
+    for (int j = 0; j < LANES; j++)
+        sum += sums[j];
     return sum;
 }
 
