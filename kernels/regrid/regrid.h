@@ -44,6 +44,8 @@ enum status regrid_create(const struct regrid_options *options, struct regrid **
 void regrid_destroy(struct regrid **regrid);
 /* Returns the floats that regrid_run needs as scratch, aligned to 64 bytes. */
 size_t regrid_scratch(const struct regrid *regrid);
+/* Returns the floats of an image, rounded up so that scratch behind it is aligned. */
+size_t regrid_before_scratch(int box);
 /* image: from_box² floats; out: box² floats, may be `image`. */
 void regrid_run(const struct regrid *regrid, const float *image, float *scratch, float *out);
 

@@ -20,7 +20,7 @@ struct regrid {
     int grid;          /* px: of the transform that is read */
     struct fft_plan *forward, *backward;
     /* In place of `forward` where frequencies coincide and only the first ones of each row are read: the rows, and then
-     * the first box/2 columns. The values are the same. */
+     * the first box/2 columns. The values agree to rounding. */
     struct fft_plan *rows, *columns;
     float *factors;    /* [box][box/2 + 1] complex, by which the values that were read are multiplied */
     float *correction; /* [from_box]: 1 / the window's transform; 0: beyond the extent of the result */
@@ -207,6 +207,10 @@ static size_t image_floats(const struct regrid *r) {
 
 static size_t transform_floats(const struct regrid *r) {
     return aligned(2 * (size_t)r->grid * (size_t)(r->grid / 2 + 1));
+}
+
+size_t regrid_before_scratch(int box) {
+    return aligned((size_t)box * (size_t)box);
 }
 
 size_t regrid_scratch(const struct regrid *r) {

@@ -5,6 +5,7 @@
 
 #include "common/memory.h"
 #include "common/worker.h"
+#include "kernels/regrid/regrid.h"
 
 /* A thread takes up to RUN images of one stack at a time, so that it opens the stack once for them. */
 enum { THREADS_MOST = 64, SLOTS_MOST = 8192, RUN = 8 };
@@ -146,13 +147,9 @@ static int take_run(struct ahead *a, int run[RUN]) {
     return count;
 }
 
-static size_t aligned(size_t floats) {
-    return (floats + 15) / 16 * 16;
-}
-
 /* Reads an image, and makes of it what is kept. Errors are the owner's to find when it reads the image itself. */
 static bool read_slot(struct reading_thread *t, struct slot *s) {
-    const size_t image = aligned((size_t)s->box * (size_t)s->box);
+    const size_t image = regrid_before_scratch(s->box);
     float *to = s->image;
     s->outcome = (struct ahead_made){0};
     if (s->made) {

@@ -222,7 +222,7 @@ void dataset_kept_by(struct dataset *d, dataset_keeps *keeps, const void *contex
 }
 
 void dataset_expect(struct dataset *d, const size_t *which, size_t count, const size_t *next, size_t next_count) {
-    if (d->ahead == NULL || d->kept == d->count) return;
+    if (d->ahead == NULL || d->in_memory == d->count) return;
     dataset_foresee(d, which, count, next, next_count);
     ahead_expect(d->ahead, which, count, next, next_count);
 }
@@ -240,8 +240,9 @@ void dataset_destroy(struct dataset **dataset) {
         dataset_batch_destroy(&d->pending[i]);
     for (size_t i = 0; i < d->batch_count; i++)
         dataset_batch_destroy(&d->batches[i]);
-    for (size_t i = 0; i < d->count && d->pool == NULL; i++)
-        free(d->particles[i].image);
+    if (d->pool == NULL) /* else the pool has them */
+        for (size_t i = 0; i < d->count; i++)
+            free(d->particles[i].image);
     image_pool_destroy(&d->pool);
     image_check_destroy(&d->check);
     stack_reader_destroy(&d->reader);

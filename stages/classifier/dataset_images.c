@@ -16,10 +16,6 @@ static size_t cut_bytes(const struct dataset *d) {
     return (size_t)d->box * (size_t)d->box * sizeof(float);
 }
 
-static size_t aligned(size_t floats) {
-    return (floats + 15) / 16 * 16;
-}
-
 static bool is_cut(const struct dataset *d) {
     return d->box != d->whole_box;
 }
@@ -78,7 +74,7 @@ static enum status read_image(struct dataset *d, struct dataset_particle *p, con
     struct way *way = d->ways.list[p->way];
     TRY(way_make(way, d->whole_box, d->whole_pixel_size, ways_detector(&d->ways), err));
     if (way->regrid == NULL) return read_given(d, p, read, to, err);
-    size_t given = (size_t)way->box * (size_t)way->box, before_scratch = (given + 15) / 16 * 16;
+    const size_t given = (size_t)way->box * (size_t)way->box, before_scratch = regrid_before_scratch(way->box);
     TRY(reserve_given(d, before_scratch + regrid_scratch(way->regrid), err));
     TRY(read_given(d, p, read, d->given, err));
     p->unusable = p->unusable || !image_values_fit(d->given, given);
@@ -100,8 +96,8 @@ static enum status prepare_cut(struct dataset *d, struct err *err) {
     if (d->pool == NULL) TRY(image_pool_create((size_t)d->box * (size_t)d->box, &d->pool, err));
     if (d->cut == NULL) TRY(cut_create(d->whole_box, d->box, &d->cut, err));
     if (d->whole != NULL) return STATUS_OK;
-    return mem_new_unset(aligned(whole_pixels(d)) + regrid_scratch(d->cut), sizeof *d->whole, "a particle", &d->whole,
-                         err);
+    return mem_new_unset(regrid_before_scratch(d->whole_box) + regrid_scratch(d->cut), sizeof *d->whole, "a particle",
+                         &d->whole, err);
 }
 
 static void cut(const struct dataset *d, const struct dataset_particle *p, const float *whole, float *scratch,
@@ -122,7 +118,7 @@ static enum status make_image(struct dataset *d, struct dataset_particle *p, con
     }
     TRY(read_image(d, p, read, d->whole, err));
     check_values(d, p, d->whole);
-    cut(d, p, d->whole, d->whole + aligned(whole_pixels(d)), to);
+    cut(d, p, d->whole, d->whole + regrid_before_scratch(d->whole_box), to);
     return STATUS_OK;
 }
 
@@ -146,7 +142,7 @@ static void free_image(struct dataset *d, float *image) {
 static void keep_image(struct dataset *d, struct dataset_particle *p, float *image) {
     if (image == NULL) return;
     d->memory_used += cut_bytes(d);
-    d->kept++;
+    d->in_memory++;
     p->image = image;
 }
 
@@ -154,7 +150,7 @@ static void give_up_image(struct dataset *d, struct dataset_particle *p) {
     free_image(d, p->image);
     p->image = NULL;
     d->memory_used -= cut_bytes(d);
-    d->kept--;
+    d->in_memory--;
 }
 
 /* Takes the image that a thread has made: into memory if there is room, else to scratch. scratch may be NULL. */
@@ -342,7 +338,7 @@ static enum status sample_image(struct dataset *d, size_t index, struct image_ch
         TRY(read_image(d, p, read, scratch, err));
         check_values(d, p, scratch);
         float *kept = p->image == NULL ? room_for_image(d) : NULL;
-        if (kept != NULL) cut(d, p, scratch, d->whole + aligned(whole_pixels(d)), kept);
+        if (kept != NULL) cut(d, p, scratch, d->whole + regrid_before_scratch(d->whole_box), kept);
         keep_image(d, p, kept);
     }
     return p->unusable ? STATUS_OK : image_check_sample(check, image, changes_noise(d, p), err);

@@ -36,7 +36,7 @@ struct dataset {
     struct dataset_particle *particles;
     size_t count, capacity;
     size_t memory_limit, memory_used;
-    size_t kept;               /* images in memory */
+    size_t in_memory;          /* images */
     struct image_check *check; /* of images as they are read; NULL: not decided yet */
     struct making making;
     bool samples;      /* later images are looked at too */

@@ -140,17 +140,12 @@ static enum status find_way(struct loader *l, const struct particle *p, const st
     return STATUS_OK;
 }
 
-/* Returns the floats of an image with room behind it that keep what follows aligned. */
-static size_t aligned_image(int box) {
-    return ((size_t)box * (size_t)box + 15) / 16 * 16;
-}
-
 /* Makes the scratch of all threads large enough for the ways there are. */
 static enum status reserve_scratch(struct loader *l, struct err *err) {
     size_t most = 0;
     for (int i = 0; i < l->way_count; i++) {
         if (l->ways[i].regrid == NULL) continue;
-        size_t need = aligned_image(l->ways[i].box) + regrid_scratch(l->ways[i].regrid);
+        size_t need = regrid_before_scratch(l->ways[i].box) + regrid_scratch(l->ways[i].regrid);
         if (need > most) most = need;
     }
     if (most <= l->scratch_floats) return STATUS_OK;
@@ -225,7 +220,7 @@ static enum status read_one(const struct particle_set *set, struct job *job, str
     if (usable && before)
         TRY(image_check_take_other(set->check, box, set->optics[set->particles[job->particle].optics].pixel_size, image,
                                    &usable, err));
-    if (usable && job->regrid != NULL) regrid_run(job->regrid, image, scratch + aligned_image(box), job->to);
+    if (usable && job->regrid != NULL) regrid_run(job->regrid, image, scratch + regrid_before_scratch(box), job->to);
     if (usable && !before && set->check != NULL) usable = image_check_usable(set->check, job->to);
     job->spoiled = !usable;
     if (job->spoiled) {
