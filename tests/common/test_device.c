@@ -89,6 +89,38 @@ static enum status deliver(void *context, size_t offset, void *bytes, size_t len
     return STATUS_OK;
 }
 
+/* Checks that a copy holds these bytes; there is none for the CPU. */
+static void assert_holds(const struct device *device, const struct device_copy *copy, const unsigned char *bytes,
+                         size_t length, unsigned char *back) {
+    struct err err = {0};
+    if (device->kind == DEVICE_CPU) {
+        assert_null(copy);
+        return;
+    }
+    memset(back, 0xa5, length);
+    assert_int_equal(device_get(device, back, device_copy_data(copy), length, &err), STATUS_OK);
+    assert_memory_equal(back, bytes, length);
+}
+
+/* One copy takes memory of the host, then more bytes in parts, and then the same memory of the host with other values, as
+ * page-locked as it was. */
+static void uploads_alternate(const struct device *device, unsigned char *bytes, unsigned char *back,
+                              struct device_copy **copy) {
+    const size_t whole = (size_t)5 << 20, more = (size_t)20 << 20;
+    struct delivery d = {.bytes = bytes, .fails_at = more};
+    struct err err = {0};
+    for (int i = 0; i < 3; i++) {
+        float *host = (float *)(void *)bytes;
+        bytes[0] = bytes[whole - 1] = (unsigned char)(17 * i + 1);
+        if (i == 2) device_copy_forget(*copy);
+        assert_int_equal(device_upload(device, host, whole / sizeof *host, copy, &err), STATUS_OK);
+        assert_holds(device, *copy, bytes, whole, back);
+        if (i > 0) continue;
+        assert_int_equal(device_upload_parts(device, more, deliver, &d, copy, &err), STATUS_OK);
+        assert_holds(device, *copy, bytes, more, back);
+    }
+}
+
 /* More and fewer bytes than pass at a time, and not whole parts; a source that fails leaves a copy that goes on. */
 static void parts_arrive(const struct device *device) {
     static const size_t lengths[] = {1, 1 << 20, (19 << 20) + 7, 4097};
@@ -111,10 +143,9 @@ static void parts_arrive(const struct device *device) {
         }
         assert_int_equal(status, i % 2 ? STATUS_TRUNCATED : STATUS_OK);
         if (i % 2) continue;
-        memset(back, 0xa5, length);
-        assert_int_equal(device_get(device, back, device_copy_data(copy), length, &err), STATUS_OK);
-        assert_memory_equal(back, bytes + i, length);
+        assert_holds(device, copy, bytes + i, length, back);
     }
+    uploads_alternate(device, bytes, back, &copy);
     device_copy_destroy(&copy);
     free(bytes);
     free(back);
