@@ -44,7 +44,7 @@ enum status device_upload(const struct device *device, const float *host, size_t
 /* Delivers the `length` bytes from byte `offset` on. */
 typedef enum status device_source(void *context, size_t offset, void *bytes, size_t length, struct err *err);
 /* As device_upload, of `bytes` bytes that `source` delivers in order, a part at a time. The parts pass through a few MiB
- * of page-locked memory, which the copy keeps and which stay in the processor's cache: the host never holds all bytes.
+ * of page-locked memory that the copy keeps and that stays in the processor's cache: the host never holds all bytes.
  * For DEVICE_CPU it does nothing. After an error the copy's contents are undefined. */
 enum status device_upload_parts(const struct device *device, size_t bytes, device_source *source, void *context,
                                 struct device_copy **copy, struct err *err);

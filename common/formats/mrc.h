@@ -37,8 +37,8 @@ enum status mrc_open(const char *path, struct mrc_reader **ret_reader, struct er
 const struct mrc_header *mrc_reader_header(const struct mrc_reader *reader);
 /* Reads slices first .. first+count-1 as float32 into out[count * ny * nx]. Several threads may call it. */
 enum status mrc_read_slices(struct mrc_reader *reader, int first, int count, float *out, struct err *err);
-/* Reads `length` bytes of the pixels as they lie in the file, from byte `offset` behind the first pixel's beginning on.
- * Several threads may call it. */
+/* Reads `length` bytes of the pixels as they lie in the file. offset: bytes from the first pixel. Several threads may
+ * call it. */
 enum status mrc_read_stored(struct mrc_reader *reader, size_t offset, void *bytes, size_t length, struct err *err);
 /* Returns the bytes of a pixel that can be a count: 1 in modes 0 and 101, 2 in modes 1 and 6; 0 in all other modes. */
 int mrc_count_bytes(const struct mrc_header *header);

@@ -488,8 +488,8 @@ void files_progress_print(const struct files_sums *sums, bool bar, FILE *out);
 void stage_print_result(struct stage *stage, long long done);
 /* Frees what stage_result has noted. */
 void stage_result_clear(struct stage *stage);
-/* run.c: passes items through lanes, flush and summary, as stages on files and in process do. Items that were taken are
- * destroyed when they are done, and NULL in the list: a long list gives its memory to what the ledger says of them. */
+/* run.c: passes items through lanes, flush and summary, as stages on files and in process do. Takes items over: each is
+ * NULL in the list afterwards and is destroyed once done, so that the ledger can use its memory. */
 enum status stage_run_items(struct stage *stage, struct item **items, size_t count, struct err *err);
 /* in_process.c: as stage_run_in_process, with the outcome of each item, and a ledger that may be a file. */
 enum status stage_run_results(const struct stage_descriptor *descriptor, const char *folder, const char *ledger_path,

@@ -32,7 +32,7 @@ struct intake_result {
     const float *pixels; /* [ny][nx] in the memory of the device: `stored` itself if that is float32, else memory of the
                             intake, until its next run */
     size_t beyond;       /* finite pixels whose magnitude is above the limit */
-    bool finite;         /* one pixel is, or more */
+    bool finite;         /* at least one pixel is finite */
     float least, most;   /* of the finite pixels */
     struct contamination_area data; /* contamination_data_area */
 };

@@ -97,8 +97,8 @@ void search_maps_clear(struct search_maps *maps);
 /* Computes score, best_template and best_rotation from the maps of each template. */
 void search_maps_combine(struct search_maps *maps);
 
-/* A micrograph [ny][nx]. device: the same values in the memory of the search's CUDA device, if they are there already
- * (device_copy_data, common/device.h); NULL: search_run uploads them. */
+/* A micrograph. Exactly one is needed: host; or device: [ny][nx] in the memory of the search's CUDA device, complete
+ * before the call (host may then be NULL). device NULL: search_run uploads host. */
 struct search_input {
     const float *host;
     const void *device;

@@ -19,7 +19,7 @@ struct ahead_image {
     const char *stack;       /* path; must stay valid as long as the particle */
     int box, slice;          /* px; from 0 */
     bool in_memory;          /* it need not be read */
-    struct image_pool *pool; /* of what ahead_make leaves of it; NULL: it stays as its stack has it */
+    struct image_pool *pool; /* Where the made image goes. NULL: the image is kept as its stack has it */
     size_t scratch;          /* values that ahead_make needs */
     bool measure;            /* ahead_make measures it */
     int *slot;               /* kept by the particle for this module, 0 at first; valid until the owner's next call */
@@ -30,12 +30,13 @@ typedef struct ahead_image ahead_look(void *context, size_t particle);
 struct ahead_made {
     bool made;     /* false: the image is as its stack has it, and nothing else is known */
     bool finite;   /* all values are numbers of usual size */
-    bool usable;   /* else what is left of it is 0 */
+    bool usable;   /* false: the image was set to 0 */
     bool measured; /* `measures` hold; only finite images are measured */
     struct image_measures measures;
 };
-/* Makes of an image what is kept, an image of the pool at `to`. May change image[box²] and scratch, which are aligned as by
- * mem_aligned. Runs on the threads that read: all that it looks at must stay as it is until ahead_forget. */
+/* Writes the image that is kept to `to`, which has the size of the pool's images. May change image[box²] and scratch, which
+ * are aligned as by mem_aligned. Runs on the threads that read: all that it looks at must stay as it is until
+ * ahead_forget. */
 typedef void ahead_make(const void *context, float *image, float *scratch, bool measure, float *to,
                         struct ahead_made *ret_made);
 

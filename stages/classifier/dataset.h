@@ -38,7 +38,7 @@ struct dataset_particle {
     float evidence;       /* ln(likelihood of the classes / likelihood of noise alone) */
     float norm;
     bool judged;     /* it was looked at when it was decided how images are checked */
-    bool sampled;    /* it is among the next that are looked at */
+    bool sampled;    /* chosen for the next sample; reading threads measure it */
     bool unusable;   /* the image holds NaN, infinite or far too large values: it is in the empty class */
     int significant; /* coarse poses */
     int visits;

@@ -8,8 +8,7 @@
 /* An image is an outlier if its norm is so many (robust) standard deviations from the median. */
 static const double OUTLIER_SPREADS = 6;
 enum { MOST_SIGNIFICANT = 256, IMAGE_BYTES = 128 << 20, CHUNK = 512, NEIGHBOURS = 64 };
-/* A team of threads must come together first, which beside threads that read images takes longer than this many
- * particles take one thread. */
+/* Below this many particles one thread is faster: beside reading threads, a team takes longer to start. */
 enum { TEAM_FROM = 2048 };
 
 struct estep {

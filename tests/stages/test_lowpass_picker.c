@@ -254,7 +254,8 @@ static void turn_bytes(int size) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* Whole numbers that each kind of pixel holds give the same picks, in both byte orders. */
+/* Whole numbers that each kind of pixel holds give the same picks, in both byte orders, as image_read converts them;
+ * picker_devices.py has the device. */
 static void kinds_of_pixels_are_alike(void **state) {
     (void)state;
     static const struct {
