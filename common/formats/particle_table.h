@@ -63,6 +63,9 @@ struct particle_image {
     long number;       /* from 1 */
     const char *stack; /* as the table names it; valid as long as the file */
 };
+/* Takes "NNNNNN@stack.mrcs" apart, the rlnImageName of a row (from 0). path: of the table, for the message. */
+enum status particle_image_parse(const char *name, const char *path, size_t row, struct particle_image *ret_image,
+                                 struct err *err);
 /* Finds out which image of which stack a row names. */
 enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
                                  struct err *err);

@@ -35,14 +35,10 @@ static enum status list_names(struct checking *c, const struct star_table *table
     const int column = star_column_find(table, "rlnImageName");
     const char *last = "";
     for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
-        const char *name = star_get(table, row, column), *at = strchr(name, '@');
-        char *end = NULL;
-        const long number = strtol(name, &end, 10);
-        FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
-                "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", c->path,
-                row + 1, name);
-        if (strcmp(at, last) != 0) TRY(add_name(c, at + 1, err));
-        last = at;
+        struct particle_image image;
+        TRY(particle_image_parse(star_get(table, row, column), c->path, row, &image, err));
+        if (strcmp(image.stack, last) != 0) TRY(add_name(c, image.stack, err));
+        last = image.stack;
     }
     return STATUS_OK;
 }

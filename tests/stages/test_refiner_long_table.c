@@ -244,7 +244,7 @@ static void stacks_are_checked_before_they_are_read(void **state) {
     assert_int_equal(checked(LATE, rows, &calls), STATUS_NOT_FOUND);
     assert_string_equal(err.message, "away_1.mrcs is not there");
     assert_int_equal(checked(EARLY, rows, &calls), STATUS_BAD_FORMAT);
-    assert_non_null(strstr(err.message, "long.star, row 3001: rlnImageName is '000000@stack_1.mrcs'"));
+    assert_non_null(strstr(err.message, "long.star, row 3001: rlnImageName is \"000000@stack_1.mrcs\""));
 }
 
 /* A file is another one if any of its numbers differs. */
