@@ -19,13 +19,7 @@ struct checking {
 };
 
 static enum status add_name(struct checking *c, const char *name, struct err *err) {
-    if (c->count == c->capacity) {
-        const size_t larger = c->capacity > 0 ? 2 * c->capacity : 16;
-        const char **names = realloc(c->names, larger * sizeof *names);
-        FAIL_IF(names == NULL, err, STATUS_NO_MEMORY, "no memory for the stacks of a table");
-        c->names = names;
-        c->capacity = larger;
-    }
+    TRY(mem_more(c->count, sizeof *c->names, "the stacks of a table", &c->names, &c->capacity, err));
     c->names[c->count++] = name;
     return STATUS_OK;
 }
@@ -105,13 +99,7 @@ static int find_named(const struct finding *f, const char *name, uint32_t *ret_h
 }
 
 static enum status add_named(struct finding *f, const char *name, uint32_t hash, size_t row, struct err *err) {
-    if (f->count == f->capacity) {
-        const size_t larger = f->capacity > 0 ? 2 * f->capacity : 16;
-        struct named *named = realloc(f->named, larger * sizeof *named);
-        FAIL_IF(named == NULL, err, STATUS_NO_MEMORY, "no memory for the stacks of a table");
-        f->named = named;
-        f->capacity = larger;
-    }
+    TRY(mem_more(f->count, sizeof *f->named, "the stacks of a table", &f->named, &f->capacity, err));
     f->named[f->count] = (struct named){.name = name, .row = row, .stack = -1};
     return names_put(&f->names, hash, (int)f->count++, err);
 }

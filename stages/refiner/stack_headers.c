@@ -92,13 +92,9 @@ bool stack_headers_find(struct stack_headers *h, const struct stat *file, struct
 }
 
 static struct known *add(struct stack_headers *h, const struct identity *identity) {
-    if (h->count == h->capacity) {
-        const size_t larger = h->capacity > 0 ? 2 * h->capacity : 64;
-        struct known *list = larger > INT_MAX ? NULL : realloc(h->list, larger * sizeof *list);
-        if (list == NULL) return NULL;
-        h->list = list;
-        h->capacity = larger;
-    }
+    if (h->count == INT_MAX ||
+        mem_more(h->count, sizeof *h->list, "the headers of stacks", &h->list, &h->capacity, NULL) != STATUS_OK)
+        return NULL;
     if (names_put(&h->numbers, hash_of(identity), (int)h->count, NULL) != STATUS_OK) return NULL;
     return &h->list[h->count++];
 }
