@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/memory.h"
 #include "common/together.h"
@@ -60,6 +61,7 @@ enum status row_images_check(struct star_file *file, const char *path, stack_che
 struct named {
     const char *name; /* of the table */
     size_t row;       /* the first one that names it */
+    long most;        /* the largest number of an image that a row names */
     char *path;       /* NULL: not found, or its images cannot be used */
     struct stat file;
     struct particle_stack_header header;
@@ -123,6 +125,7 @@ static enum status list_named(struct finding *f, size_t rows, struct err *err) {
             index = (int)f->count - 1;
         }
         f->last = (size_t)index;
+        if (image.number > f->named[index].most) f->named[index].most = image.number;
         f->images->list[row] = (struct row_image){.number = image.number, .stack = index};
         f->set->digest += selection_digest(star_get(table, row, column));
     }
@@ -139,15 +142,22 @@ static enum status resolve(const struct finding *f, const char *name, char path[
     return path_join("", name, path, PATH_SIZE, err);
 }
 
+/* Returns whether the header is known without opening the file. An observer wants to see each file; and a stack may have
+ * grown without other times. */
+static bool is_known(const struct finding *f, struct named *named) {
+    return file_observed_by() == NULL && stack_headers_find(f->headers, &named->file, &named->header) &&
+           named->most <= named->header.images;
+}
+
 static enum status open_named(void *context, size_t index, struct err *err) {
     const struct finding *f = context;
     struct named *named = &f->named[index];
     char path[PATH_SIZE];
+    const time_t now = time(NULL);
     TRY(resolve(f, named->name, path, &named->file, err));
-    /* An observer wants to see each file. */
-    if (file_observed_by() != NULL || !stack_headers_find(f->headers, &named->file, &named->header)) {
+    if (!is_known(f, named)) {
         TRY(particle_stack_read(path, &named->header, err));
-        stack_headers_keep(f->headers, &named->file, &named->header);
+        stack_headers_keep(f->headers, &named->file, now, &named->header);
     }
     TRY(particle_check_box(named->header.box, path, err));
     return particle_text(path, &named->path, err);
