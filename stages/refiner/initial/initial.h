@@ -102,7 +102,7 @@ enum status initial_create(struct refiner *refiner, int threads, struct initial 
 void initial_destroy(struct initial **initial);
 /* Does a part of the attempt, about a second. Call it between iterations. */
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
-/* Returns how far the attempt is, 0 to 1. */
+/* Returns how far the attempt is, 0 to 1. Never falls. */
 double initial_progress(const struct initial *initial);
 /* Says in decision->text what was found: so many standard errors were wanted. In describe.c. */
 void initial_describe(struct initial_decision *decision, double sure);
