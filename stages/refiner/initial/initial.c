@@ -38,7 +38,7 @@ struct initial {
     int rounds, round, most;                /* rounds so far; starts of a round; in all rounds, at most */
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
-    int going[SIDES + 1], going_count;      /* those of them that have not settled in as many rounds as there were */
+    int going[SIDES + 1], going_count;      /* settlers that have settled in fewer rounds than have begun */
     int settled[INITIAL_STARTS_MOST];       /* rounds in which a start has settled */
     int partner;             /* the same map as the different one, of its other half; −1: there is none */
     struct contest *contest; /* of the best maps and the different one */

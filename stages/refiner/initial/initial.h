@@ -13,7 +13,7 @@
  *               maps that win must pass the other tests again.
  * If the best maps do not agree, or are no better than their opposites, chance may have led the starts of a half astray: a
  * start finds the map soon, or late, or not at all. So another round follows. The CPU, which makes few starts, makes as many
- * again, until there are as many as on a GPU, and the best of all are improved further. If the last round fails there is no
+ * again, at most as many as a GPU makes, and the best of all are improved further. If the last round fails there is no
  * model: more particles, or better ones, may give it later.
  *
  * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a
