@@ -25,8 +25,8 @@ struct believed {
  * fsc[shells]. numbers[shells]: of independent numbers (fsc_independent), of the shells from shared − 1 to
  * reached + 2; 0: not counted. */
 int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *beyond);
-/* Returns the last shell, 1 to `reached`, before the FSC, less its standard error, falls below 0.143: atanh(FSC) scatters
- * by 1/√(N − 3). fsc and numbers: as above; shells around which none are counted are not doubted. */
+/* Returns the last shell, 1 to `reached`, before the FSC, less its standard error, falls below 0.143: atanh(FSC)
+ * scatters by 1/√(N − 3). fsc and numbers: as above; shells around which none are counted are not doubted. */
 int mstep_sure_shell(const float *fsc, const double *numbers, const struct believed *beyond);
 
 #endif
