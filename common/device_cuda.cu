@@ -140,8 +140,12 @@ static enum status prepare(int index, size_t bytes, struct device_copy **copy, s
         struct device_copy *made = (struct device_copy *)calloc(1, sizeof *made);
         FAIL_IF(made == NULL, err, STATUS_NO_MEMORY, "no memory for an upload");
         made->index = index;
+        enum status status = build(made, err);
+        if (status != STATUS_OK) {
+            device_copy_destroy(&made);
+            return status;
+        }
         *copy = made;
-        TRY(build(made, err));
     }
     CUDA_TRY(cudaSetDevice(index), err, "choosing it");
     return reserve(*copy, bytes, err);

@@ -86,8 +86,8 @@ enum status ending_local_maps(struct stage *stage, const struct refiner *refiner
     const double began = clock_monotonic();
     struct local_maps maps;
     struct err own = {0};
-    if (!p->local_resolution || refiner_state(refiner).unresolved != REFINER_RESOLVED ||
-        local_maps_exist(stage_folder(stage)))
+    /* A run that goes on here knows only of the iteration before the final one: the files tell. */
+    if (!p->local_resolution || local_maps_exist(stage_folder(stage)) || !local_maps_wanted(stage_folder(stage)))
         return STATUS_OK;
     stage_doing(stage, "computing the local resolution");
     _cleanup_(mem_free) float *mtf = NULL;
@@ -111,13 +111,12 @@ enum status ending_local_maps(struct stage *stage, const struct refiner *refiner
 }
 
 /* Halves agree on what one reference has given them. */
-static void tell_unresolved(struct stage *stage, const struct refiner_state *s,
-                            const struct postprocess_result *result) {
+static void tell_unresolved(struct stage *stage, const struct refiner_state *s) {
     char text[UNRESOLVED_SIZE];
     unresolved_describe(s, text);
     stage_log(stage, LOG_INFO, "refine-postprocess",
-              "%s; both halves were made with one reference, and so they agree to %.2f Å; there is no local resolution",
-              text, result->resolution);
+              "%s; both halves were made with one reference, and they agree to %.2f Å; there is no local resolution",
+              text, s->agreement);
 }
 
 static void tell_postprocessed(struct stage *stage, const struct postprocess_result *result,
@@ -178,7 +177,7 @@ enum status ending_of_halves(struct stage *stage, struct refiner *refiner, struc
                       postprocess_write(&result, &options, stage_folder(stage), &names, &directions, err));
     if (status == STATUS_OK) tell_starts(stage, &ended);
     if (status == STATUS_OK) tell_shared(stage, &ended);
-    if (status == STATUS_OK && !resolved) tell_unresolved(stage, &ended, &result);
+    if (status == STATUS_OK && !resolved) tell_unresolved(stage, &ended);
     if (status == STATUS_OK && resolved) tell_postprocessed(stage, &result, &options, &directions);
     struct orientations views;
     if (status == STATUS_OK) status = tell_orientations(stage, refiner, &views, err);

@@ -246,26 +246,26 @@ int mstep_believed_shell(const float *fsc, const double *numbers, const struct b
     return shell < b->shared + LEAST ? b->shared : shell;
 }
 
+/* Returns the last shell, 1 to `reached`, before the FSC is so small that chance may have lifted it above 0.143. */
+static int last_clear_shell(const float *fsc, int reached) {
+    static const float CLEAR = 0.5f; /* beyond doubt with 10 independent numbers */
+    int shell = 1;
+    while (shell < reached && fsc[shell + 1] >= CLEAR)
+        shell++;
+    return shell;
+}
+
 /* An FSC of 0.143 is measured with an error of its own. A curve that stays near it over many shells, as those of few
  * particles do, would be told to any of them by chance. */
 int mstep_sure_shell(const float *fsc, const double *numbers, const struct believed *b) {
     static const double DEVIATIONS = 1;
-    int shell = 1;
+    int shell = last_clear_shell(fsc, b->reached);
     for (; shell < b->reached; shell++) {
         const double count = mean_numbers(numbers, b->shells, shell + 1);
         if (count == 0) continue;
         const double least = count > 3 ? tanh(atanh((double)LEAST_FSC) + DEVIATIONS / sqrt(count - 3)) : 1;
         if ((double)fsc[shell + 1] < least) break;
     }
-    return shell;
-}
-
-/* Returns the first shell whose FSC is so small that chance may have lifted it above 0.143, or `reached`. */
-static int first_unsure_shell(const float *fsc, int reached) {
-    static const float CLEAR = 0.5f; /* beyond doubt with 10 independent numbers */
-    int shell = 1;
-    while (shell < reached && fsc[shell] >= CLEAR)
-        shell++;
     return shell;
 }
 
@@ -288,7 +288,7 @@ static enum status find_resolution(struct refiner *r, struct workspace *device_o
         .shells = r->shells, .shared = shared, .reached = mstep_reached_shell(r->fsc, r->shells - 1)};
     r->sure_shell = beyond.reached;
     if (beyond.reached > shared) {
-        const int unsure = first_unsure_shell(r->fsc, beyond.reached) - 2;
+        const int unsure = last_clear_shell(r->fsc, beyond.reached) - 1;
         _cleanup_(mem_free) double *numbers = NULL;
         TRY(mem_new((size_t)r->shells, sizeof *numbers, "numbers of shells", &numbers, err));
         TRY(count_numbers(r, device_or_null, m, shared > 0 && shared - 1 < unsure ? shared - 1 : unsure, beyond.reached,

@@ -22,11 +22,12 @@ struct believed {
     int shared, reached; /* both halves share shells up to the first; their FSC is at least 0.143 up to the second */
 };
 /* Returns the last shell up to which halves agree by more than chance: `shared`, or at least three shells beyond it.
- * fsc[shells]. numbers[shells]: of independent numbers (fsc_independent), of the shells from shared − 1 to
- * reached + 2; 0: not counted. */
+ * fsc[shells]. numbers[shells]: of independent numbers (fsc_independent) of the shells around those that are in
+ * doubt; 0: not counted. */
 int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *beyond);
 /* Returns the last shell, 1 to `reached`, before the FSC, less its standard error, falls below 0.143: atanh(FSC)
- * scatters by 1/√(N − 3). fsc and numbers: as above; shells around which none are counted are not doubted. */
+ * scatters by 1/√(N − 3). fsc and numbers: as above. Shells up to the first FSC below 0.5 are not doubted, nor are those
+ * around which no numbers are counted. */
 int mstep_sure_shell(const float *fsc, const double *numbers, const struct believed *beyond);
 
 #endif

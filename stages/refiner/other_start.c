@@ -227,8 +227,11 @@ static enum status iterate(struct refiner *r, const struct refiner_pause *pause,
     return STATUS_OK;
 }
 
+/* From less it takes longer, also where a limit ended the first refinement early. */
 static enum status refine(struct refiner *r, const struct refiner_pause *pause, struct err *err) {
-    for (int done = 0; done == 0 || (!r->schedule.converged && done < r->options.max_iterations); done++) {
+    enum { LONGER = 5 };
+    const int most = r->options.max_iterations + LONGER;
+    for (int done = 0; done == 0 || (!r->schedule.converged && done < most); done++) {
         struct err own = {0};
         enum status status;
         do

@@ -226,8 +226,9 @@ static void number_particles(struct finding *f) {
         const struct named *named = &f->named[image->stack];
         const struct particle_image of_row = {image->number, named->name};
         struct err why = {0};
-        const enum status status =
-            particle_table_check_image(f->table, row, &of_row, named->name, named->header.images, &why);
+        /* A stack with two names may have grown between its two openings: the set knows it as it was at the first. */
+        const int there = f->set->stacks[named->stack].images;
+        const enum status status = particle_table_check_image(f->table, row, &of_row, named->name, there, &why);
         if (status != STATUS_OK) {
             end_before(images, row, status, &why);
             return;

@@ -54,13 +54,13 @@ void tell_starts(struct stage *stage, const struct refiner_state *s) {
             "itself; no resolution is told; begin from another reference or from none, or give more or better "
             "particles",
             s->agreement, s->starts_agree);
-    else if (tell_starts_differ(s))
+    else if (s->starts_differ)
         stage_log(
             stage, LOG_WARN, "refine-other-start",
             "the map depends on its reference: the halves agree to %.1f Å, but a refinement from the same reference, "
-            "blurred, comes to a map that holds the same to %.1f Å only; nothing finer is told; begin from another "
-            "reference or from none, or give more or better particles",
-            s->agreement, s->starts_agree);
+            "blurred, comes to a map that holds the same to %.1f Å only; %sbegin from another reference or from none, "
+            "or give more or better particles",
+            s->agreement, s->starts_agree, s->unresolved == REFINER_RESOLVED ? "nothing finer is told; " : "");
     else
         stage_log(stage, LOG_INFO, "refine-other-start",
                   "the map does not depend on its reference: a refinement from a blurred one holds the same to %.1f Å",

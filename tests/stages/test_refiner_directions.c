@@ -141,8 +141,9 @@ static double check_set(const char *name, unsigned seed, double cone, int partic
         "across %.1f Å, completeness %.3f\n",
         name, seed, told, agreement, true_resolution, efficiency, doubt, 1 / along, 1 / across, complete);
     check_advice(folder, efficiency);
-    assert_true(told >= true_resolution / 1.1);
-    assert_true(told >= agreement - 1e-3);
+    /* NaN: no resolution is told. */
+    assert_true(isnan(told) || told >= true_resolution / 1.1);
+    assert_true(isnan(told) || told >= agreement - 1e-3);
     assert_int_equal(is_logged(log, "WARN refine-orientations", ""), efficiency < 0.5);
     if (cone > 0) {
         assert_true(efficiency < 0.9 && doubt > 0.5);

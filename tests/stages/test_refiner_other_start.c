@@ -14,6 +14,7 @@
 #include "common/formats/star.h"
 #include "common/memory.h"
 #include "kernels/fsc/fsc.h"
+#include "stages/refiner/files/local_resolution_write.h"
 #include "stages/refiner/other_start.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
@@ -294,6 +295,8 @@ static double run_stage(const char *name, int count, double noise) {
     print_message("noise %g: pmax %.3f, the starts agree to %.1f Å, %.1f Å are told\n", noise, pmax, agree,
                   last_number(folder, "\"resolution\": "));
     const double told = last_number(folder, "\"resolution\": ");
+    /* A run that goes on here asks the files, since the iteration before the last one told otherwise. */
+    assert_int_equal(local_maps_wanted(folder), told > 0);
     if (isnan(agree) || !(told > 0)) return agree; /* null: none is told */
     assert_true(told >= agree - 0.01);
     print_message("the finest local resolution is %.1f Å\n", finest_local(folder));

@@ -448,7 +448,8 @@ static void a_shell_is_sure_by_more_than_its_error(void **state) {
         {{0.5f, 0.34f, 0.34f, 0.32f, 0.34f, 0.1f}, 28, 9, 7},
         {{0.5f, 0.34f, 0.34f, 0.32f, 0.34f, 0.1f}, 28, 6, 6},
         {{0.5f, 0.15f, 0.15f, 0.15f, 0.15f, 0.1f}, 1e6, 9, 9}, /* many numbers: it is the usual rule */
-        {{0.99f, 0.99f, 0.99f, 0.99f, 0.99f, 0.1f}, 3, 9, 4},  /* too few show nothing */
+        {{0.5f, 0.49f, 0.49f, 0.49f, 0.49f, 0.1f}, 3, 9, 5},   /* too few show nothing */
+        {{0.99f, 0.99f, 0.99f, 0.99f, 0.99f, 0.1f}, 3, 9, 9},  /* a clear shell is not doubted */
         {{0.5f, 0.15f, 0.15f, 0.15f, 0.15f, 0.1f}, 0, 9, 9},   /* not counted: not doubted */
     };
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {

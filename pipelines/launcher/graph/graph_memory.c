@@ -13,12 +13,13 @@
  * given where nobody tells how much memory a GPU has. A refiner's host memory never follows from a GPU: its sums do. */
 enum { OWN = 2, UNKNOWN = 4, HOST = 4 };
 
-/* Stages that state no memory and take more than OWN: movies are held whole (22 GiB for super-resolution), and
- * crystal-scorers look at ten images at a time. `part`: of the whole GPU, if that is more. */
+/* Stages that state no memory and take more than OWN: movies are held whole (22 GiB for super-resolution),
+ * crystal-scorers look at ten images at a time, and pickers hold a micrograph for each of 17 threads (2.4 to 4 GiB in all
+ * up to 24 million pixels). `part`: of the whole GPU, if that is more. */
 static const struct {
     const char *kind;
     double gib, part;
-} LARGE[] = {{"motion-corrector", 6, 0.3}, {"crystal-scorer", 4, 0}};
+} LARGE[] = {{"motion-corrector", 6, 0.3}, {"crystal-scorer", 4, 0}, {"lowpass-picker", 4, 0}};
 
 /* The memory that an instance of a stage asks for on its GPU. */
 struct claim {

@@ -131,6 +131,16 @@ bool local_maps_exist(const char *folder) {
     return path_join(folder, RESOLUTION, path, sizeof path, NULL) == STATUS_OK && file_exists(path);
 }
 
+bool local_maps_wanted(const char *folder) {
+    char path[PATH_SIZE];
+    _cleanup_(star_destroy) struct star_file *file = NULL;
+    if (path_join(folder, "postprocess.star", path, sizeof path, NULL) != STATUS_OK ||
+        star_read(path, &file, NULL) != STATUS_OK)
+        return true;
+    const struct star_table *t = star_table_find(file, "general");
+    return t == NULL || star_column_find(t, "icestreamUnresolved") < 0;
+}
+
 enum status local_maps_remove(const char *folder, struct err *err) {
     char path[PATH_SIZE];
     TRY(path_join(folder, RESOLUTION, path, sizeof path, err));

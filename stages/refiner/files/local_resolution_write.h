@@ -32,6 +32,8 @@ void local_maps_destroy(struct local_maps *maps);
 
 /* Returns whether the maps are there. */
 bool local_maps_exist(const char *folder);
+/* Returns whether postprocess.star below folder tells a resolution; also if it cannot be read, which local_maps_make tells. */
+bool local_maps_wanted(const char *folder);
 /* Removes locres.mrc, before the final files change. */
 enum status local_maps_remove(const char *folder, struct err *err);
 
