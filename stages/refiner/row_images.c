@@ -142,8 +142,8 @@ static enum status resolve(const struct finding *f, const char *name, char path[
     return path_join("", name, path, PATH_SIZE, err);
 }
 
-/* Returns whether the header is known without opening the file. An observer wants to see each file; and a stack may have
- * grown without other times. */
+/* Returns whether the header is known without opening the file. An observer wants to see each file; and a stack may
+ * have grown without other times. */
 static bool is_known(const struct finding *f, struct named *named) {
     return file_observed_by() == NULL && stack_headers_find(f->headers, &named->file, &named->header) &&
            named->most <= named->header.images;

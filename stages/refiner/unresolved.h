@@ -7,7 +7,7 @@
 enum { UNRESOLVED_SIZE = 128 };
 /* Returns the word that files give; NULL: the map has a resolution. */
 const char *unresolved_word(enum refiner_unresolved why);
-/* Returns what a word of a file stands for. With a word that is not known a map has no resolution: UNRESOLVED_SHARED. */
+/* Returns what a word of a file stands for; UNRESOLVED_SHARED if it is not known: the map has no resolution then. */
 enum refiner_unresolved unresolved_of_word(const char *word);
 /* Returns the reason as a clause, which the page and the report give in the same words (01_format.js,
  * report_particles.c); NULL: the map has a resolution. */
