@@ -68,3 +68,16 @@ enum status mem_renew(size_t count, size_t size, const char *what, void *address
     *room = count;
     return STATUS_OK;
 }
+
+enum status mem_more(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,
+                     struct err *err) {
+    enum { LEAST = 16 };
+    if (count < *room) return STATUS_OK;
+    const size_t larger = *room > 0 ? 2 * *room : LEAST;
+    void *memory = NULL;
+    memcpy(&memory, address_of_pointer, sizeof memory);
+    memory = larger > SIZE_MAX / size ? NULL : realloc(memory, larger * size);
+    TRY(report(memory, larger, size, what, address_of_pointer, err));
+    *room = larger;
+    return STATUS_OK;
+}

@@ -32,6 +32,11 @@ enum status mem_new_pages(size_t bytes, const char *what, void *ret_pointer, str
 enum status mem_renew(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,
                       struct err *err);
 
+/* Makes room for one element after `count` ones in an array that grows: NULL and room 0 at first. Its contents stay.
+ * The array is not aligned to 64. */
+enum status mem_more(size_t count, size_t size, const char *what, void *address_of_pointer, size_t *room,
+                     struct err *err);
+
 /* Returns whether the process can still get `bytes` and the headroom. Takes both for a moment, without touching them,
  * so it notices RLIMIT_AS and strict overcommit, but neither a control group's limit nor the memory killer; and another
  * thread may take them right after. */

@@ -200,16 +200,20 @@ const char *particle_table_group_name(const struct particle_table *t, int group,
     return own;
 }
 
-enum status particle_table_image(const struct particle_table *t, size_t row, struct particle_image *ret_image,
+enum status particle_image_parse(const char *name, const char *path, size_t row, struct particle_image *ret_image,
                                  struct err *err) {
-    const char *name = star_get(t->rows, row, t->columns.image);
     char *end;
     long number = strtol(name, &end, 10);
     FAIL_IF(end == name || end[0] != '@' || end[1] == '\0' || number < 1, err, STATUS_BAD_FORMAT,
-            "%s, row %zu: rlnImageName is \"%s\"; \"NNNNNN@stack.mrcs\" with a number from 1 was expected", t->path,
+            "%s, row %zu: rlnImageName is \"%s\"; \"NNNNNN@stack.mrcs\" with a number from 1 was expected", path,
             row + 1, name);
     *ret_image = (struct particle_image){.number = number, .stack = end + 1};
     return STATUS_OK;
+}
+
+enum status particle_table_image(const struct particle_table *t, size_t row, struct particle_image *ret_image,
+                                 struct err *err) {
+    return particle_image_parse(star_get(t->rows, row, t->columns.image), t->path, row, ret_image, err);
 }
 
 static bool is_in(const char *folder, const char *name, char path[PATH_SIZE], struct stat *ret_file) {

@@ -63,6 +63,9 @@ struct particle_image {
     long number;       /* from 1 */
     const char *stack; /* as the table names it; valid as long as the file */
 };
+/* Takes "NNNNNN@stack.mrcs" apart, the rlnImageName of a row (from 0). path: of the table, for the message. */
+enum status particle_image_parse(const char *name, const char *path, size_t row, struct particle_image *ret_image,
+                                 struct err *err);
 /* Finds out which image of which stack a row names. */
 enum status particle_table_image(const struct particle_table *table, size_t row, struct particle_image *ret_image,
                                  struct err *err);
@@ -70,7 +73,7 @@ enum status particle_table_image(const struct particle_table *table, size_t row,
 /* Finds the stack that a table names: beside the table's file, else below the root (NULL: none), where RELION has it.
  * Returns false if it is in neither. */
 bool particle_stack_find(const char *root, const char *star_path, const char *name, char path[PATH_SIZE]);
-/* Does the same, and looks at its file. */
+/* Does the same, and fills ret_file with the stat of the file. */
 bool particle_stack_look(const char *root, const char *star_path, const char *name, char path[PATH_SIZE],
                          struct stat *ret_file);
 

@@ -212,8 +212,8 @@ static enum status read_piece(void *context, size_t index, struct err *err) {
 
 /* Reads the rows that follow the present line, as far as each is a line by itself. */
 static enum status read_rows(struct parser *p, struct err *err) {
+    if (!p->in_loop || !p->has_rows || p->next >= p->end || !is_row(p->next)) return STATUS_OK;
     struct lines lines = {.parser = p};
-    if (!p->in_loop || !p->has_rows) return STATUS_OK;
     find_lines(p, &lines);
     if (lines.count == 0) return STATUS_OK;
     const size_t pieces = (lines.count + PIECE_ROWS - 1) / PIECE_ROWS;

@@ -91,8 +91,8 @@ static enum status find_one(void *context, struct err *err) {
     return alignment_find_memory(&job->options.device, &job->memory, err);
 }
 
-/* Finds the memory of each worker before any takes its own. Workers on one CUDA device share what is free there. All have
- * the least of any, because they follow one plan. */
+/* Finds the memory of each worker before any takes its own. Workers on one CUDA device share what is free there. All
+ * have the least of any, because they follow one plan. */
 static enum status find_memory(struct alignment *a, struct err *err) {
     struct alignment_several *s = a->several;
     double least = INFINITY;

@@ -25,9 +25,9 @@ struct independent_shells {
 
 /* Fills ret_numbers[first .. last] (indexed by shell; the rest stays as it is) from two maps of box³. The maps are
  * transformed on the workspace's device if one is given (workspace_fits_volumes tells whether it has room), and may lie
- * there then; else on the CPU. The numbers agree except for rounding. Of a large shell, 1,000 voxels are looked at: numbers
- * of 10,000 or so scatter by half. Equal maps, without noise, have as many numbers as voxels. The result does not
- * depend on the number of threads. */
+ * there then; else on the CPU. The numbers agree except for rounding. Of a large shell, 1,000 voxels are looked at:
+ * numbers of 10,000 or so scatter by half. Equal maps, without noise, have as many numbers as voxels. The result does
+ * not depend on the number of threads. */
 enum status fsc_independent(struct workspace *workspace_or_null, const struct independent_shells *shells,
                             const float *a, const float *b, double *ret_numbers, struct err *err);
 

@@ -11,8 +11,8 @@
  * passes one band with a probability of 0.001, and must pass every band up to a resolution to be given it.
  *
  * Noise beside the particle takes coarse values, and finer ones near the particle's surface, where the window reaches
- * into it. No value is coarser than the first band (about shell 4), unless last_shell is, or finer than two pixels. Windows go
- * on at the other end of the box. */
+ * into it. No value is coarser than the first band (about shell 4), unless last_shell is, or finer than two pixels.
+ * Windows go on at the other end of the box. */
 #ifndef ICESTREAM_KERNELS_LOCAL_RESOLUTION_LOCAL_RESOLUTION_H
 #define ICESTREAM_KERNELS_LOCAL_RESOLUTION_LOCAL_RESOLUTION_H
 

@@ -140,13 +140,7 @@ enum status arrival_read(struct stage *stage, const struct refiner *refiner, con
 }
 
 static enum status keep_locked(struct arrivals *a, struct arrival *arrival, struct err *err) {
-    if (a->count == a->capacity) {
-        int capacity = a->capacity > 0 ? 2 * a->capacity : 16;
-        struct arrival *larger = realloc(a->list, (size_t)capacity * sizeof *larger);
-        FAIL_IF(larger == NULL, err, STATUS_NO_MEMORY, "no memory for %d files", capacity);
-        a->list = larger;
-        a->capacity = capacity;
-    }
+    TRY(mem_more((size_t)a->count, sizeof *a->list, "files of particles", &a->list, &a->capacity, err));
     a->last = clock_monotonic();
     const bool alone = arrival->replace && !arrival->changes;
     for (int i = 0; alone && i < a->count; i++)
@@ -178,7 +172,8 @@ struct arrival *arrivals_take(struct arrivals *a, int *ret_count) {
     struct arrival *list = a->list;
     *ret_count = a->count;
     a->list = NULL;
-    a->count = a->capacity = 0;
+    a->count = 0;
+    a->capacity = 0;
     pthread_mutex_unlock(&a->lock);
     return list;
 }

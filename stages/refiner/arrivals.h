@@ -29,7 +29,8 @@ struct arrivals {
     pthread_mutex_t lock; /* guards all members: files arrive on I/O threads */
     bool lock_made;
     struct arrival *list;
-    int count, capacity;
+    int count;
+    size_t capacity;
     double last;              /* s, monotonic: when the last file arrived */
     char key[ITEM_MARK_SIZE]; /* of the selection that was kept last; "": none, or other particles came since */
 };

@@ -358,8 +358,8 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
     return STATUS_OK;
 }
 
-/* So many threads at most take over what was found of a batch. It is little, and images are read meanwhile: where there are
- * more threads than processors, each waits for one that others keep. */
+/* At most so many threads take over the results of a batch. More would wait for each other: the work is short, and
+ * other threads read images meanwhile. */
 enum { TAKING_THREADS = 16 };
 
 /* Adds up the noise. Threads share no shell, and each shell is summed in the order of the particles, so that the sum

@@ -25,9 +25,9 @@ struct believed {
  * fsc[shells]. numbers[shells]: of independent numbers (fsc_independent) of the shells around those that are in
  * doubt; 0: not counted. */
 int mstep_believed_shell(const float *fsc, const double *numbers, const struct believed *beyond);
-/* Returns the last shell, 1 to `reached`, before the FSC, less its standard error, falls below 0.143: atanh(FSC) scatters
- * by 1/√(N − 3). fsc and numbers: as above. Shells up to the first FSC below 0.5 are not doubted, nor are those around which
- * no numbers are counted. */
+/* Returns the last shell, 1 to `reached`, before the FSC, less its standard error, falls below 0.143: atanh(FSC)
+ * scatters by 1/√(N − 3). fsc and numbers: as above. Shells up to the first FSC below 0.5 are not doubted, nor are
+ * those around which no numbers are counted. */
 int mstep_sure_shell(const float *fsc, const double *numbers, const struct believed *beyond);
 
 #endif

@@ -19,8 +19,8 @@
 #include "kernels/map_align/map_align.h"
 #include "stages/refiner/signal.h"
 
-/* The other start is low-passed to BLURRED diameters. It shows nothing unless that is LEAST_COARSER times as coarse as the
- * first one, at least. */
+/* The other start is low-passed to BLURRED diameters. It shows nothing unless that is LEAST_COARSER times as coarse as
+ * the first one, at least. */
 static const double BLURRED = 0.6, LEAST_COARSER = 1.25;
 
 /* What iterations have found about a particle. */

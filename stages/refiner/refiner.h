@@ -220,9 +220,9 @@ struct refiner_state {
     bool inverted; /* maps have the other hand than the reference (hand.h) */
     bool stalled;  /* nothing more to gain below max_order */
     size_t particles;
-    size_t twins;                       /* left out, as in refiner_doubts */
-    double resolution;                  /* Å, as it is told (told.h) */
-    enum refiner_unresolved unresolved; /* unless this says that nothing is */
+    size_t twins;      /* left out, as in refiner_doubts */
+    double resolution; /* Å, as it is told (told.h); means nothing unless unresolved is REFINER_RESOLVED */
+    enum refiner_unresolved unresolved; /* why no resolution is told */
     double shared;                      /* Å: up to here the halves share their data */
     double agreement;                   /* Å: to which the unjoined halves agree, FSC 0.143 */
     double starts_agree; /* Å: what this map and one from a blurred reference hold (other_start.h); NaN: not compared */

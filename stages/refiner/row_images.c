@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/memory.h"
 #include "common/together.h"
@@ -19,13 +20,7 @@ struct checking {
 };
 
 static enum status add_name(struct checking *c, const char *name, struct err *err) {
-    if (c->count == c->capacity) {
-        const size_t larger = c->capacity > 0 ? 2 * c->capacity : 16;
-        const char **names = realloc(c->names, larger * sizeof *names);
-        FAIL_IF(names == NULL, err, STATUS_NO_MEMORY, "no memory for the stacks of a table");
-        c->names = names;
-        c->capacity = larger;
-    }
+    TRY(mem_more(c->count, sizeof *c->names, "the stacks of a table", &c->names, &c->capacity, err));
     c->names[c->count++] = name;
     return STATUS_OK;
 }
@@ -35,14 +30,10 @@ static enum status list_names(struct checking *c, const struct star_table *table
     const int column = star_column_find(table, "rlnImageName");
     const char *last = "";
     for (size_t row = 0; column >= 0 && row < star_row_count(table); row++) {
-        const char *name = star_get(table, row, column), *at = strchr(name, '@');
-        char *end = NULL;
-        const long number = strtol(name, &end, 10);
-        FAIL_IF(at == NULL || end != at || number < 1, err, STATUS_BAD_FORMAT,
-                "%s, row %zu: rlnImageName is '%s'; NNNNNN@stack.mrcs with a number from 1 was expected", c->path,
-                row + 1, name);
-        if (strcmp(at, last) != 0) TRY(add_name(c, at + 1, err));
-        last = at;
+        struct particle_image image;
+        TRY(particle_image_parse(star_get(table, row, column), c->path, row, &image, err));
+        if (strcmp(image.stack, last) != 0) TRY(add_name(c, image.stack, err));
+        last = image.stack;
     }
     return STATUS_OK;
 }
@@ -70,6 +61,7 @@ enum status row_images_check(struct star_file *file, const char *path, stack_che
 struct named {
     const char *name; /* of the table */
     size_t row;       /* the first one that names it */
+    long most;        /* the largest number of an image that a row names */
     char *path;       /* NULL: not found, or its images cannot be used */
     struct stat file;
     struct particle_stack_header header;
@@ -109,13 +101,7 @@ static int find_named(const struct finding *f, const char *name, uint32_t *ret_h
 }
 
 static enum status add_named(struct finding *f, const char *name, uint32_t hash, size_t row, struct err *err) {
-    if (f->count == f->capacity) {
-        const size_t larger = f->capacity > 0 ? 2 * f->capacity : 16;
-        struct named *named = realloc(f->named, larger * sizeof *named);
-        FAIL_IF(named == NULL, err, STATUS_NO_MEMORY, "no memory for the stacks of a table");
-        f->named = named;
-        f->capacity = larger;
-    }
+    TRY(mem_more(f->count, sizeof *f->named, "the stacks of a table", &f->named, &f->capacity, err));
     f->named[f->count] = (struct named){.name = name, .row = row, .stack = -1};
     return names_put(&f->names, hash, (int)f->count++, err);
 }
@@ -139,6 +125,7 @@ static enum status list_named(struct finding *f, size_t rows, struct err *err) {
             index = (int)f->count - 1;
         }
         f->last = (size_t)index;
+        if (image.number > f->named[index].most) f->named[index].most = image.number;
         f->images->list[row] = (struct row_image){.number = image.number, .stack = index};
         f->set->digest += selection_digest(star_get(table, row, column));
     }
@@ -155,15 +142,22 @@ static enum status resolve(const struct finding *f, const char *name, char path[
     return path_join("", name, path, PATH_SIZE, err);
 }
 
+/* Returns whether the header is known without opening the file. An observer wants to see each file; and a stack may
+ * have grown without other times. */
+static bool is_known(const struct finding *f, struct named *named) {
+    return file_observed_by() == NULL && stack_headers_find(f->headers, &named->file, &named->header) &&
+           named->most <= named->header.images;
+}
+
 static enum status open_named(void *context, size_t index, struct err *err) {
     const struct finding *f = context;
     struct named *named = &f->named[index];
     char path[PATH_SIZE];
+    const time_t now = time(NULL);
     TRY(resolve(f, named->name, path, &named->file, err));
-    /* An observer wants to see each file. */
-    if (file_observed_by() != NULL || !stack_headers_find(f->headers, &named->file, &named->header)) {
+    if (!is_known(f, named)) {
         TRY(particle_stack_read(path, &named->header, err));
-        stack_headers_keep(f->headers, &named->file, &named->header);
+        stack_headers_keep(f->headers, &named->file, now, &named->header);
     }
     TRY(particle_check_box(named->header.box, path, err));
     return particle_text(path, &named->path, err);

@@ -175,7 +175,7 @@ double setup_map_share(const struct refiner *r) {
     return sum / voxels;
 }
 
-/* Returns how many threads read. Where there are many, half of them do the rest meanwhile. */
+/* Returns how many threads read. Of many threads, half read and half compare. */
 static int reading_threads(const struct refiner *r) {
     const int threads = r->context.threads;
     if (threads < READING_THREADS) return threads;

@@ -84,7 +84,7 @@ static void trial_close(struct trial *t) {
 
 /* Returns how many images one worker compares at a time, however many workers there are: on the CPU the products of a
  * larger batch round differently. */
-static int part_most(const struct refiner *r) {
+static int trial_part(const struct refiner *r) {
     return alignment_workspace(r->alignment) != NULL ? ON_A_DEVICE : alignment_batch(r->alignment);
 }
 
@@ -119,7 +119,7 @@ static enum status begin(struct refiner *r, struct trial *t, int first, int coun
 
 static enum status load(struct refiner *r, const struct trial *t, int first, int end, int *ret_count, struct err *err) {
     const float *const *images;
-    const int workers = alignment_workers(r->alignment), part = part_most(r), most = load_most(r);
+    const int workers = alignment_workers(r->alignment), part = trial_part(r), most = load_most(r);
     const int count = end - first < most ? end - first : most;
     /* The grey scale is measured on the first of several devices, which does not keep all images; and nobody reads the
      * sums, so that any chunk will do. */

@@ -8,6 +8,9 @@
 #include "common/memory.h"
 #include "common/names.h"
 
+/* Times of files go in steps of up to 2 s, and seconds of clocks are cut off. */
+enum { SETTLED_SECONDS = 3 };
+
 /* Identifies the content of a file. */
 struct identity {
     uint64_t device, inode;
@@ -92,20 +95,17 @@ bool stack_headers_find(struct stack_headers *h, const struct stat *file, struct
 }
 
 static struct known *add(struct stack_headers *h, const struct identity *identity) {
-    if (h->count == h->capacity) {
-        const size_t larger = h->capacity > 0 ? 2 * h->capacity : 64;
-        struct known *list = larger > INT_MAX ? NULL : realloc(h->list, larger * sizeof *list);
-        if (list == NULL) return NULL;
-        h->list = list;
-        h->capacity = larger;
-    }
+    if (h->count == INT_MAX ||
+        mem_more(h->count, sizeof *h->list, "the headers of stacks", &h->list, &h->capacity, NULL) != STATUS_OK)
+        return NULL;
     if (names_put(&h->numbers, hash_of(identity), (int)h->count, NULL) != STATUS_OK) return NULL;
     return &h->list[h->count++];
 }
 
-void stack_headers_keep(struct stack_headers *h, const struct stat *file, const struct particle_stack_header *header) {
+void stack_headers_keep(struct stack_headers *h, const struct stat *file, time_t now,
+                        const struct particle_stack_header *header) {
     const struct identity identity = identity_of(file);
-    if (h == NULL) return;
+    if (h == NULL || now - file->st_ctim.tv_sec < SETTLED_SECONDS) return;
     pthread_mutex_lock(&h->lock);
     struct known *known = find_number(h, &identity);
     if (known == NULL) known = add(h, &identity);

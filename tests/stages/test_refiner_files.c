@@ -1,5 +1,6 @@
 /* Files that are written while the refinement goes on are those of their iteration, whatever has changed since. A
  * disk that refuses them ends the run as it would otherwise. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,8 @@
 #include "common/harness/stage.h"
 #include "stages/refiner/files/map_picture.h"
 #include "stages/refiner/files/snapshot.h"
-#include "stages/refiner/refiner.h"
+#include "stages/refiner/refiner_private.h"
+#include "stages/refiner/unresolved.h"
 #include "tests/common/scratch.h"
 #include "tests/stages/blobs.h"
 
@@ -37,6 +39,24 @@ static void prepare(const char *name, char scratch[PATH_SIZE], char reference[PA
     write_map(scratch, "reference.mrc", map, reference);
     write_particles(scratch, "a", &object, 1, 60, 1.0);
     write_particles(scratch, "b", &object, 1, 60, 1.0);
+}
+
+static struct refiner *create(char *reference) {
+    struct refiner *refiner = NULL;
+    const struct refiner_options options = {.reference = reference,
+                                            .diameter = 150,
+                                            .initial_lowpass = 50,
+                                            .healpix_order = 1,
+                                            .memory = 0.25,
+                                            .symmetry = "C1",
+                                            .offset_range = 3,
+                                            .offset_step = 1,
+                                            .max_significant = 300,
+                                            .join_resolution = 40,
+                                            .local_order = 4,
+                                            .tau_fudge = 1};
+    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
+    return refiner;
 }
 
 static void merge(struct refiner *refiner, const char *scratch, const char *name, bool replace) {
@@ -80,19 +100,7 @@ static void files_are_of_their_iteration(void **state) {
     snprintf(later, sizeof later, "%s/later", scratch);
     assert_int_equal(file_make_folders(then, 0755, NULL), STATUS_OK);
     assert_int_equal(file_make_folders(later, 0755, NULL), STATUS_OK);
-    const struct refiner_options options = {.reference = reference,
-                                            .diameter = 150,
-                                            .initial_lowpass = 50,
-                                            .healpix_order = 1,
-                                            .memory = 0.25,
-                                            .symmetry = "C1",
-                                            .offset_range = 3,
-                                            .offset_step = 1,
-                                            .max_significant = 300,
-                                            .join_resolution = 40,
-                                            .local_order = 4,
-                                            .tau_fudge = 1};
-    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
+    refiner = create(reference);
     assert_int_equal(snapshot_create(&snapshot, NULL), STATUS_OK);
     snapshot_return(snapshot, refiner);
     merge(refiner, scratch, "a.star", false);
@@ -114,6 +122,59 @@ static void files_are_of_their_iteration(void **state) {
         merge(refiner, scratch, "a.star", i == 1);
     }
     snapshot_destroy(&snapshot);
+    refiner_destroy(&refiner);
+}
+
+/* Returns a text of the only row of a table of the first iteration. */
+static const char *text_of(const char *folder, const char *part, const char *table, const char *column, char text[64]) {
+    char path[PATH_SIZE + 64];
+    struct star_file *file = NULL;
+    snprintf(path, sizeof path, "%s/run_it001_%s", folder, part);
+    assert_int_equal(star_read(path, &file, NULL), STATUS_OK);
+    const struct star_table *t = star_table_find(file, table);
+    assert_non_null(t);
+    const int found = star_column_find(t, column);
+    snprintf(text, 64, "%s", found >= 0 ? star_get(t, 0, found) : "");
+    star_destroy(&file);
+    return text;
+}
+
+/* Writes a refinement as if it had a resolution or none, and looks at the files, and at a restart from them. */
+static void check_restart(struct refiner *refiner, const char *folder, char *reference, enum refiner_unresolved why,
+                          const char *word) {
+    char text[64];
+    struct refiner *again = create(reference);
+    refiner->unresolved = why;
+    assert_int_equal(refiner_write(refiner, folder, "", 0, NULL), STATUS_OK);
+    assert_string_equal(text_of(folder, "optimiser.star", "optimiser_general", "icestreamUnresolved", text), word);
+    for (int half = 1; half <= 2; half++) {
+        const double told = atof(text_of(folder, half == 1 ? "half1_model.star" : "half2_model.star", "model_general",
+                                         "rlnCurrentResolution", text));
+        assert_true(fabs(told - (why == REFINER_RESOLVED ? refiner->told : 999)) < 0.01);
+    }
+    assert_int_equal(refiner_resume(again, folder, 1, NULL), STATUS_OK);
+    assert_int_equal(again->unresolved, why);
+    assert_true(refiner->told < 100);
+    assert_true(fabs(again->told - refiner->told) < 0.01);
+    refiner_destroy(&again);
+}
+
+/* A map without a resolution tells none, but a restart goes on with the number, and knows why it is not told. */
+static void a_reason_survives_a_restart(void **state) {
+    (void)state;
+    char scratch[PATH_SIZE], reference[PATH_SIZE], folder[PATH_SIZE + 16];
+    prepare("reasons", scratch, reference);
+    snprintf(folder, sizeof folder, "%s/out", scratch);
+    assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
+    struct refiner *refiner = create(reference);
+    merge(refiner, scratch, "a.star", false);
+    iterate(refiner);
+    refiner->signal.particles = 0; /* these are not called noise */
+    check_restart(refiner, folder, reference, UNRESOLVED_SHARED, "shared");
+    check_restart(refiner, folder, reference, UNRESOLVED_START, "start");
+    check_restart(refiner, folder, reference, UNRESOLVED_NOWHERE, "nowhere");
+    check_restart(refiner, folder, reference, REFINER_RESOLVED, "");
+    assert_int_equal(unresolved_of_word("of another version"), UNRESOLVED_SHARED);
     refiner_destroy(&refiner);
 }
 
@@ -144,19 +205,7 @@ static void links_lead_to_the_latest_map(void **state) {
     prepare("latest", scratch, reference);
     snprintf(folder, sizeof folder, "%s/out", scratch);
     assert_int_equal(file_make_folders(folder, 0755, NULL), STATUS_OK);
-    const struct refiner_options options = {.reference = reference,
-                                            .diameter = 150,
-                                            .initial_lowpass = 50,
-                                            .healpix_order = 1,
-                                            .memory = 0.25,
-                                            .symmetry = "C1",
-                                            .offset_range = 3,
-                                            .offset_step = 1,
-                                            .max_significant = 300,
-                                            .join_resolution = 40,
-                                            .local_order = 4,
-                                            .tau_fudge = 1};
-    assert_int_equal(refiner_create(&options, &(struct refiner_context){.threads = 2}, &refiner, NULL), STATUS_OK);
+    refiner = create(reference);
     merge(refiner, scratch, "a.star", false);
     const struct file_observer observer = {.context = folder, .removed = look_at_links};
     for (int i = 1; i <= 3; i++) {
@@ -242,6 +291,7 @@ static void a_file_that_cannot_be_written_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_of_their_iteration),
+        cmocka_unit_test(a_reason_survives_a_restart),
         cmocka_unit_test(links_lead_to_the_latest_map),
         cmocka_unit_test(a_file_that_cannot_be_written_ends_the_run),
     };

@@ -164,6 +164,7 @@ static struct initial_decision decide(enum device_kind kind, int operators, cons
     assert_int_equal(initial_create(&r, 1, &attempt, NULL), STATUS_OK);
     while (!complete) {
         assert_int_equal(initial_work(attempt, &complete, NULL), STATUS_OK);
+        assert_true(initial_progress(attempt) >= progress);
         progress = initial_progress(attempt);
         assert_true(progress > 0 && progress <= 1);
     }

@@ -46,7 +46,7 @@ void report_count_selected(struct report *report, const char *path);
 /* A number with so many decimals as JSON text, so that the page and the JSON show the same digits; null for NaN. */
 json_t *report_number(double value, int decimals);
 
-/* Returns why a map of a history has no resolution, for people; NULL: it has one. */
+/* Returns why a map of a history has no resolution, in the words of the refiner (unresolved.c); NULL: it has one. */
 const char *report_unresolved(const json_t *map);
 
 /* Returns the name of the first stage of a kind; NULL: there is none. */

@@ -15,6 +15,7 @@
 #include "stages/refiner/grids.h"
 #include "stages/refiner/heirs.h"
 #include "stages/refiner/twins.h"
+#include "stages/refiner/unresolved.h"
 
 enum { ITERATIONS_MAX = 1000000, GROUPS_MAX = 10000, CLASSES_MAX = 1000 };
 
@@ -189,7 +190,7 @@ static enum status read_sampling(struct kept_state *r, const char *folder, int i
 static enum status read_schedule(struct kept_state *r, const struct star_table *t, int iteration, struct err *err) {
     struct schedule *s = &r->schedule;
     double px = r->pixel_size;
-    int large, sharp = 0, all = 0, normalised = 0, inverted = 0, unresolved = REFINER_RESOLVED;
+    int large, sharp = 0, all = 0, normalised = 0, inverted = 0;
     TRY(whole(t, "rlnCurrentIteration", iteration, iteration, &s->iteration, err));
     TRY(whole(t, "rlnIncrementImageSize", 0, r->box, &s->increment, err));
     TRY(whole(t, "rlnHasHighFscAtResolLimit", 0, 1, &large, err));
@@ -205,9 +206,8 @@ static enum status read_schedule(struct kept_state *r, const struct star_table *
     r->resolution = r->told;
     if (star_column_find(t, "icestreamHalvesResolution") >= 0)
         TRY(value(t, "icestreamHalvesResolution", 0, 1e9, &r->resolution, err));
-    if (star_column_find(t, "icestreamUnresolved") >= 0)
-        TRY(whole(t, "icestreamUnresolved", REFINER_RESOLVED, UNRESOLVED_NOWHERE, &unresolved, err));
-    r->unresolved = (enum refiner_unresolved)unresolved;
+    const int unresolved = star_column_find(t, "icestreamUnresolved");
+    r->unresolved = unresolved >= 0 ? unresolved_of_word(star_get(t, 0, unresolved)) : REFINER_RESOLVED;
     s->best_pmax = s->average_pmax;
     if (star_column_find(t, "icestreamBestPmax") >= 0) TRY(value(t, "icestreamBestPmax", 0, 1.001, &s->best_pmax, err));
     if (star_column_find(t, "icestreamPosesAreSharp") >= 0) TRY(whole(t, "icestreamPosesAreSharp", 0, 1, &sharp, err));

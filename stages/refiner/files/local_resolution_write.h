@@ -12,8 +12,8 @@ struct local_maps {
     double bound;                    /* Å: no voxel is told a finer one; 0: there is no bound */
 };
 
-/* Computes the maps from the half maps, the B-factor and the bound of what is told that lie below folder, on the workspace's
- * device if it has room; NULL: on the CPU. mtf_or_null: by shell, as in postprocess_options. */
+/* Computes the maps from the half maps, the B-factor and the bound of what is told that lie below folder, on the
+ * workspace's device if it has room; NULL: on the CPU. mtf_or_null: by shell, as in postprocess_options. */
 enum status local_maps_make(const char *folder, const float *mtf_or_null, struct workspace *workspace_or_null,
                             struct local_maps *ret_maps, struct err *err);
 struct local_maps_options {

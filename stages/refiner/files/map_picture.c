@@ -116,15 +116,17 @@ enum status map_picture_write(const struct map_picture *p, const char *path, str
     _cleanup_(mem_free) float *views = NULL;
     size_t plane = (size_t)p->box * (size_t)p->box;
     char title[160];
-    TRY(canvas_create(WIDTH, HEIGHT, &canvas, err));
+    TRY(canvas_create(WIDTH, p->doubt != NULL ? HEIGHT + LINE : HEIGHT, &canvas, err));
     TRY(mem_new_unset(3 * VIEWS * plane, sizeof *views, "a picture", &views, err));
     float *sums = views + VIEWS * plane, *room = sums + VIEWS * plane;
     fill_views(p->box, p->map, views, sums);
     snprintf(title, sizeof title, "%s, %s, box %d px of %.4g Å", p->title, p->parts, p->box, p->pixel_size);
     canvas_text(&canvas, MARGIN, MARGIN, SCALE, CANVAS_WHITE, title);
-    if (p->doubt != NULL)
-        canvas_text(&canvas, 2 * MARGIN + canvas_text_width(title, SCALE), MARGIN, SCALE, CANVAS_ORANGE, p->doubt);
     int y = MARGIN + LINE;
+    if (p->doubt != NULL) {
+        canvas_text(&canvas, MARGIN, y, SCALE, CANVAS_ORANGE, p->doubt);
+        y += LINE;
+    }
     draw_row(&canvas, y, p, views, "slice across", room);
     y += PANEL + LINE;
     draw_row(&canvas, y, p, sums, "projection along", room);

@@ -21,7 +21,7 @@ struct map_picture {
     const float *map;  /* box³ */
     struct map_curve curves[MAP_CURVES];
     const char *title; /* such as "iteration 7" */
-    const char *doubt; /* stands beside the title in a colour of its own; NULL: none */
+    const char *doubt; /* stands below the title in a colour of its own; NULL: none */
     const char *parts; /* such as "5321 particles" */
 };
 

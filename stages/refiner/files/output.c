@@ -11,6 +11,7 @@
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/files/tables.h"
+#include "stages/refiner/unresolved.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
     char path[PATH_SIZE];
@@ -63,12 +64,9 @@ static enum status write_star(const struct refiner *r, const char *folder, const
     return status;
 }
 
-/* Returns in a few words why the map has no resolution; NULL: it has one. */
+/* Returns in a clause why the map has no resolution; NULL: it has one. */
 static const char *doubt_of(const struct refiner *r) {
-    if (signal_is_noise(&r->signal)) return "noise: the images do not show the reference";
-    if (r->unresolved == UNRESOLVED_SHARED) return "the halves agree no further than they share";
-    if (r->unresolved == UNRESOLVED_START) return "the map comes from its reference";
-    return r->unresolved == UNRESOLVED_NOWHERE ? "the halves agree in no shell" : NULL;
+    return unresolved_clause(signal_is_noise(&r->signal) ? UNRESOLVED_NOISE : r->unresolved);
 }
 
 enum status output_picture(const struct refiner *r, const char *folder, const char *name, const float *map,

@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "stages/refiner/accuracy.h"
 #include "stages/refiner/files/particles_export.h"
+#include "stages/refiner/unresolved.h"
 
 /* Lists the groups that have noise spectra in RELION 3.1, which numbers them as they come up in the data file. Here
  * they are the optics groups. groups: room for optics_count. Returns how many. */
@@ -27,6 +28,11 @@ static int list_groups(const struct particle_set *set, int *groups) {
     return count;
 }
 
+/* Returns the resolution (Å) that is told; 999: none is. */
+static double told_or_none(const struct refiner *r) {
+    return signal_is_noise(&r->signal) || r->unresolved != REFINER_RESOLVED ? 999 : r->told;
+}
+
 static enum status general_table(const struct refiner *r, const struct side *side, int groups, struct star_file *file,
                                  struct err *err) {
     const bool local = schedule_local_next(&r->schedule);
@@ -35,7 +41,7 @@ static enum status general_table(const struct refiner *r, const struct side *sid
         {.column = "rlnReferenceDimensionality", .value = 3, .integer = true},
         {.column = "rlnDataDimensionality", .value = 2, .integer = true},
         {.column = "rlnOriginalImageSize", .value = r->box, .integer = true},
-        {.column = "rlnCurrentResolution", .value = r->told},
+        {.column = "rlnCurrentResolution", .value = classifies(r) ? r->told : told_or_none(r)},
         {.column = "rlnCurrentImageSize", .value = r->pixels.size, .integer = true},
         {.column = "rlnPaddingFactor", .value = 2},
         {.column = "rlnFourierSpaceInterpolator", .value = 1, .integer = true},
@@ -74,11 +80,6 @@ static double overall_completeness(const struct refiner *r, const struct referen
 /* Returns an accuracy for the table: 999 where it is not known, whatever its unit. */
 static double known(double value) {
     return value > 0 && value < ACCURACY_UNKNOWN ? value : ACCURACY_UNKNOWN;
-}
-
-/* Returns the resolution (Å) that is told; 999: none is. */
-static double told_or_none(const struct refiner *r) {
-    return signal_is_noise(&r->signal) || r->unresolved != REFINER_RESOLVED ? 999 : r->told;
 }
 
 static enum status class_table(const struct refiner *r, const struct side *side, const char *map,
@@ -255,11 +256,11 @@ enum status tables_optimiser(const struct refiner *r, const char *root, const ch
     };
     const struct star_cell own[] = {
         {.column = "rlnAveragePmax", .value = s->average_pmax},
+        /* A restart goes on with this one, whether it is told or not: icestreamUnresolved says so. */
         {.column = "rlnCurrentResolution", .value = r->told},
         {.column = "icestreamHalvesResolution", .value = r->resolution},
         {.column = "icestreamUnresolved",
-         .value = (double)r->unresolved,
-         .integer = true,
+         .text = unresolved_word(r->unresolved),
          .unless = r->unresolved == REFINER_RESOLVED},
         {.column = "icestreamResolutionShell", .value = s->resolution_shell, .integer = true},
         {.column = "icestreamBestPmax", .value = s->best_pmax},

@@ -34,10 +34,11 @@ struct initial {
     struct likeness *likeness;
     enum phase phase;
     int start, iteration, done, steps;
+    double shown;                           /* progress so far, 0 to 1: another round makes more steps */
     int rounds, round, most;                /* rounds so far; starts of a round; in all rounds, at most */
     int first;                              /* the start with most gain */
     int settlers[SIDES + 1], settler_count; /* starts that go on: of A, of B, and a different map */
-    int going[SIDES + 1], going_count;      /* those of them that have not settled in as many rounds as there were */
+    int going[SIDES + 1], going_count;      /* settlers that have settled in fewer rounds than have begun */
     int settled[INITIAL_STARTS_MOST];       /* rounds in which a start has settled */
     int partner;             /* the same map as the different one, of its other half; −1: there is none */
     struct contest *contest; /* of the best maps and the different one */
@@ -505,12 +506,13 @@ enum status initial_work(struct initial *a, bool *ret_complete, struct err *err)
     if (a->phase != COMPLETE) TRY(phases[a->phase](a, err));
     a->done += a->several != NULL ? several_step(a->classes) : 1;
     a->decision.seconds += clock_monotonic() - before;
+    a->shown = fmax(a->shown, fmin((double)a->done / a->steps, 1));
     *ret_complete = a->phase == COMPLETE;
     return STATUS_OK;
 }
 
 double initial_progress(const struct initial *a) {
-    return a->done < a->steps ? (double)a->done / a->steps : 1;
+    return a->shown;
 }
 
 const struct initial_decision *initial_decision(const struct initial *a) {

@@ -13,7 +13,7 @@
  *               maps that win must pass the other tests again.
  * If the best maps do not agree, or are no better than their opposites, chance may have led the starts of a half astray: a
  * start finds the map soon, or late, or not at all. So another round follows. The CPU, which makes few starts, makes as many
- * again, until there are as many as on a GPU, and the best of all are improved further. If the last round fails there is no
+ * again, at most as many as a GPU makes, and the best of all are improved further. If the last round fails there is no
  * model: more particles, or better ones, may give it later.
  *
  * With several classes wanted, maps of the classes are looked for after that, by tests of their own (several.h): a
@@ -102,7 +102,7 @@ enum status initial_create(struct refiner *refiner, int threads, struct initial 
 void initial_destroy(struct initial **initial);
 /* Does a part of the attempt, about a second. Call it between iterations. */
 enum status initial_work(struct initial *initial, bool *ret_complete, struct err *err);
-/* Returns how far the attempt is, 0 to 1. */
+/* Returns how far the attempt is, 0 to 1. Never falls. */
 double initial_progress(const struct initial *initial);
 /* Says in decision->text what was found: so many standard errors were wanted. In describe.c. */
 void initial_describe(struct initial_decision *decision, double sure);
