@@ -197,7 +197,7 @@ static const char back_items[] =
     "  CASE i.state WHEN 1 THEN 'done' WHEN 2 THEN 'rejected' WHEN 3 THEN 'failed' END FROM other.items AS i"          \
     " WHERE ?3 <> '' AND NOT EXISTS (SELECT 1 FROM main.outbox AS o WHERE " TO " AND " SAME("o", "i") ")"
 static const char back_sends[] = BACK_SENDS " ORDER BY i.number";
-/* Where the items that came in are sent on: adds only parcels whose item this ledger has lost. Runs ahead of
+/* For a stage that sends on the items that came in: adds only parcels whose item this ledger has lost. Runs ahead of
  * back_items. */
 static const char back_lost_sends[] =
     BACK_SENDS " AND NOT EXISTS (SELECT 1 FROM main.items AS m WHERE " SAME("m", "i") ") ORDER BY i.number";

@@ -23,7 +23,7 @@ double ctf_equal_phase(double mean, double defocus, double u2, double turn) {
     return u2 * turn < 0.95 * mean && root > 0 ? (mean - sqrt(root)) / turn : u2;
 }
 
-/* Where the pixels of a spectrum go in the profile. */
+/* Bins of the profile to which the pixels of a spectrum are added. */
 struct mapping {
     const float *power;
     const struct ctf_point *point;

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "kernels/motion/motion.h"
 
-/* Why a pixel is bad: bits of the mask. The last two hold for the movie that was searched last. */
+/* Reasons for which a pixel is bad: bits of the mask. The last two hold for the movie that was searched last. */
 enum defect { DEFECT_GAIN = 1, DEFECT_LISTED = 2, DEFECT_HOT = 4, DEFECT_DEAD = 8 };
 
 /* The bad pixels of a detector, and the buffers to find more of them in a movie. One thread at a time uses it. */

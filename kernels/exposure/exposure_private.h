@@ -10,7 +10,7 @@ extern "C" {
 
 enum { EXPOSURE_TAPS = 12, EXPOSURE_BEFORE = 5, EXPOSURE_PHASES = 1024, EXPOSURE_TILE_MAX = 32 };
 
-/* Where a tile of the frame lies on the canvas: its first pixel is interpolated between pixels x and x + 1, y and y + 1
+/* Place of a tile of the frame on the canvas: its first pixel is interpolated between pixels x and x + 1, y and y + 1
  * of the canvas, at the parts phase_x and phase_y of EXPOSURE_PHASES. */
 struct exposure_place {
     int x, y;

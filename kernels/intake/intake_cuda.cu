@@ -36,7 +36,7 @@ static __global__ void begin(struct found *found) {
 /* Loads and stores of neighbouring pixels at a time. */
 template <class T> struct alignas(QUAD * sizeof(T)) quad { T value[QUAD]; };
 
-/* How each kind of pixel becomes a float. */
+/* Turn each kind of pixel into a float. */
 struct from_half {
     static __device__ float value(uint16_t stored) {
         return half_to_float(stored);

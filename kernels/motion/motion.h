@@ -78,7 +78,7 @@ struct motion_patch {
 int motion_group_start(int frames, int groups, int group);
 double motion_group_middle(int frames, int groups, int group);
 
-/* How an alignment went. Its arrays live until the next motion_align or motion_destroy. */
+/* Outcome of an alignment. Its arrays live until the next motion_align or motion_destroy. */
 struct motion_report {
     bool converged;
     int iterations;

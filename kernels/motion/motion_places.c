@@ -1,4 +1,4 @@
-/* Where the frames of a group are read for a tile of the spectrum. */
+/* Finds the places at which the frames of a group are read for a tile of the spectrum. */
 #include "kernels/motion/motion_places.h"
 
 #include <math.h>

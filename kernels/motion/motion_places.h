@@ -1,4 +1,4 @@
-/* Where the frames of a group are read for a tile of the spectrum. */
+/* Finds the places at which the frames of a group are read for a tile of the spectrum. */
 #ifndef ICESTREAM_KERNELS_MOTION_MOTION_PLACES_H
 #define ICESTREAM_KERNELS_MOTION_MOTION_PLACES_H
 

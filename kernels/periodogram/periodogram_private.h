@@ -14,7 +14,7 @@ struct periodogram_window {
     double power;  /* sum of its squares over a tile */
 };
 
-/* Where each tile's power is averaged. */
+/* Places at which each tile's power is averaged. */
 struct periodogram_cells {
     int count;  /* 0: tiles are not kept */
     int *first; /* [count + 1] cell c has the pixels pixel[first[c]] to pixel[first[c + 1] − 1] */

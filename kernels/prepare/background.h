@@ -9,7 +9,7 @@
 
 #include "common/status.h"
 
-/* Which pixels are background. Constant once it is made: any number of threads may use it. */
+/* Pixels that are background. Constant once it is made: any number of threads may use it. */
 struct background;
 
 /* radius: px, of the circle about index box/2; pixels farther away are background. */

@@ -53,7 +53,7 @@ struct dataset {
     const void *keeper;
 };
 
-/* What dataset_read_ahead gives to ahead.h. */
+/* dataset_read_ahead gives these two to ahead.h, whose threads call them. */
 ahead_look dataset_look;
 ahead_make dataset_make;
 /* Makes what dataset_make needs for images of which[count], and marks those of next[next_count] that are to be sampled. */

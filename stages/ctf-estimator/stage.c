@@ -28,7 +28,7 @@ struct lane {
     struct ctf_record record;
 };
 
-/* Why the CTF of a micrograph means nothing. */
+/* Reasons for which the CTF of a micrograph means nothing. */
 static const char NO_RINGS[] =
     "no rings in the spectrum, so the CTF values mean nothing: did the sample drift, or is there no ice?";
 

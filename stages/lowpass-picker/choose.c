@@ -21,7 +21,7 @@ static const double SCALE_LEAST = 0.25, SCALE_MOST = 4;
 /* If no pick is sure, a particle is assumed to be so many standard deviations of noise, and at least the threshold that
  * no peak reached. */
 static const double FAINT = 8;
-/* Where the quarter of the opposite peaks lies higher than that of noise by this factor, the background is no noise. */
+/* The background is no noise if the quarter of the opposite peaks lies higher than that of noise by this factor. */
 static const double BACKGROUND_MOST = 1.5;
 /* Fewer peaks tell nothing of their heights. */
 enum { PEAKS_MIN = 16 };

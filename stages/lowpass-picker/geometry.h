@@ -17,7 +17,7 @@ enum { PICK_WORK_LEAST = 16 };
 /* Greatest side of micrographs, px. */
 enum { PICK_SIDE_MOST = 32000 };
 
-/* Where maps lie on their micrograph. With the maps, this is all that the choice needs. */
+/* Place of maps on their micrograph. With the maps, this is all that the choice needs. */
 struct pick_geometry {
     enum picker_method method;
     enum pick_size_rule size_rule;

@@ -9,7 +9,7 @@
 #include "common/status.h"
 #include "kernels/motion/motion.h"
 
-/* Which frames are read, and how. */
+/* Frames to read, and the way to read them. */
 struct frames_task {
     struct movie_options movie;
     int first, last; /* from 1; last INT_MIN: the last of the movie */

@@ -33,7 +33,7 @@ struct motion_corrector_options {
 
 extern const struct stage_descriptor motion_corrector_stage;
 
-/* How a movie was taken. */
+/* Conditions under which a movie was taken. */
 struct exposure {
     double pixel_size;     /* Å, of the movie's pixels */
     double voltage;        /* kV */

@@ -32,7 +32,7 @@
 static const double SURE = 1;    /* standard deviation of the log-likelihood ratio of two held classes */
 static const double FINEST = 25; /* Å: of a difference that counts by place */
 static const double ABOUT = 12;  /* Å: standard deviation of the Gaussian that means about a place */
-/* Of the mean square of noise: its mean over the sphere is so many times what the quarter with least exceeds. */
+/* Of noise, the mean square over the sphere is OVER_QUARTER times the QUARTER quantile of the mean squares. */
 static const double QUARTER = 0.25, OVER_QUARTER = 1.3;
 
 int classes_held_iterations(int iterations) {

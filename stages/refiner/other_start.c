@@ -23,7 +23,7 @@
  * the first one, at least. */
 static const double BLURRED = 0.6, LEAST_COARSER = 1.25;
 
-/* What iterations have found about a particle. */
+/* A particle's pose, and all else that iterations change in a particle. */
 struct found {
     double pose[9], origin[2], norm, log_likelihood, max_probability, reliability, residual;
     int class_index, significant, residual_shell;

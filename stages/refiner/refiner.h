@@ -203,7 +203,7 @@ enum refiner_step {
 /* Returns the step's name in history.jsonl. */
 const char *refiner_step_name(enum refiner_step step);
 
-/* Why a map has no resolution. */
+/* A map has a resolution, or has none for one of these reasons. */
 enum refiner_unresolved {
     REFINER_RESOLVED,  /* it has one */
     UNRESOLVED_NOISE,  /* images do not favour the reference (signal.h) */

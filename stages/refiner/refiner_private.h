@@ -57,7 +57,7 @@ struct side {
     int changed; /* particles that had a pose before */
 };
 
-/* What particles differ in, beside their noise (classes_alike.c). */
+/* Differences between particles, beside their noise (classes_alike.c). */
 struct difference {
     size_t particles;  /* that were compared; 0: not known */
     double spread;     /* of their coordinates along it: variance over that along its turned copies */

@@ -1,4 +1,4 @@
-/* What the two halves of the check of symmetry share: symmetry_check.c, symmetry_search.c. */
+/* symmetry_check.c and symmetry_search.c, the two halves of the check of symmetry, share these. */
 #ifndef ICESTREAM_STAGES_REFINER_SYMMETRY_PRIVATE_H
 #define ICESTREAM_STAGES_REFINER_SYMMETRY_PRIVATE_H
 

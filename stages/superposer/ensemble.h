@@ -9,7 +9,7 @@
 enum ensemble_weights { WEIGHTS_NONE, WEIGHTS_MASS, WEIGHTS_OCCUPANCY, WEIGHTS_B_FACTOR };
 #define ENSEMBLE_WEIGHTS_CHOICES "none|mass|occupancy|b_factor"
 
-/* How files are read; constant once made. */
+/* The way files are read; constant once made. */
 struct ensemble_rules {
     struct structure_selection selection;
     enum ensemble_weights weights;

@@ -12,7 +12,7 @@
 #include "stages/tilt-reconstructor/projections.h"
 #include "stages/tilt-reconstructor/series.h"
 
-/* How images are aligned: as they are, or by cross-correlation. In the order of the parameter's choices. */
+/* Ways to align images: as they are, or by cross-correlation. In the order of the parameter's choices. */
 enum reconstruction_align { RECONSTRUCTION_ALIGN_NONE, RECONSTRUCTION_ALIGN_COARSE };
 
 /* Settings for all series of a session. */

@@ -5,7 +5,7 @@
 #include "common/formats/mrc_pixels.h"
 #include "kernels/contamination/lines.h"
 #include "kernels/intake/intake.h"
-#include "tests/kernels/chance.h"
+#include "tests/kernels/devices.h"
 
 enum { KINDS = 6 };
 
@@ -241,10 +241,8 @@ static void lines_are_enough(void **state) {
 int main(int argc, char **argv) {
     choose_seed(NULL);
     if (argc > 1 && strcmp(argv[1], "gpu") == 0) {
-        int count = 0;
-        struct err err = {0};
-        if (device_count(&count, &err) != STATUS_OK) return fprintf(stderr, "%s\n", err.message), 1;
-        if (count == 0) return puts("skipped: no CUDA device"), 77;
+        const int missing = no_device();
+        if (missing != 0) return missing;
         const struct CMUnitTest gpu[] = {cmocka_unit_test(on_each_cuda_device)};
         return cmocka_run_group_tests(gpu, NULL, NULL);
     }

@@ -16,7 +16,7 @@ enum { BOX = 16, LARGE = 20, EACH = 200, STACKS = 60, ROWS = EACH * STACKS, GROU
 
 static struct err err;
 
-/* How the optics of the rows are given. */
+/* Rows give their optics by a group, each by itself, or by the detector. */
 enum given { BY_GROUP, BY_ROW, BY_DETECTOR };
 
 static int box_of(int stack) {

@@ -10,7 +10,7 @@
 /* The names in the STAR file: of the half maps, and of the folder of the new maps ("": none). */
 struct postprocess_names {
     const char *half1, *half2, *folder;
-    /* Why there is no resolution. The file then gives 999 Å, and the reason (icestreamUnresolved; of noise
+    /* REFINER_RESOLVED, or the reason: the file then gives 999 Å, and this reason (icestreamUnresolved; of noise
      * icestreamNoise too). */
     enum refiner_unresolved unresolved;
 };
