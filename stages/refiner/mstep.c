@@ -288,11 +288,11 @@ static enum status find_resolution(struct refiner *r, struct workspace *device_o
         .shells = r->shells, .shared = shared, .reached = mstep_reached_shell(r->fsc, r->shells - 1)};
     r->sure_shell = beyond.reached;
     if (beyond.reached > shared) {
-        const int unsure = last_clear_shell(r->fsc, beyond.reached) - 1;
+        const int clear = last_clear_shell(r->fsc, beyond.reached),
+                  first = shared > 0 && shared < clear ? shared : clear;
         _cleanup_(mem_free) double *numbers = NULL;
         TRY(mem_new((size_t)r->shells, sizeof *numbers, "numbers of shells", &numbers, err));
-        TRY(count_numbers(r, device_or_null, m, shared > 0 && shared - 1 < unsure ? shared - 1 : unsure, beyond.reached,
-                          numbers, err));
+        TRY(count_numbers(r, device_or_null, m, first - 1, beyond.reached, numbers, err));
         if (shared > 0) beyond.reached = mstep_believed_shell(r->fsc, numbers, &beyond);
         r->sure_shell = mstep_sure_shell(r->fsc, numbers, &beyond);
     }

@@ -236,7 +236,6 @@ struct refiner_state {
     double average_pmax, significant;       /* means over particles */
     struct orientations views;              /* measured in copies of the writer alone; else nothing is known */
     double signal;  /* deviations by which images favour the reference over its negative (signal.h); NaN: not known */
-    bool noise;     /* they do not: nothing shows that the images hold the particle */
     double seconds; /* of the last iteration, and of its steps: */
     double steps[REFINER_STEPS];
     double device_seconds; /* part of the seconds in which the device was at work; 0: there is none */

@@ -3,18 +3,19 @@
 #include <math.h>
 
 void tell_noise(struct stage *stage, const struct refiner_state *s, bool *told) {
-    if (s->noise && !*told)
+    const bool noise = s->unresolved == UNRESOLVED_NOISE;
+    if (noise && !*told)
         stage_log(stage, LOG_WARN, "refine-noise",
                   "the images resemble the reference no more than its negative (by %.1f deviations of chance, where 3 "
                   "are no chance): maps of them show the reference alone, and their resolution means nothing; look at "
                   "the 2D classes and the picks, and check the reference",
                   s->signal);
-    if (!s->noise && *told)
+    if (!noise && *told)
         stage_log(stage, LOG_INFO, "refine-noise",
                   "with the images that have come since, they resemble the reference and not its negative (by %.1f "
                   "deviations of chance): they are no noise",
                   s->signal);
-    *told = s->noise;
+    *told = noise;
 }
 
 void tell_views(struct stage *stage, const struct refiner_state *s, bool *told) {
@@ -44,15 +45,14 @@ void tell_starts(struct stage *stage, const struct refiner_state *s) {
             stage, LOG_WARN, "refine-one-start",
             "the map is not compared with one from a blurred reference: there is no memory for it, or the box is too "
             "small");
-    if (isnan(s->starts_agree) || s->noise) return;
+    if (isnan(s->starts_agree) || s->unresolved == UNRESOLVED_NOISE) return;
     if (s->unresolved == UNRESOLVED_START)
         stage_log(
             stage, LOG_WARN, "refine-other-start",
             "the map comes from its reference: the halves agree to %.1f Å, but a refinement from the same reference, "
             "blurred, comes to a map that holds the same to %.1f Å only, which is hardly more than the blurred "
-            "reference "
-            "itself; no resolution is told; begin from another reference or from none, or give more or better "
-            "particles",
+            "reference itself; no resolution is told; begin from another reference or from none, or give more or "
+            "better particles",
             s->agreement, s->starts_agree);
     else if (s->starts_differ)
         stage_log(

@@ -30,6 +30,7 @@
 #include "kernels/fsc/coverage.h"
 #include "stages/refiner/orientations.h"
 #include "stages/refiner/other_start.h"
+#include "stages/refiner/signal.h"
 
 static const double LEAST_FSC = 0.143, LEAST_SHARED_FSC = 0.4;
 static const double ONE_SIDE_HELD = 0.52; /* √0.27 */
@@ -112,6 +113,10 @@ enum refiner_unresolved told_unresolved(int shell, bool agree_beyond, int other,
     if (shell == 0) return UNRESOLVED_NOWHERE;
     if (other > 0) return other < least ? UNRESOLVED_START : REFINER_RESOLVED;
     return agree_beyond ? REFINER_RESOLVED : UNRESOLVED_SHARED;
+}
+
+enum refiner_unresolved told_why(const struct refiner *r) {
+    return signal_is_noise(&r->signal) ? UNRESOLVED_NOISE : r->unresolved;
 }
 
 /* Finds how far the views are doubted, and lets shells hold no more than that leaves. */

@@ -19,6 +19,8 @@ void told_stop(struct refiner *refiner);
  * other, least: the last shell that another start holds too, and the least that shows anything; other <= 0: there was
  * none. */
 enum refiner_unresolved told_unresolved(int shell, bool agree_beyond, int other, int least);
+/* Returns why no resolution is told now: that the images are noise comes before what told_find has found. */
+enum refiner_unresolved told_why(const struct refiner *refiner);
 /* Sets r->views_doubt, r->held, r->agree_beyond, r->told and r->unresolved, from the poses that the iteration has
  * found, r->fsc and r->resolution. shared: as above, of the references of this iteration. */
 enum status told_find(struct refiner *refiner, int shared, struct err *err);

@@ -83,7 +83,7 @@ def same(a, b):
 
 with tempfile.TemporaryDirectory() as folder:
     shapes = [(512, 512), (480, 301), (512, 512), (333, 470), (400, 400), (512, 512), (450, 380), (480, 301)]
-    # What a device takes as it lies in the file, and what it does not; behind them one micrograph in all kinds.
+    # A device takes some of these as they lie in the file, and others not; behind them one micrograph in all kinds.
     kinds = ["<f4", "<f2", "<i2", ">f4", "<i2", "<u2", "<u1", ">i2"]
     for i, (nx, ny) in enumerate(shapes):
         write(f"{folder}/mic{i}.mrc", np.full((1, ny, nx), 7.0) if i == 4 else field(nx, ny), kind=kinds[i])

@@ -169,7 +169,7 @@ static void noise_is_noise(void **state) {
             if (trials[i].particles > 300 && seed == first_seed) continue; /* takes long: with more seeds only */
             const struct refiner_state s = state_of(&w, &trials[i], seed);
             sets++;
-            if (s.noise) continue;
+            if (s.unresolved == UNRESOLVED_NOISE) continue;
             print_message("seed %d: noise is taken for particles by %.2f deviations\n", seed, s.signal);
             taken++;
             assert_true(fabs(s.signal) < 4.5);
@@ -190,7 +190,8 @@ static void poor_particles_are_no_noise(void **state) {
             {w.small, 40, 40, 1, noise_of(0.1), FAR_ORIGINS}};
         for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
             const struct refiner_state s = state_of(&w, &trials[i], seed);
-            if (s.noise || !(s.signal > 0)) fail_msg("seed %d: particles are taken for noise: %.2f", seed, s.signal);
+            if (s.unresolved == UNRESOLVED_NOISE || !(s.signal > 0))
+                fail_msg("seed %d: particles are taken for noise: %.2f", seed, s.signal);
         }
     }
 }

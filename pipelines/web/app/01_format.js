@@ -31,8 +31,8 @@
     start: ['no resolution', 'from its blurred reference the map does not come back'],
     nowhere: ['no resolution', 'the halves are believed in no shell'],
   };
-  /* Why a line of the refiner's history has no resolution, in the refiner's words (unresolved.c): {word, text}; null:
-   * it has one. What halves agree to is none then. */
+  /* Returns {word, text}, in the refiner's words (unresolved.c), if a line of its history has no resolution; else null.
+   * What halves agree to is none then. */
   ice.unresolved = function (line) {
     const why = line && (line.unresolved || (line.noise === true ? 'noise' : null));
     if (!why) return null;

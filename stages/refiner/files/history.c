@@ -43,7 +43,7 @@ enum status history_write(const char *folder, const char *prefix, const struct r
     length = put_views(&s->views, line, size, length);
     if (!isnan(s->signal) && length >= 0 && (size_t)length < size)
         length += snprintf(line + length, size - (size_t)length, "\"signal\": %.2f, \"noise\": %s, ", s->signal,
-                           s->noise ? "true" : "false");
+                           s->unresolved == UNRESOLVED_NOISE ? "true" : "false");
     if (s->unresolved != REFINER_RESOLVED && length >= 0 && (size_t)length < size)
         length +=
             snprintf(line + length, size - (size_t)length, "\"unresolved\": \"%s\", ", unresolved_word(s->unresolved));

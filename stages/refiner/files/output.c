@@ -11,6 +11,7 @@
 #include "stages/refiner/files/classes_output.h"
 #include "stages/refiner/files/particles_export.h"
 #include "stages/refiner/files/tables.h"
+#include "stages/refiner/told.h"
 #include "stages/refiner/unresolved.h"
 
 enum status output_map(const struct refiner *r, const char *folder, const char *name, float *map, struct err *err) {
@@ -66,7 +67,7 @@ static enum status write_star(const struct refiner *r, const char *folder, const
 
 /* Returns in a clause why the map has no resolution; NULL: it has one. */
 static const char *doubt_of(const struct refiner *r) {
-    return unresolved_clause(signal_is_noise(&r->signal) ? UNRESOLVED_NOISE : r->unresolved);
+    return unresolved_clause(told_why(r));
 }
 
 enum status output_picture(const struct refiner *r, const char *folder, const char *name, const float *map,

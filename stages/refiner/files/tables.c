@@ -12,6 +12,7 @@
 #include "common/memory.h"
 #include "stages/refiner/accuracy.h"
 #include "stages/refiner/files/particles_export.h"
+#include "stages/refiner/told.h"
 #include "stages/refiner/unresolved.h"
 
 /* Lists the groups that have noise spectra in RELION 3.1, which numbers them as they come up in the data file. Here
@@ -30,7 +31,7 @@ static int list_groups(const struct particle_set *set, int *groups) {
 
 /* Returns the resolution (Å) that is told; 999: none is. */
 static double told_or_none(const struct refiner *r) {
-    return signal_is_noise(&r->signal) || r->unresolved != REFINER_RESOLVED ? 999 : r->told;
+    return told_why(r) != REFINER_RESOLVED ? 999 : r->told;
 }
 
 static enum status general_table(const struct refiner *r, const struct side *side, int groups, struct star_file *file,

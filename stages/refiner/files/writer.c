@@ -75,9 +75,9 @@ static void log_classes(struct stage *stage, const struct refiner *refiner, cons
     describe_time(s, took, sizeof took);
     describe_resolution(s, 2, worth);
     stage_note(stage, "iteration %d, %zu particles%s%s%s%s", s->iteration, s->particles, hand(s), classes,
-               s->noise   ? ", noise, no resolution"
-               : s->alike ? ", alike: no difference found"
-                          : "",
+               s->unresolved == UNRESOLVED_NOISE ? ", noise, no resolution"
+               : s->alike                        ? ", alike: no difference found"
+                                                 : "",
                remark);
     stage_log(stage, LOG_INFO, "refine-iteration",
               "iteration %d: %zu particles%s%s, %s, %.0f %% changed class, order %d (%.2f°, %.2f px), size %d, "
