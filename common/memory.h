@@ -10,6 +10,10 @@
 
 #include "common/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Frees a variable when its scope ends: `_cleanup_(mem_free) float *buffer = NULL;` */
 #define _cleanup_(function) __attribute__((cleanup(function)))
 
@@ -58,4 +62,7 @@ static inline void mem_free(void *address_of_pointer) {
     *p = NULL;
 }
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -80,6 +80,7 @@ struct workspace *alignment_workspace(const struct alignment *a) {
 
 enum status alignment_keep_images(struct alignment *a, int count, size_t most_bytes, struct err *err) {
     a->begun = false;
+    a->images = count;
     return a->work->keep_images != NULL ? a->work->keep_images(a, count, most_bytes, err) : STATUS_OK;
 }
 
@@ -95,6 +96,11 @@ int alignment_workers(const struct alignment *a) {
 bool alignment_keeps_image(const struct alignment *a, int number, int chunk) {
     if (a->several != NULL) return alignment_several_keeps_image(a, number, chunk);
     return a->work->keeps_image != NULL && a->work->keeps_image(a, number);
+}
+
+bool alignment_keeps_all(const struct alignment *a) {
+    if (a->several != NULL) return alignment_several_keeps_all(a);
+    return a->work->image_room != NULL && a->work->image_room(a) >= a->images;
 }
 
 bool alignment_can_number(double orientations, int references) {
@@ -177,6 +183,12 @@ static void add_rest(const struct alignment_particle *p, struct alignment_result
     for (int i = 0; i < 2; i++)
         result->shift[i] = p->shift[i] + p->rest[i];
     result->offset2 = result->weight_sum * (result->shift[0] * result->shift[0] + result->shift[1] * result->shift[1]);
+}
+
+enum status alignment_bring(struct alignment *a, const struct alignment_particle *particles, int count,
+                            struct err *err) {
+    FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "images came before an iteration began");
+    return a->work->bring != NULL && count > 0 ? a->work->bring(a, particles, count, err) : STATUS_OK;
 }
 
 enum status alignment_add(struct alignment *a, const struct alignment_particle *particles, int count,

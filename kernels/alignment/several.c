@@ -114,6 +114,14 @@ static enum status create_one(void *context, struct err *err) {
     return alignment_create(&job->options, &job->worker, err);
 }
 
+/* Returns the threads of a worker. The first works in the caller's thread, with which OpenMP keeps the caller's threads: a
+ * smaller team would end the surplus ones, and the next of the caller's would take milliseconds to make them again. On
+ * devices the first therefore uses all, for its short loops; on the CPU its loops are long. */
+static int threads_of(const struct alignment *a, int worker) {
+    const bool all = worker == 0 && a->options.devices[0].kind != DEVICE_CPU;
+    return all ? a->options.threads : a->options.threads / a->several->count;
+}
+
 /* Each worker is made by its own thread, because a device takes a while to open. The first one's device becomes the
  * current one of the caller's thread, which makes references on it. */
 static enum status create_workers(struct alignment *a, struct err *err) {
@@ -123,7 +131,7 @@ static enum status create_workers(struct alignment *a, struct err *err) {
         *job = (struct job){.options = a->options, .turns = s->turns};
         job->options.device = a->options.devices[i];
         job->options.device_count = 0;
-        job->options.threads = a->options.threads / s->count;
+        job->options.threads = threads_of(a, i);
         if (i > 0) TRY(worker_create(&s->threads[i], err));
     }
     TRY(find_memory(a, err));
@@ -204,6 +212,16 @@ bool alignment_several_keeps_image(const struct alignment *a, int number, int ch
     return alignment_keeps_image(a->several->workers[chunk % a->several->count], number, 0);
 }
 
+/* Chunks of a thousand particles come out even to a few per cent. */
+bool alignment_several_keeps_all(const struct alignment *a) {
+    const struct alignment_several *s = a->several;
+    if (s->workers[0]->work->image_room == NULL) return false;
+    const double each = 1.125 * a->images / s->count;
+    for (int i = 0; i < s->count; i++)
+        if (s->workers[i]->work->image_room(s->workers[i]) < fmin(each, a->images)) return false;
+    return true;
+}
+
 static enum status begin_one(void *context, struct err *err) {
     struct job *job = context;
     job->worker->iteration = *job->iteration;
@@ -265,6 +283,25 @@ static enum status scale(struct alignment *a, const struct alignment_particle *p
         if (dots == NULL) break;
     }
     return STATUS_OK;
+}
+
+static enum status bring_one(void *context, struct err *err) {
+    struct job *job = context;
+    const struct alignment_work *work = job->worker->work;
+    return work->bring != NULL ? work->bring(job->worker, job->particles, job->count, err) : STATUS_OK;
+}
+
+static enum status bring(struct alignment *a, const struct alignment_particle *particles, int count, struct err *err) {
+    struct alignment_several *s = a->several;
+    for (int i = 0; i < s->count; i++) {
+        s->jobs[i].count = 0;
+        TRY(reserve_job(&s->jobs[i], count, err));
+    }
+    for (int i = 0; i < count; i++) {
+        struct job *job = &s->jobs[particles[i].chunk % s->count];
+        job->particles[job->count++] = particles[i];
+    }
+    return run_all(s, bring_one, err);
 }
 
 /* Gives each worker its particles. shared: workers add to the same sums, one chunk of this call after the other. A
@@ -383,6 +420,7 @@ const struct alignment_work alignment_several_work = {
     .workspace = workspace,
     .keep_images = keep_images,
     .forget_images = forget_images,
+    .bring = bring,
     .begin = begin,
     .batch = batch,
     .scale = scale,

@@ -91,9 +91,11 @@ void mask_sphere(int dimensions, int box, float *map, double radius, double edge
     /* Squared radii below which a voxel is surely inside, and above which it is surely outside. */
     double inside2 = radius > 1 ? (radius - 1e-3) * (radius - 1e-3) : 0;
     double beyond2 = (radius + fmax(edge, 0) + 1e-3) * (radius + fmax(edge, 0) + 1e-3);
+    /* Threads take longer to come together than one takes for a smaller map. */
+    enum { WORTHWHILE = 64 };
     /* One thread sums the mean, so that the result does not depend on the number of threads. */
     for (int pass = fill_with_mean ? 0 : 1; pass < 2; pass++) {
-#pragma omp parallel for schedule(static) if (pass == 1 && depth > 1)
+#pragma omp parallel for schedule(static) if (pass == 1 && depth >= WORTHWHILE)
         for (int z = 0; z < depth; z++)
             for (int y = 0; y < box; y++) {
                 float *row = map + ((size_t)z * (size_t)box + (size_t)y) * (size_t)box;

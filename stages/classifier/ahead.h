@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 #include "common/formats/stack_reader.h"
+#include "common/image_pool.h"
 #include "common/status.h"
 #include "kernels/prepare/image_check.h"
-#include "stages/classifier/image_pool.h"
 
 /* Images that are looked at ahead, at most. */
 enum { AHEAD_MOST = 16384 };

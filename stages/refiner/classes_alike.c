@@ -19,7 +19,9 @@
 #include "kernels/prepare/prepare.h"
 #include "stages/refiner/refiner_private.h"
 
-enum { PARTICLES_MOST = 1000, BLOCKS = 4, PASSES = 15, TURNS = 4, AT_A_TIME = 64, MOVES = 6 };
+enum { PARTICLES_MOST = 1000, BLOCKS = 4, PASSES = 15, TURNS = 4, IMAGES_AT_A_TIME = 64, MOVES = 6 };
+/* Slices are small: more threads would wait for each other longer than they work. */
+enum { THREADS_MOST = 16 };
 enum { SHELLS_LEAST = 6, SHELLS_MOST = 16, MARGIN = 8 };
 
 static const double LEAST = 3;     /* deviations: so many are no chance */
@@ -29,14 +31,14 @@ static const double EMPTY = 1e-30;
 
 struct work {
     struct refiner *r;
-    int box, size, count;           /* px; compared up to size/2; particles */
+    int box, size, count, threads;  /* px; compared up to size/2; particles */
     double radius;                  /* px of `box` */
     struct fourier_pixels all, own; /* the same pixels in the particles' box, and in `box` */
     float *data, *weight;           /* [count][2·pixels]: c/σ² Y; [count][pixels]: c²/σ² */
     float *moves;                   /* [count][MOVES][2·pixels]: orthonormal changes of the map's projection */
     double *coordinates;            /* [count] */
     float (*poses)[9];              /* [count] */
-    float *slices;                  /* [AT_A_TIME][2·pixels] */
+    float *slices;                  /* [PARTICLES_MOST][2·pixels]; of each thread: [1 + MOVES] */
     struct accumulator *sum;
     struct projector *projector;
     float *map; /* box³ */
@@ -66,9 +68,9 @@ static enum status allocate(struct work *w, struct err *err) {
     TRY(mem_new(count * MOVES * 2 * n, sizeof *w->moves, "particles", &w->moves, err));
     TRY(mem_new(count, sizeof *w->coordinates, "particles", &w->coordinates, err));
     TRY(mem_new(count, sizeof *w->poses, "poses", &w->poses, err));
-    TRY(mem_new(AT_A_TIME * 2 * n, sizeof *w->slices, "slices", &w->slices, err));
+    TRY(mem_new(PARTICLES_MOST * 2 * n, sizeof *w->slices, "slices", &w->slices, err));
     TRY(mem_new(voxels, sizeof *w->map, "a map", &w->map, err));
-    TRY(projector_create(3, w->box, w->r->context.threads, &w->projector, err));
+    TRY(projector_create(3, w->box, w->threads, &w->projector, err));
     return accumulator_create(3, w->box, w->size, &w->sum, err);
 }
 
@@ -147,7 +149,7 @@ static enum status prepare_with(struct work *w, struct preparing *p, int threads
     }
     for (int first = 0, count; first < w->count; first += count) {
         const float *const *images;
-        count = w->count - first < AT_A_TIME ? w->count - first : AT_A_TIME;
+        count = w->count - first < IMAGES_AT_A_TIME ? w->count - first : IMAGES_AT_A_TIME;
         TRY(loader_take(w->r->loader, NULL, w->r->sides[0].members + first, count, &images, err));
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int t = 0; t < threads; t++)
@@ -169,7 +171,7 @@ static enum status prepare_all(struct work *w, struct err *err) {
 /* Slices that are added to a map together. */
 struct some_slices {
     int count;
-    float (*poses)[9]; /* [AT_A_TIME] */
+    float (*poses)[9]; /* [count] */
     float *data, *weight;
 };
 
@@ -179,22 +181,13 @@ static void release_slices(struct some_slices *some) {
     mem_free(&some->weight);
 }
 
-static enum status add_slices(struct work *w, struct some_slices *some, struct err *err) {
-    const int count = some->count;
-    some->count = 0;
-    if (count == 0) return STATUS_OK;
-    return accumulator_add(w->sum, &w->own, w->own.count, count, some->poses[0], some->data, some->weight,
-                           w->r->context.threads, err);
-}
-
 /* Sums the particles outside a block, each times its coordinate. */
 static enum status sum_particles(struct work *w, int block, struct err *err) {
-    const size_t n = (size_t)w->own.count;
+    const size_t n = (size_t)w->own.count, most = (size_t)w->count;
     _cleanup_(release_slices) struct some_slices some = {0};
-    TRY(mem_new(AT_A_TIME, sizeof *some.poses, "slices", &some.poses, err));
-    TRY(mem_new(AT_A_TIME * 2 * n, sizeof *some.data, "slices", &some.data, err));
-    TRY(mem_new(AT_A_TIME * n, sizeof *some.weight, "slices", &some.weight, err));
-    TRY(accumulator_clear(w->sum, w->size, err));
+    TRY(mem_new_unset(most, sizeof *some.poses, "slices", &some.poses, err));
+    TRY(mem_new_unset(most * 2 * n, sizeof *some.data, "slices", &some.data, err));
+    TRY(mem_new_unset(most * n, sizeof *some.weight, "slices", &some.weight, err));
     for (int i = 0; i < w->count; i++) {
         const float *data = w->data + 2 * n * (size_t)i, *weight = w->weight + n * (size_t)i;
         float a = (float)w->coordinates[i];
@@ -205,17 +198,19 @@ static enum status sum_particles(struct work *w, int block, struct err *err) {
         for (size_t j = 0; j < n; j++)
             some.weight[n * at + j] = a * a * weight[j];
         memcpy(some.poses[at], w->poses[i], sizeof *some.poses);
-        if (++some.count == AT_A_TIME) TRY(add_slices(w, &some, err));
+        some.count++;
     }
-    return add_slices(w, &some, err);
+    TRY(accumulator_clear(w->sum, w->size, err));
+    return accumulator_add(w->sum, &w->own, w->own.count, some.count, some.poses[0], some.data, some.weight, w->threads,
+                           err);
 }
 
 /* Makes the map of the particles outside a block, each times its coordinate; ready for slices. block −1: of all. */
 static enum status make_map(struct work *w, int block, const float *tau2, double fudge, struct err *err) {
     TRY(sum_particles(w, block, err));
     const struct reconstruct_options options = {
-        .tau2 = tau2, .tau_fudge = fudge, .minres_shell = 1, .threads = w->r->context.threads};
-    TRY(accumulator_finish(w->sum, NULL, w->r->context.threads, err));
+        .tau2 = tau2, .tau_fudge = fudge, .minres_shell = 1, .threads = w->threads};
+    TRY(accumulator_finish(w->sum, NULL, w->threads, err));
     TRY(reconstruct_map(w->sum, &options, w->map, NULL, NULL, err));
     mask_sphere(3, w->box, w->map, w->radius, 2, 0);
     return projector_set_map(w->projector, w->map, w->size, err);
@@ -270,29 +265,39 @@ static void find_moves(const struct work *w, int i, const float *slices, float *
     }
 }
 
-/* Takes the projection of the map of all away from each particle, and what a small move would change. */
-static void subtract_map(struct work *w) {
+/* Takes the projection of the map of all away from a particle, and what a small move would change. slices: [1 + MOVES]. */
+static void subtract_from(struct work *w, int i, float *slices) {
     static const double SMALL = 0.05; /* radians */
-    size_t n = (size_t)w->own.count, size = 2 * n;
-    for (int i = 0; i < w->count; i++) {
-        float *data = w->data + size * (size_t)i, *moves = w->moves + MOVES * size * (size_t)i, poses[1 + MOVES][9];
-        const float *weight = w->weight + n * (size_t)i;
-        memcpy(poses[0], w->poses[i], sizeof poses[0]);
-        for (int k = 0; k < 6; k++)
-            nudge(w->poses[i], k / 2, k % 2 == 0 ? SMALL : -SMALL, poses[1 + k]);
-        projector_slices(w->projector, &w->own, w->own.count, 7, poses[0], w->r->context.threads, w->slices);
-        find_moves(w, i, w->slices, moves);
+    const size_t n = (size_t)w->own.count, size = 2 * n;
+    float *data = w->data + size * (size_t)i, *moves = w->moves + MOVES * size * (size_t)i, poses[1 + MOVES][9];
+    const float *weight = w->weight + n * (size_t)i;
+    memcpy(poses[0], w->poses[i], sizeof poses[0]);
+    for (int k = 0; k < MOVES; k++)
+        nudge(w->poses[i], k / 2, k % 2 == 0 ? SMALL : -SMALL, poses[1 + k]);
+    projector_slices(w->projector, &w->own, w->own.count, 1 + MOVES, poses[0], 1, slices);
+    find_moves(w, i, slices, moves);
+    for (size_t j = 0; j < size; j++)
+        data[j] -= weight[j / 2] * slices[j];
+    for (size_t m = 0; m < MOVES; m++) {
+        const float *move = moves + m * size;
+        double dot = 0;
         for (size_t j = 0; j < size; j++)
-            data[j] -= weight[j / 2] * w->slices[j];
-        for (size_t m = 0; m < MOVES; m++) {
-            const float *move = moves + m * size;
-            double dot = 0;
-            for (size_t j = 0; j < size; j++)
-                dot += (double)move[j] * data[j];
-            for (size_t j = 0; j < size; j++)
-                data[j] -= (float)dot * weight[j / 2] * move[j];
-        }
+            dot += (double)move[j] * data[j];
+        for (size_t j = 0; j < size; j++)
+            data[j] -= (float)dot * weight[j / 2] * move[j];
     }
+}
+
+/* Returns where thread t may keep up to 1 + MOVES slices. */
+static float *slices_of(const struct work *w, int t) {
+    return w->slices + (size_t)t * (1 + MOVES) * 2 * (size_t)w->own.count;
+}
+
+static void subtract_map(struct work *w) {
+#pragma omp parallel for num_threads(w->threads) schedule(static)
+    for (int t = 0; t < w->threads; t++)
+        for (int i = t; i < w->count; i += w->threads)
+            subtract_from(w, i, slices_of(w, t));
 }
 
 /* Returns the coordinate of particle i along a slice, and its variance if particles are alike. */
@@ -314,13 +319,10 @@ static void find_coordinates(struct work *w, int block) {
     double sum = 0, squares = 0;
     int count = 0;
     size_t n = (size_t)w->own.count;
-    for (int first = 0; first < w->count; first += AT_A_TIME) {
-        int some = w->count - first < AT_A_TIME ? w->count - first : AT_A_TIME;
-        projector_slices(w->projector, &w->own, w->own.count, some, w->poses[first], w->r->context.threads, w->slices);
-#pragma omp parallel for num_threads(w->r->context.threads) schedule(static)
-        for (int i = 0; i < some; i++)
-            w->coordinates[first + i] = coordinate(w, first + i, w->slices + 2 * n * (size_t)i, NULL);
-    }
+    projector_slices(w->projector, &w->own, w->own.count, w->count, w->poses[0], w->threads, w->slices);
+#pragma omp parallel for num_threads(w->threads) schedule(static)
+    for (int i = 0; i < w->count; i++)
+        w->coordinates[i] = coordinate(w, i, w->slices + 2 * n * (size_t)i, NULL);
     for (int i = 0; i < w->count; i++)
         if (i % BLOCKS != block) sum += w->coordinates[i], squares += pow(w->coordinates[i], 2), count++;
     double mean = sum / count, deviation = sqrt(fmax(squares / count - mean * mean, EMPTY));
@@ -328,21 +330,36 @@ static void find_coordinates(struct work *w, int block) {
         w->coordinates[i] = fmax(fmin((w->coordinates[i] - mean) / deviation, OUTLIER), -OUTLIER);
 }
 
-/* Adds the spreads of the particles of a block along D and, on average, along D turned. */
-static void add_spreads(const struct work *w, int block, double *along, double *turned) {
-    for (int i = block; i < w->count; i += BLOCKS) {
-        float poses[1 + TURNS][9];
-        see(w->poses[i], poses);
-        projector_slices(w->projector, &w->own, w->own.count, 1 + TURNS, poses[0], w->r->context.threads, w->slices);
-        for (int k = 0; k <= TURNS; k++) {
-            double variance, t = coordinate(w, i, w->slices + (size_t)k * 2 * (size_t)w->own.count, &variance);
-            double spread = t * t / fmax(variance, EMPTY);
-            *(k == 0 ? along : turned) += k == 0 ? spread : spread / TURNS;
-        }
+/* A particle's spread along D, and on average along D turned. */
+struct spread {
+    double along, turned;
+};
+
+static struct spread spread_of(const struct work *w, int i, float *slices) {
+    float poses[1 + TURNS][9];
+    struct spread found = {0};
+    see(w->poses[i], poses);
+    projector_slices(w->projector, &w->own, w->own.count, 1 + TURNS, poses[0], 1, slices);
+    for (int k = 0; k <= TURNS; k++) {
+        double variance, t = coordinate(w, i, slices + (size_t)k * 2 * (size_t)w->own.count, &variance);
+        const double spread = t * t / fmax(variance, EMPTY);
+        *(k == 0 ? &found.along : &found.turned) += k == 0 ? spread : spread / TURNS;
     }
+    return found;
 }
 
-static enum status find_spreads(struct work *w, double *along, double *turned, struct err *err) {
+/* Adds the spreads of the particles of a block, in their order. */
+static void add_spreads(const struct work *w, int block, struct spread *sum) {
+    struct spread of[PARTICLES_MOST];
+#pragma omp parallel for num_threads(w->threads) schedule(static)
+    for (int t = 0; t < w->threads; t++)
+        for (int i = block + t * BLOCKS; i < w->count; i += w->threads * BLOCKS)
+            of[i] = spread_of(w, i, slices_of(w, t));
+    for (int i = block; i < w->count; i += BLOCKS)
+        sum->along += of[i].along, sum->turned += of[i].turned;
+}
+
+static enum status find_spreads(struct work *w, struct spread *sum, struct err *err) {
     const struct reference *c = w->r->sides[0].references;
     const struct particle *particles = w->r->set.particles;
     TRY(allocate(w, err));
@@ -358,13 +375,14 @@ static enum status find_spreads(struct work *w, double *along, double *turned, s
             if (pass > 0) find_coordinates(w, block);
             TRY(make_map(w, block, c->tau2, PRIOR, err));
         }
-        add_spreads(w, block, along, turned);
+        add_spreads(w, block, sum);
     }
     return STATUS_OK;
 }
 
 enum status refiner_compare_classes(struct refiner *r, struct err *err) {
-    double side = r->box * r->pixel_size, along = 0, turned = 0;
+    const double side = r->box * r->pixel_size;
+    struct spread sum = {0};
     if (!classifies(r) || r->busy || r->box == 0) return STATUS_OK;
     int shell = (int)lround(side / r->resolution), last = r->box / 2 - 1, members = r->sides[0].member_count;
     shell = shell < SHELLS_LEAST ? SHELLS_LEAST : shell > SHELLS_MOST ? SHELLS_MOST : shell;
@@ -372,15 +390,16 @@ enum status refiner_compare_classes(struct refiner *r, struct err *err) {
     struct work w = {.r = r,
                      .size = 2 * shell,
                      .box = 2 * shell + MARGIN,
-                     .count = members < PARTICLES_MOST ? members : PARTICLES_MOST};
+                     .count = members < PARTICLES_MOST ? members : PARTICLES_MOST,
+                     .threads = r->context.threads < THREADS_MOST ? r->context.threads : THREADS_MOST};
     if (w.box > r->box) w.box = r->box;
     w.radius = r->mask_radius * w.box / r->box;
-    enum status status = find_spreads(&w, &along, &turned, err);
+    enum status status = find_spreads(&w, &sum, err);
     release(&w);
     TRY(status);
     double deviation = sqrt(2.0 / w.count * (1 + 1.0 / TURNS));
     r->difference = (struct difference){
-        .particles = (size_t)w.count, .spread = along / fmax(turned, EMPTY), .null = turned / w.count};
+        .particles = (size_t)w.count, .spread = sum.along / fmax(sum.turned, EMPTY), .null = sum.turned / w.count};
     r->difference.deviations = (r->difference.spread - 1) / deviation;
     r->difference.alike = !(r->difference.deviations >= LEAST);
     return STATUS_OK;

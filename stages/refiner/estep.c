@@ -301,6 +301,59 @@ static void read_ahead(struct refiner *r, const struct side *side, int next) {
     if (count > 0) loader_begin(r->loader, r->alignment, after->members + next, count);
 }
 
+static int by_index(const void *a, const void *b) {
+    const int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+enum status estep_list_images(struct refiner *r, struct err *err) {
+    struct images_to_bring *b = &r->to_bring;
+    size_t most = 0;
+    b->count = b->next = 0;
+    if (alignment_workers(r->alignment) == 1 || r->unread == 0 || !alignment_keeps_all(r->alignment)) return STATUS_OK;
+    for (int h = 0; h < r->side_count; h++)
+        most += (size_t)r->sides[h].member_count;
+    TRY(mem_renew(most, sizeof *b->indices, "the images of an iteration", &b->indices, &b->room, err));
+    for (int h = 0; h < r->side_count; h++)
+        for (int i = 0; i < r->sides[h].member_count; i++) {
+            const int index = r->sides[h].members[i];
+            if (!alignment_keeps_image(r->alignment, index + 1, r->set.particles[index].chunk))
+                b->indices[b->count++] = index;
+        }
+    qsort(b->indices, (size_t)b->count, sizeof *b->indices, by_index);
+    return STATUS_OK;
+}
+
+bool estep_images_left(const struct refiner *r) {
+    return r->to_bring.next < r->to_bring.count;
+}
+
+/* Returns how many of the images left are brought at a time. Two batches are in memory, with a quarter of it each: it
+ * keeps no images then. */
+static int count_to_bring(const struct refiner *r) {
+    const double image = (double)r->box * r->box * sizeof(float), room = host_memory(&r->options) / 4 / image;
+    const int workers = alignment_workers(r->alignment), left = r->to_bring.count - r->to_bring.next;
+    const double most = fmin(fmax(LEAST_BATCH * workers, room), BATCH_TO_READ * workers);
+    return (int)fmin(fmin(left, most), r->batch.room);
+}
+
+enum status estep_bring(struct refiner *r, struct err *err) {
+    struct images_to_bring *b = &r->to_bring;
+    const int count = count_to_bring(r), *indices = b->indices + b->next;
+    const float *const *images;
+    r->at.reading = true;
+    TRY(loader_take(r->loader, r->alignment, indices, count, &images, err));
+    r->at.reading = false;
+    b->next += count;
+    if (estep_images_left(r)) loader_begin(r->loader, r->alignment, indices + count, count_to_bring(r));
+    for (int i = 0; i < count; i++)
+        r->batch.particles[i] = (struct alignment_particle){
+            .image = images[i], .number = indices[i] + 1, .chunk = r->set.particles[indices[i]].chunk};
+    enum status status = alignment_bring(r->alignment, r->batch.particles, count, err);
+    timing_spent(&r->timing, REFINER_IMAGES);
+    return status;
+}
+
 /* Takes the members of a batch whose images are twins out of the side. Notes in batch.taken which images are those of
  * the others, and returns how many these are. */
 static int leave_out_twins(struct refiner *r, struct side *side, int first, int count) {
@@ -358,15 +411,15 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
     return STATUS_OK;
 }
 
-/* At most so many threads take over the results of a batch. More would wait for each other: the work is short, and
- * other threads read images meanwhile. */
+/* At most so many threads take over the results of a batch: the work is short, and other threads read images meanwhile. All
+ * are in the team, since OpenMP would end those that a smaller one does not need. */
 enum { TAKING_THREADS = 16 };
 
 /* Adds up the noise. Threads share no shell, and each shell is summed in the order of the particles, so that the sum
  * does not depend on the number of threads. */
 static void add_powers(struct refiner *r, struct side *side, int first, int count) {
-#pragma omp parallel for num_threads(r->context.threads < TAKING_THREADS ? r->context.threads : TAKING_THREADS)        \
-    schedule(static)
+#pragma omp parallel for num_threads(r->context.threads)                                                               \
+    schedule(static, (r->shells + TAKING_THREADS - 1) / TAKING_THREADS)
     for (int shell = 1; shell < r->shells; shell++)
         for (int i = 0; i < count; i++) {
             size_t optics = (size_t)member(r, side, first + i)->optics;
@@ -444,8 +497,8 @@ enum status estep_batch(struct refiner *r, struct side *side, int first, int *re
     TRY(alignment_add(r->alignment, r->batch.particles, *ret_count, r->batch.results, err));
     timing_spent(&r->timing, REFINER_COMPARE);
     add_powers(r, side, first, *ret_count);
-#pragma omp parallel for num_threads(r->context.threads < TAKING_THREADS ? r->context.threads : TAKING_THREADS)        \
-    schedule(static)
+#pragma omp parallel for num_threads(r->context.threads)                                                               \
+    schedule(static, (*ret_count + TAKING_THREADS - 1) / TAKING_THREADS)
     for (int i = 0; i < *ret_count; i++)
         take_over(r, side, member(r, side, first + i), &r->batch.results[i], &r->batch.changes[i]);
     for (int i = 0; i < *ret_count; i++)

@@ -17,6 +17,12 @@ enum status estep_set_references(struct refiner *refiner, struct side *side, int
 /* Makes the following batches compare with references first .. first + count − 1. Call alignment_finish before: sums
  * that are not finished are lost. */
 enum status estep_compare_with(struct refiner *refiner, struct side *side, int first, int count, struct err *err);
+/* Lists the images that estep_bring brings to the devices before these compare, if there are several and they have room for
+ * all. */
+enum status estep_list_images(struct refiner *refiner, struct err *err);
+bool estep_images_left(const struct refiner *refiner);
+/* Reads some of the images left, and brings them to their devices. */
+enum status estep_bring(struct refiner *refiner, struct err *err);
 /* Loads members from `first` on into refiner->batch, as many as fit. *ret_count: number of members loaded. While an
  * iteration runs, members whose images are twins of images before them leave the side (twins.h). */
 enum status estep_load(struct refiner *refiner, struct side *side, int first, int *ret_count, struct err *err);

@@ -25,6 +25,7 @@ struct batch {
     int *indices, count, room;
     bool *elsewhere; /* images that the device keeps */
     const struct alignment *kept_by;
+    bool kept_there; /* images that are read stay with kept_by */
     const float **images;
     struct job *jobs;
     float *space; /* for images that are not kept */
@@ -163,10 +164,16 @@ static bool normalised_before(const struct particle_set *set, const struct parti
     return set->check != NULL && image_check_normalises(set->check) && grids_change_noise(set, p);
 }
 
+/* Returns whether memory keeps an image that is read. One that a device is to keep passes through, unless it was compared
+ * before: then the device had no room after all, or has forgotten it. */
+static bool stays(const struct batch *b, const struct particle *p) {
+    return !b->kept_there || p->aligned;
+}
+
 /* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
 static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
     struct particle_set *set = l->set;
-    size_t pixels = (size_t)set->box * (size_t)set->box, bytes = pixels * sizeof(float), kept = 0, unkept = 0;
+    size_t pixels = (size_t)set->box * (size_t)set->box, unkept = 0;
     int jobs = 0;
     for (int i = 0; i < b->count; i++) {
         struct particle *p = &set->particles[b->indices[i]];
@@ -179,17 +186,14 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
         if (normalised_before(set, p))
             TRY(image_check_prepare_other(set->check, set->stacks[p->stack].box, set->optics[p->optics].pixel_size,
                                           err));
-        if (set->cached_bytes + (kept + 1) * bytes <= set->cache_limit &&
-            mem_new_unset(pixels, sizeof(float), "a particle", &job->to, NULL) == STATUS_OK) {
-            job->kept = true;
-            kept++;
-        } else
-            unkept++;
+        if (stays(b, p)) job->to = particle_image_room(set);
+        job->kept = job->to != NULL;
+        unkept += !job->kept;
     }
     if (unkept * pixels > b->space_floats) {
         mem_free(&b->space);
         b->space_floats = 0;
-        TRY(mem_new_unset(unkept * pixels, sizeof *b->space, "particle images", &b->space, err));
+        TRY(mem_new_pages(unkept * pixels * sizeof *b->space, "particle images", &b->space, err));
         b->space_floats = unkept * pixels;
     }
     size_t used = 0;
@@ -274,11 +278,10 @@ static enum status read_batch(struct loader *l, struct batch *b, struct err *err
         }
         if (!job->kept) continue;
         if (status != STATUS_OK) {
-            free(job->to);
+            particle_image_give(set, job->to);
             continue;
         }
         set->particles[job->particle].image = job->to;
-        set->cached_bytes += (size_t)set->box * (size_t)set->box * sizeof(float);
     }
     return status;
 }
@@ -304,6 +307,7 @@ static enum status fill(const struct loader *l, struct batch *b, const struct al
             kept_by != NULL && alignment_keeps_image(kept_by, indices[i] + 1, l->set->particles[indices[i]].chunk);
     b->count = count;
     b->kept_by = kept_by;
+    b->kept_there = kept_by != NULL && alignment_keeps_all(kept_by);
     return STATUS_OK;
 }
 
@@ -341,9 +345,8 @@ static void judge_again(struct particle_set *set, const struct image_check *chec
         if (p->image == NULL || (p->spoiled && !image_check_normalises(check))) continue;
         /* An image that was too strong may not be once it is normalised; one of another grid is normalised before. */
         if (p->spoiled || (image_check_normalises(check) && grids_change_noise(set, p))) {
-            mem_free(&p->image); /* to be read again */
+            particle_image_free(set, p); /* to be read again */
             p->spoiled = false;
-            set->cached_bytes -= pixels * sizeof *p->image;
             continue;
         }
         if (image_check_usable(check, p->image)) {

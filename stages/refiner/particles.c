@@ -20,10 +20,8 @@ void particle_set_free(struct particle_set **set) {
 }
 
 void particle_set_destroy(struct particle_set *set) {
-    for (size_t i = 0; i < set->count; i++) {
+    for (size_t i = 0; i < set->count; i++)
         free(set->particles[i].name);
-        free(set->particles[i].image);
-    }
     for (int i = 0; i < set->optics_count; i++) {
         free(set->optics[i].name);
         free(set->optics[i].even);
@@ -38,6 +36,7 @@ void particle_set_destroy(struct particle_set *set) {
         free(set->stacks[i].name);
     }
     particle_changes_free(&set->changes);
+    image_pool_destroy(&set->pool);
     free(set->order);
     free(set->particles);
     free(set->optics);
@@ -48,6 +47,30 @@ void particle_set_destroy(struct particle_set *set) {
     stack_headers_destroy(&set->headers);
     free(set->root);
     *set = (struct particle_set){0};
+}
+
+static size_t image_bytes(const struct particle_set *set) {
+    return (size_t)set->box * (size_t)set->box * sizeof(float);
+}
+
+float *particle_image_room(struct particle_set *set) {
+    const size_t bytes = image_bytes(set);
+    if (set->cached_bytes + bytes > set->cache_limit) return NULL;
+    if (set->pool == NULL && image_pool_create(bytes / sizeof(float), &set->pool, NULL) != STATUS_OK) return NULL;
+    float *image = image_pool_take(set->pool);
+    if (image != NULL) set->cached_bytes += bytes;
+    return image;
+}
+
+void particle_image_give(struct particle_set *set, float *image) {
+    if (image == NULL) return;
+    image_pool_give(set->pool, image);
+    set->cached_bytes -= image_bytes(set);
+}
+
+void particle_image_free(struct particle_set *set, struct particle *p) {
+    particle_image_give(set, p->image);
+    p->image = NULL;
 }
 
 uint64_t particle_hash(const char *name, unsigned seed) {

@@ -12,6 +12,7 @@
 #include "common/formats/particle_place.h"
 #include "common/formats/particle_table.h"
 #include "common/formats/star.h"
+#include "common/image_pool.h"
 #include "common/names.h"
 #include "common/status.h"
 #include "kernels/ctf/ctf.h"
@@ -103,8 +104,9 @@ struct particle_set {
     int preferred_box;           /* px, of the reference; 0: not known */
     double preferred_pixel_size; /* Å */
     bool ignore_optics;          /* aberrations are not corrected */
-    size_t cached_bytes, cache_limit;
-    struct image_check *check; /* of images as they are read; NULL: not decided yet. The refiner's */
+    struct image_pool *pool;     /* of images that stay in memory; NULL: there were none yet */
+    size_t cached_bytes, cache_limit; /* of such images */
+    struct image_check *check;        /* of images as they are read; NULL: not decided yet. The refiner's */
     unsigned seed;
     char *root;                 /* stacks not beside their table are looked for below it; NULL: none */
     double fallback_pixel_size; /* Å, for files without a pixel size; NaN: none */
@@ -174,6 +176,14 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
 /* Checks whether particle_set_read accepts the file, which the caller keeps. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
                              struct err *err);
+/* Returns room for an image that stays in memory, box² floats, not set; NULL: the limit of the set is reached, or there is
+ * no memory. Images lie in large pages: a page of the usual size costs more than what is written into it. */
+float *particle_image_room(struct particle_set *set);
+/* Takes such room back. Accepts NULL. */
+void particle_image_give(struct particle_set *set, float *image);
+/* Removes the particle's image from memory, if it is there. */
+void particle_image_free(struct particle_set *set, struct particle *particle);
+
 /* Returns the particle of this name (rlnImageName), or NULL. */
 struct particle *particle_find(const struct particle_set *set, const char *name);
 

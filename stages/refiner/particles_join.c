@@ -177,12 +177,6 @@ static void leave(const struct joining *j) {
     set->present = set->left_out = set->repeated = 0;
 }
 
-void particle_image_free(struct particle_set *set, struct particle *p) {
-    if (p->image == NULL) return;
-    mem_free(&p->image);
-    set->cached_bytes -= (size_t)set->box * (size_t)set->box * sizeof(float);
-}
-
 static void free_absent_images(struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++)
         if (set->particles[i].source < 0) particle_image_free(set, &set->particles[i]);

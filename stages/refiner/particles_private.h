@@ -34,8 +34,6 @@ void particle_name_write(int number, const char *stack, char name[PATH_SIZE + 16
 /* Returns a path relative to the root if it lies below the root, so that the session can be moved and serves RELION as
  * its project folder. */
 const char *particle_name_below(const char *root, const char *path);
-/* Frees the image of a particle that has left. */
-void particle_image_free(struct particle_set *set, struct particle *particle);
 
 /* Makes room for so many particles in all, or for more. */
 enum status particle_set_reserve(struct particle_set *set, size_t count, struct err *err);

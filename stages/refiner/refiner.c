@@ -88,6 +88,7 @@ void refiner_destroy(struct refiner **refiner) {
     for (int i = 0; r->map_paths != NULL && i < r->map_count; i++)
         free(r->map_paths[i]);
     batch_release(&r->batch);
+    mem_free(&r->to_bring.indices);
     twins_release(&r->met);
     void *owned[] = {r->reference_path, r->mask_path, r->map_paths, r->trace, r->held};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
@@ -448,7 +449,13 @@ static enum status compare_some(struct refiner *r, struct err *err) {
     struct side *side = &r->sides[at->side];
     int count;
     if (!at->side_begun) TRY(estep_begin(r, side, err));
+    if (!at->side_begun && at->side == 0) TRY(estep_list_images(r, err));
     at->side_begun = true;
+    if (estep_images_left(r)) {
+        TRY(estep_bring(r, err));
+        if (!estep_images_left(r)) count_unread(r);
+        return STATUS_OK;
+    }
     TRY(estep_batch(r, side, at->cursor, &count, err));
     at->cursor += count;
     if (at->cursor < side->member_count) return STATUS_OK;

@@ -66,6 +66,14 @@ struct difference {
     bool alike;
 };
 
+/* Images of an iteration that no device has yet. Several devices get them before they compare: particles that follow each
+ * other are compared by one device, and those of a file by all. */
+struct images_to_bring {
+    int *indices; /* [room] of particles, in the order of their files */
+    size_t room;
+    int count, next; /* next: of the images left */
+};
+
 /* The maps that the halves' M-step works on, box³ each. */
 struct half_maps {
     float *unfiltered[2], *map[2]; /* of each half */
@@ -147,6 +155,7 @@ struct refiner {
     struct placement placement;
     struct position at;
     struct batch batch;
+    struct images_to_bring to_bring;
     bool busy, started;
     bool inverted_wanted; /* the hand that maps get (hand.h); set.inverted is that which they have */
     bool chosen;          /* members are chosen from the particles that are present */

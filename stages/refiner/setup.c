@@ -317,15 +317,15 @@ enum status setup_read_reference(struct refiner *r, const char *path, float *map
 }
 
 enum status setup_reference(struct refiner *r, struct err *err) {
-    size_t bytes = (size_t)r->box * (size_t)r->box * (size_t)r->box * sizeof(float);
+    const size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     for (int k = 0; k < r->reference_count; k++) {
         float *map = r->sides[0].references[k].map;
         if (k < r->map_count)
             TRY(setup_read_reference(r, r->map_paths[k], map, err));
         else
-            memcpy(map, r->sides[0].references[0].map, bytes);
+            copy_map(r->sides[0].references[0].map, voxels, map);
     }
-    if (r->side_count == 2) memcpy(r->sides[1].references->map, r->sides[0].references->map, bytes);
+    if (r->side_count == 2) copy_map(r->sides[0].references->map, voxels, r->sides[1].references->map);
     return STATUS_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "common/files.h"
 #include "common/memory.h"
 #include "stages/refiner/given_poses.h"
+#include "stages/refiner/resample.h"
 #include "stages/refiner/setup.h"
 
 /* FIRST: images that are compared at first, MOST: in all. SCALE: images that tell the grey scale. BEYOND: shells beyond
@@ -51,7 +52,11 @@ static enum status trial_open(struct refiner *r, struct trial *t, struct err *er
     TRY(mem_new(noise, sizeof *t->noise, "noise spectra", &t->noise, err));
     for (int k = 0; k < t->references; k++) {
         TRY(mem_new(voxels, sizeof **t->maps, "a map", &t->maps[k], err));
-        TRY(setup_read_reference(r, r->map_paths[k], t->maps[k], err));
+        /* Before the first iteration the references are those of the files. */
+        if (r->schedule.iteration == 0)
+            copy_map(r->sides[0].references[k].map, voxels, t->maps[k]);
+        else
+            TRY(setup_read_reference(r, r->map_paths[k], t->maps[k], err));
         TRY(projector_create(3, r->box, r->context.threads, &t->projectors[k], err));
         TRY(accumulator_create(3, r->box, 2, &t->sums[k], err));
     }

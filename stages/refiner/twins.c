@@ -178,12 +178,8 @@ enum status twins_settle(struct particle_set *set, struct err *err) {
     }
     TRY(settle_places(set, turns, err));
     TRY(settle_pixels(set, turns, err));
-    size_t bytes = (size_t)set->box * (size_t)set->box * sizeof(float);
     for (size_t i = 0; i < set->count; i++)
-        if (set->particles[i].twin != 0 && set->particles[i].image != NULL) {
-            mem_free(&set->particles[i].image);
-            set->cached_bytes -= bytes;
-        }
+        if (set->particles[i].twin != 0) particle_image_free(set, &set->particles[i]);
     set->settled = true;
     return STATUS_OK;
 }

@@ -115,6 +115,64 @@ static void images_stay_as_they_were(void **state) {
     }
 }
 
+/* More images than pass through the page-locked memory at a time. */
+static const struct trial LARGE = {.box = 256,
+                                   .size = 24,
+                                   .coarse_size = 12,
+                                   .order = 1,
+                                   .references = 1,
+                                   .particles = 160,
+                                   .offset_range = 3,
+                                   .offset_step = 1.5,
+                                   .oversampled = true,
+                                   .max_significant = 100000};
+
+/* Brings images of an iteration that has begun before any is compared. keep: number of images that there is room for. */
+static void check_brought(const struct trial *trial, int keep) {
+    static const float priors[REFERENCES] = {-0.5f, -0.9f};
+    const int count = trial->particles;
+    struct data d;
+    struct outcome plain, o;
+    struct err err = {0};
+    struct alignment *alignment = NULL;
+    make(trial, &d);
+    const struct alignment_options options = options_of(&d, DEVICE_CUDA, 4e9);
+    must(alignment_create(&options, &alignment, &err), &err);
+    for (int i = 0; i < count; i++)
+        d.particles[i].number = 0;
+    iterate(&d, alignment, &plain);
+    for (int i = 0; i < count; i++)
+        d.particles[i].number = count - i;
+    assert_int_equal(alignment_bring(alignment, d.particles, count, &err), STATUS_BAD_STATE);
+    const size_t bytes = (size_t)keep * (size_t)trial->box * (size_t)trial->box * sizeof(float);
+    must(alignment_keep_images(alignment, count, bytes, &err), &err);
+    assert_int_equal(alignment_keeps_all(alignment), keep >= count);
+    make_outcome(&d, &o);
+    struct alignment_iteration iteration = iteration_of(&d, &o, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    must(alignment_bring(alignment, d.particles, count, &err), &err);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(alignment_keeps_image(alignment, d.particles[i].number, 0), i < keep);
+        if (i < keep) d.particles[i].image = NULL;
+    }
+    must(add_all(&d, alignment, &o, &err), &err);
+    must(alignment_finish(alignment, &err), &err);
+    check_same(&d, &plain, &o);
+    alignment_destroy(&alignment);
+    discard_outcome(&plain);
+    discard_outcome(&o);
+    discard(&d);
+}
+
+static void images_come_before_they_are_compared(void **state) {
+    (void)state;
+    check_brought(&TRIALS[0], TRIALS[0].particles);
+    check_brought(&TRIALS[0], TRIALS[0].particles / 3);
+    check_brought(&LARGE, LARGE.particles);
+    check_brought(&LARGE, LARGE.particles / 2 + 1);
+    check_kept(&LARGE, LARGE.particles / 2);
+}
+
 static void describe(const struct data *d, struct accuracy_particle *particles, int count) {
     for (int i = 0; i < count; i++)
         particles[i] = (struct accuracy_particle){.angles = {37.0 * i, 11.0 * i + 3, 91.0 * i},
@@ -171,6 +229,7 @@ int main(int argc, char **argv) {
     choose_seed(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_stay_as_they_were),
+        cmocka_unit_test(images_come_before_they_are_compared),
         cmocka_unit_test(accuracies_are_those_of_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

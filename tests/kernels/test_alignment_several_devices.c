@@ -156,6 +156,18 @@ static void any_number_gives_the_same_bits(void **state) {
         }
 }
 
+/* Brings all images in an iteration that is then abandoned. */
+static void begin_and_bring(const struct data *d, struct alignment *alignment) {
+    static const float priors[REFERENCES] = {0};
+    struct outcome o;
+    struct err err = {0};
+    make_outcome(d, &o);
+    struct alignment_iteration iteration = iteration_of(d, &o, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    must(alignment_bring(alignment, d->particles, d->trial.particles, &err), &err);
+    discard_outcome(&o);
+}
+
 /* An image stays on the device that compares its chunk, and only there. */
 static void images_stay_where_they_are_compared(void **state) {
     (void)state;
@@ -169,7 +181,10 @@ static void images_stay_where_they_are_compared(void **state) {
     for (int i = 0; i < d.trial.particles; i++)
         d.particles[i].number = i + 1;
     must(alignment_keep_images(alignment, d.trial.particles, bytes, &err), &err);
+    assert_true(alignment_keeps_all(alignment));
     iterate(&d, alignment, ALL_THERE, 0, &first);
+    alignment_forget_images(alignment);
+    begin_and_bring(&d, alignment);
     for (int i = 0; i < d.trial.particles; i++) {
         int chunk = d.particles[i].chunk;
         assert_true(alignment_keeps_image(alignment, i + 1, chunk));

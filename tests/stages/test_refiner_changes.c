@@ -195,9 +195,7 @@ static void iterate(struct particle_set *set, int step) {
         p->pose[0] = p->pose[4] = cos(turn);
         p->pose[1] = -(p->pose[3] = sin(turn));
         p->origin[0] = turn;
-        if (p->image != NULL) continue;
-        assert_non_null(p->image = calloc((size_t)(set->box * set->box), sizeof(float)));
-        set->cached_bytes += (size_t)(set->box * set->box) * sizeof(float);
+        if (p->image == NULL) assert_non_null(p->image = particle_image_room(set));
     }
 }
 

@@ -181,8 +181,7 @@ static void a_stack_that_is_made_again_has_other_images(void **state) {
     struct particle *other = at(&set, "m2", 1);
     for (int i = 0; i < 2; i++) {
         struct particle *p = i == 0 ? at(&set, "m1", 1) : other;
-        p->image = calloc(BOX * BOX, sizeof *p->image);
-        set.cached_bytes += BOX * BOX * sizeof *p->image;
+        assert_non_null(p->image = particle_image_room(&set));
     }
     /* Nothing has changed: all stay what they are. */
     merge(&set, "first.star", true);

@@ -162,6 +162,48 @@ static void more_chunks_lie_on_other_devices(void **state) {
     }
 }
 
+static bool room_for_all; /* devices claim to have room for all images */
+enum { IMAGES = 130 };
+static int brought[IMAGES + 1]; /* how often each image was, by its number */
+
+bool __real_alignment_keeps_all(const struct alignment *alignment);
+bool __wrap_alignment_keeps_all(const struct alignment *alignment);
+bool __wrap_alignment_keeps_all(const struct alignment *alignment) {
+    return room_for_all || __real_alignment_keeps_all(alignment);
+}
+
+enum status __real_alignment_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   struct err *err);
+enum status __wrap_alignment_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   struct err *err);
+enum status __wrap_alignment_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                   struct err *err) {
+    for (int i = 0; i < count; i++) {
+        assert_non_null(particles[i].image);
+        assert_in_range(particles[i].number, 1, IMAGES);
+        assert_true(i == 0 || particles[i].number > particles[i - 1].number); /* in the order of their files */
+        brought[particles[i].number]++;
+    }
+    return __real_alignment_bring(alignment, particles, count, err);
+}
+
+/* Several devices that have room for all images get each of them before they compare any; results are those of one. */
+static void images_come_before_they_are_compared(void **state) {
+    (void)state;
+    room_for_all = true;
+    several_check(&(struct several_case){
+        .name = "brought", .particles = IMAGES, .classes = 1, .iterations = 2, .memory = 0.25, .host_memory = LITTLE});
+    room_for_all = false;
+    /* Two and three devices, and two iterations; twins are known after the first. */
+    int often = 0, once = 0;
+    for (int i = 1; i <= IMAGES; i++) {
+        often += brought[i] == 4;
+        once += brought[i] == 2;
+    }
+    assert_int_equal(once, TWINS);
+    assert_int_equal(often, IMAGES - TWINS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_chunks_lie_on_other_devices),
@@ -169,6 +211,7 @@ int main(void) {
         cmocka_unit_test(the_signal_has_one_sum),
         cmocka_unit_test(halves),
         cmocka_unit_test(classes),
+        cmocka_unit_test(images_come_before_they_are_compared),
     };
     return scratch_run("refiner-several", tests, sizeof tests / sizeof *tests);
 }

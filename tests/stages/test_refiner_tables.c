@@ -170,9 +170,7 @@ static void files_are_kept_while_they_are_held(void **state) {
 static void give_images(struct particle_set *set) {
     for (size_t i = 0; i < set->count; i++) {
         if (set->particles[i].image != NULL) continue;
-        set->particles[i].image = calloc(BOX * BOX, sizeof(float));
-        assert_non_null(set->particles[i].image);
-        set->cached_bytes += BOX * BOX * sizeof(float);
+        assert_non_null(set->particles[i].image = particle_image_room(set));
     }
 }
 

@@ -19,11 +19,10 @@ static enum status count_pixels(struct alignment_cuda *a, struct err *err) {
 static enum status open_all(struct alignment_cuda *a, struct err *err) {
     const struct alignment_options *o = &a->options;
     TRY(count_pixels(a, err));
-    for (int slot = 0; slot < STREAM_SLOTS; slot++) {
+    for (int slot = 0; slot < STREAM_SLOTS; slot++)
         TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->near, "poses near particles", &a->near_of[slot], err));
-        TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *a->staged[slot], "images of a batch", &a->staged[slot], err));
-    }
     a->found = &a->found_of[0];
+    TRY(alignment_cuda_images_create(a, err));
     TRY(device_host_new(&o->device, ALIGNMENT_PUT_BYTES, 1, "grids of an iteration", &a->put_block, err));
     TRY(stream_cuda_create(o->device.index, &a->stream, err));
     TRY(coarse_cuda_create(o->device.index, &a->coarse, err));
@@ -196,6 +195,8 @@ const struct alignment_work alignment_cuda_work = {
     .keep_images = alignment_cuda_keep_images,
     .forget_images = alignment_cuda_forget_images,
     .keeps_image = alignment_cuda_keeps_image,
+    .image_room = alignment_cuda_image_room,
+    .bring = alignment_cuda_bring,
     .begin = begin,
     .batch = batch,
     .scale = alignment_cuda_scale,

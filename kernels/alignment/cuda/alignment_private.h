@@ -11,7 +11,7 @@
 /* Input of the particles that are on the device at a time: images and earlier results. One block each on the host
  * (page-locked) and on the device. */
 struct alignment_cuda_slot {
-    float *images;                       /* [particles][box²] */
+    float *images;                       /* [particles][box²], on the device alone */
     struct prepare_particle_cuda *which; /* [particles] */
     int *own;                            /* [particles][2] integer shifts, px */
     int *known_shell;                    /* [particles] last shell that `residual` counts */
@@ -40,6 +40,15 @@ struct alignment_cuda_images {
     size_t bytes;
     int *entries, count; /* count: numbers with an entry */
     int used, room;
+};
+
+/* Page-locked memory through which images come to the device, one stage after the other. It stays in the processor's
+ * cache, and is soon taken: to page-lock the images of a whole batch takes longer than to compare them. */
+struct alignment_cuda_stages {
+    char *block; /* [STREAM_STAGES][most][box²] floats */
+    int most;    /* images of a stage */
+    int next;
+    int *order; /* [ALIGNMENT_PARTICLES_MOST]: particles whose images are copied, as these will lie on the device */
 };
 
 /* Particles that wait to be added to the sums together: their contributions to a slice are scattered once. The choice
@@ -76,6 +85,7 @@ struct alignment_cuda {
     struct coarse_cuda *coarse;
     struct prepare_cuda *prepare;
     struct alignment_cuda_images images;
+    struct alignment_cuda_stages stages;
 
     /* State of the iteration. */
     struct alignment_iteration iteration;
@@ -96,7 +106,6 @@ struct alignment_cuda {
     float *slices, *squares;
     bool slices_made;
     struct alignment_cuda_slot host[STREAM_SLOTS], device[STREAM_SLOTS];
-    int *staged[STREAM_SLOTS]; /* [particles]: place of the image within the slot; −1: it is on the device already */
     struct alignment_cuda_found found_of[STREAM_SLOTS], *found; /* found: results of the part that is being compared */
     void *host_block;
     size_t host_bytes;
@@ -131,6 +140,9 @@ enum { ALIGNMENT_PARTICLES_MOST = 512 };
 enum status alignment_cuda_keep_images(struct alignment *alignment, int count, size_t most_bytes, struct err *err);
 void alignment_cuda_forget_images(struct alignment *alignment);
 bool alignment_cuda_keeps_image(const struct alignment *alignment, int number);
+int alignment_cuda_image_room(const struct alignment *alignment);
+enum status alignment_cuda_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct err *err);
 enum status alignment_cuda_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                                  double *ret_mean, double *dots, double *norms, struct err *err);
 enum status alignment_cuda_add(struct alignment *alignment, const struct alignment_particle *particles, int count,
@@ -139,12 +151,12 @@ enum status alignment_cuda_add(struct alignment *alignment, const struct alignme
 /* plan.c: plans the memory of an iteration and copies its data to the device. */
 enum status alignment_cuda_plan(struct alignment_cuda *alignment, struct err *err);
 
-/* images.c: copies the images that are not on the device yet into from->images, on `threads` threads, and starts their
- * transfer to where they stay, or to the slot to->images. Fills staged[count]; from->which[i].image becomes the place
- * where image i will be. */
+/* images.c: takes the page-locked memory. */
+enum status alignment_cuda_images_create(struct alignment_cuda *alignment, struct err *err);
+/* Copies the images that are not on the device yet, on `threads` threads, to where they stay, or to the device's slot.
+ * which[i].image of the host's slot becomes the place where image i will be. */
 enum status alignment_cuda_images_bring(struct alignment_cuda *alignment, const struct alignment_particle *particles,
                                         int count, int slot, int threads, struct err *err);
-/* Frees the list of images on the device. */
 void alignment_cuda_images_destroy(struct alignment_cuda *alignment);
 
 /* Sorts particles by the direction of their last poses: fills order->particles and order->indices. */

@@ -1,4 +1,5 @@
-/* Images on a CUDA device. Some stay there from iteration to iteration; the others are copied each time. */
+/* Images on a CUDA device. Some stay there from iteration to iteration; the others are copied each time. All come by
+ * way of a few MiB of page-locked memory. */
 #include <limits.h>
 #include <string.h>
 
@@ -7,6 +8,16 @@
 
 static size_t image_bytes(const struct alignment_cuda *a) {
     return (size_t)a->options.box * (size_t)a->options.box * sizeof(float);
+}
+
+enum status alignment_cuda_images_create(struct alignment_cuda *a, struct err *err) {
+    enum { STAGE_BYTES = 16 << 20 };
+    struct alignment_cuda_stages *s = &a->stages;
+    const size_t each = image_bytes(a), fit = STAGE_BYTES / each;
+    s->most = fit > ALIGNMENT_PARTICLES_MOST ? ALIGNMENT_PARTICLES_MOST : fit > 1 ? (int)fit : 1;
+    TRY(mem_new(ALIGNMENT_PARTICLES_MOST, sizeof *s->order, "images of a batch", &s->order, err));
+    return device_host_new(&a->options.device, STREAM_STAGES * (size_t)s->most, each, "images on their way", &s->block,
+                           err);
 }
 
 static enum status number_images(struct alignment_cuda_images *images, int count, struct err *err) {
@@ -52,41 +63,46 @@ void alignment_cuda_forget_images(struct alignment *alignment) {
 
 void alignment_cuda_images_destroy(struct alignment_cuda *a) {
     mem_free(&a->images.entries);
-    for (int slot = 0; slot < STREAM_SLOTS; slot++)
-        mem_free(&a->staged[slot]);
+    mem_free(&a->stages.order);
+    device_host_free(&a->options.device, &a->stages.block);
 }
 
 static int *entry_of(const struct alignment_cuda_images *images, int number) {
     return number > 0 && number <= images->count ? &images->entries[number - 1] : NULL;
 }
 
-bool alignment_cuda_keeps_image(const struct alignment *alignment, int number) {
-    const int *entry = entry_of(&alignment->cuda->images, number);
+static bool keeps(const struct alignment_cuda_images *images, int number) {
+    const int *entry = entry_of(images, number);
     return entry != NULL && *entry >= 0;
 }
 
-/* Chooses entries for as many images as there is room for. Returns how many are new. Their images come first among the
- * staged ones, the last entry before the others, as they lie on the device. */
+bool alignment_cuda_keeps_image(const struct alignment *alignment, int number) {
+    return keeps(&alignment->cuda->images, number);
+}
+
+int alignment_cuda_image_room(const struct alignment *alignment) {
+    return alignment->cuda->images.room;
+}
+
+/* Chooses entries for as many images as there is room for, and lists the images to copy: first those that stay, the last
+ * entry before the others, as they lie on the device. Returns how many stay. */
 static int choose(struct alignment_cuda_images *images, const struct alignment_particle *particles, int count,
-                  int *staged, int *ret_all) {
-    int before = images->used, more = 0;
+                  int *order, int *ret_all) {
+    const int before = images->used;
     for (int i = 0; i < count; i++) {
         int *entry = entry_of(images, particles[i].number);
-        staged[i] = -1;
-        if (entry != NULL && *entry >= 0) continue;
-        staged[i] = 0;
-        if (entry != NULL && images->used < images->room)
-            *entry = images->used++;
-        else
-            more++;
+        if (entry != NULL && *entry < 0 && images->used < images->room) *entry = images->used++;
     }
-    int kept = images->used - before, place = kept;
+    const int kept = images->used - before;
+    int all = kept;
     for (int i = 0; i < count; i++) {
         const int *entry = entry_of(images, particles[i].number);
-        if (staged[i] < 0) continue;
-        staged[i] = entry != NULL && *entry >= 0 ? kept - 1 - (*entry - before) : place++;
+        if (entry == NULL || *entry < 0)
+            order[all++] = i;
+        else if (*entry >= before)
+            order[images->used - 1 - *entry] = i;
     }
-    *ret_all = kept + more;
+    *ret_all = all;
     return kept;
 }
 
@@ -94,38 +110,72 @@ static char *place_of(const struct alignment_cuda_images *images, int entry, siz
     return images->end - ((size_t)entry + 1) * each;
 }
 
-static enum status send(struct alignment_cuda *a, int slot, int kept, int all, struct err *err) {
+/* Copies `count` images, which will lie side by side on the device. COPYING threads are as fast as it takes them; the team
+ * has those that the loops of its thread have. */
+enum { COPYING = 8 };
+static enum status send(struct alignment_cuda *a, const struct alignment_particle *particles, const int *order,
+                        int count, int slot, char *to, int threads, struct err *err) {
+    struct alignment_cuda_stages *s = &a->stages;
+    const size_t each = image_bytes(a);
+    const int stage = s->next;
+    char *from = s->block + (size_t)stage * (size_t)s->most * each;
+    TRY(stream_cuda_stage_free(a->stream, stage, err));
+#pragma omp parallel for num_threads(threads) schedule(static, (count + COPYING - 1) / COPYING)
+    for (int i = 0; i < count; i++)
+        memcpy(from + (size_t)i * each, particles[order[i]].image, each);
+    TRY(stream_cuda_bring(a->stream, slot, to, from, (size_t)count * each, err));
+    s->next = (stage + 1) % STREAM_STAGES;
+    return stream_cuda_stage_sent(a->stream, stage, err);
+}
+
+/* Copies the first `all` of the listed images. The first `kept` ones stay. */
+static enum status send_all(struct alignment_cuda *a, const struct alignment_particle *particles, int kept, int all,
+                            int slot, int threads, struct err *err) {
     const struct alignment_cuda_images *images = &a->images;
-    size_t each = image_bytes(a), first = (size_t)kept, rest = (size_t)(all - kept);
-    const char *from = (const char *)a->host[slot].images;
-    char *to = (char *)a->device[slot].images;
-    if (first > 0)
-        TRY(stream_cuda_bring(a->stream, slot, place_of(images, images->used - 1, each), from, first * each, err));
-    if (rest == 0) return STATUS_OK;
-    return stream_cuda_bring(a->stream, slot, to + first * each, from + first * each, rest * each, err);
+    const size_t each = image_bytes(a);
+    for (int first = 0, count; first < all; first += count) {
+        const int end = first < kept ? kept : all;
+        char *to = first < kept ? place_of(images, images->used - 1 - first, each)
+                                : (char *)a->device[slot].images + (size_t)first * each;
+        count = end - first < a->stages.most ? end - first : a->stages.most;
+        TRY(send(a, particles, a->stages.order + first, count, slot, to, threads, err));
+    }
+    return STATUS_OK;
 }
 
 enum status alignment_cuda_images_bring(struct alignment_cuda *a, const struct alignment_particle *particles, int count,
                                         int slot, int threads, struct err *err) {
     struct alignment_cuda_images *images = &a->images;
-    const struct alignment_cuda_slot *from = &a->host[slot], *to = &a->device[slot];
-    size_t each = image_bytes(a);
-    for (int i = 0; i < count; i++) {
-        const int *entry = entry_of(images, particles[i].number);
-        FAIL_IF(particles[i].image == NULL && (entry == NULL || *entry < 0), err, STATUS_BAD_STATE,
+    struct prepare_particle_cuda *which = a->host[slot].which;
+    const char *to = (const char *)a->device[slot].images;
+    const size_t each = image_bytes(a);
+    for (int i = 0; i < count; i++)
+        FAIL_IF(particles[i].image == NULL && !keeps(images, particles[i].number), err, STATUS_BAD_STATE,
                 "image %d is not on the device any more", particles[i].number);
-    }
-    int all = 0, *staged = a->staged[slot], kept = choose(images, particles, count, staged, &all);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int i = 0; i < count; i++) {
-        const int *entry = entry_of(images, particles[i].number);
-        const char *place = (const char *)to->images + (size_t)(staged[i] > 0 ? staged[i] : 0) * each;
-        if (entry != NULL && *entry >= 0) place = place_of(images, *entry, each);
-        from->which[i].image = (const float *)(const void *)place;
-        if (staged[i] >= 0) memcpy((char *)from->images + (size_t)staged[i] * each, particles[i].image, each);
-    }
-    enum status status = send(a, slot, kept, all, err);
+    int all = 0;
+    const int kept = choose(images, particles, count, a->stages.order, &all);
+    for (int i = 0; i < count; i++)
+        if (keeps(images, particles[i].number))
+            which[i].image =
+                (const float *)(const void *)place_of(images, *entry_of(images, particles[i].number), each);
+    for (int k = kept; k < all; k++)
+        which[a->stages.order[k]].image = (const float *)(const void *)(to + (size_t)k * each);
+    const enum status status = send_all(a, particles, kept, all, slot, threads, err);
     /* Images that were not sent are not on the device. */
     if (status != STATUS_OK) forget(images);
+    return status;
+}
+
+enum status alignment_cuda_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
+                                 struct err *err) {
+    struct alignment_cuda *a = alignment->cuda;
+    enum status status = stream_cuda_adopt(a->stream, err);
+    for (int first = 0, part; first < count && status == STATUS_OK; first += part) {
+        int all = 0;
+        part = count - first < ALIGNMENT_PARTICLES_MOST ? count - first : ALIGNMENT_PARTICLES_MOST;
+        const int kept = choose(&a->images, particles + first, part, a->stages.order, &all);
+        status = send_all(a, particles + first, kept, kept, 0, a->options.threads, err);
+    }
+    if (status != STATUS_OK) forget(&a->images);
     return status;
 }

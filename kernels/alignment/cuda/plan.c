@@ -326,8 +326,7 @@ static void *carve(struct block *block, size_t bytes) {
     return part;
 }
 
-static void carve_slot(struct block *block, size_t particles, size_t pixels, struct alignment_cuda_slot *slot) {
-    slot->images = carve(block, particles * pixels * sizeof *slot->images);
+static void carve_slot(struct block *block, size_t particles, struct alignment_cuda_slot *slot) {
     slot->which = carve(block, particles * sizeof *slot->which);
     slot->own = carve(block, particles * 2 * sizeof *slot->own);
     slot->known_shell = carve(block, particles * sizeof *slot->known_shell);
@@ -350,9 +349,8 @@ static void carve_found(const struct alignment_cuda *a, struct block *block, str
 }
 
 static void carve_host(struct alignment_cuda *a, struct block *block) {
-    size_t n = (size_t)a->particles, pixels = (size_t)a->options.box * (size_t)a->options.box;
     for (int slot = 0; slot < STREAM_SLOTS; slot++) {
-        carve_slot(block, n, pixels, &a->host[slot]);
+        carve_slot(block, (size_t)a->particles, &a->host[slot]);
         carve_found(a, block, &a->found_of[slot]);
     }
 }
@@ -360,11 +358,13 @@ static void carve_host(struct alignment_cuda *a, struct block *block) {
 static enum status take_batches(struct alignment_cuda *a, struct err *err) {
     size_t n = (size_t)a->particles, pixels = (size_t)a->options.box * (size_t)a->options.box;
     for (int slot = 0; slot < STREAM_SLOTS; slot++) {
+        struct alignment_cuda_slot *to = &a->device[slot];
         struct block block = {0};
-        carve_slot(&block, n, pixels, &a->device[slot]);
+        carve_slot(&block, n, to);
+        TRY(arena_take(a->arena, n * pixels, sizeof *to->images, "images", &to->images, err));
         TRY(arena_take(a->arena, block.bytes, 1, "images", &block.base, err));
         block.bytes = 0;
-        carve_slot(&block, n, pixels, &a->device[slot]);
+        carve_slot(&block, n, to);
     }
     struct block block = {0};
     carve_host(a, &block);
@@ -373,7 +373,7 @@ static enum status take_batches(struct alignment_cuda *a, struct err *err) {
         size_t bytes = block.bytes + block.bytes / 4;
         device_host_free(&a->options.device, &a->host_block);
         a->host_bytes = 0;
-        TRY(device_host_new(&a->options.device, bytes, 1, "images of a batch", &a->host_block, err));
+        TRY(device_host_new(&a->options.device, bytes, 1, "particles of a batch", &a->host_block, err));
         a->host_bytes = bytes;
     }
     block = (struct block){.base = a->host_block};

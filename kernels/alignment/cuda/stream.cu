@@ -7,7 +7,7 @@
 
 struct stream_cuda {
     cudaStream_t kernels, images;
-    cudaEvent_t brought[STREAM_SLOTS], released[STREAM_SLOTS];
+    cudaEvent_t brought[STREAM_SLOTS], released[STREAM_SLOTS], sent[STREAM_STAGES];
     struct device_busy *busy;
     int device;
 };
@@ -19,6 +19,8 @@ static enum status open_all(struct stream_cuda *s, struct err *err) {
         CUDA_TRY(cudaEventCreateWithFlags(&s->brought[slot], cudaEventDisableTiming), err, "making an event");
         CUDA_TRY(cudaEventCreateWithFlags(&s->released[slot], cudaEventDisableTiming), err, "making an event");
     }
+    for (int stage = 0; stage < STREAM_STAGES; stage++)
+        CUDA_TRY(cudaEventCreateWithFlags(&s->sent[stage], cudaEventDisableTiming), err, "making an event");
     return device_busy_create(&s->busy, err);
 }
 
@@ -43,6 +45,8 @@ extern "C" void stream_cuda_destroy(struct stream_cuda **stream) {
         if (s->brought[slot]) (void)cudaEventDestroy(s->brought[slot]);
         if (s->released[slot]) (void)cudaEventDestroy(s->released[slot]);
     }
+    for (int stage = 0; stage < STREAM_STAGES; stage++)
+        if (s->sent[stage]) (void)cudaEventDestroy(s->sent[stage]);
     device_busy_destroy(&s->busy);
     if (s->kernels) (void)cudaStreamDestroy(s->kernels);
     if (s->images) (void)cudaStreamDestroy(s->images);
@@ -108,6 +112,16 @@ extern "C" enum status stream_cuda_bring(struct stream_cuda *s, int slot, void *
     CUDA_TRY(cudaStreamWaitEvent(s->images, s->released[slot], 0), err, "waiting for a stream");
     CUDA_TRY(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, s->images), err, "copying images to it");
     CUDA_TRY(cudaEventRecord(s->brought[slot], s->images), err, "marking a stream");
+    return STATUS_OK;
+}
+
+extern "C" enum status stream_cuda_stage_sent(struct stream_cuda *s, int stage, struct err *err) {
+    CUDA_TRY(cudaEventRecord(s->sent[stage], s->images), err, "marking a stream");
+    return STATUS_OK;
+}
+
+extern "C" enum status stream_cuda_stage_free(struct stream_cuda *s, int stage, struct err *err) {
+    CUDA_TRY(cudaEventSynchronize(s->sent[stage]), err, "bringing images to it");
     return STATUS_OK;
 }
 

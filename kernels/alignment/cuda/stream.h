@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-enum { STREAM_SLOTS = 2 };
+enum { STREAM_SLOTS = 2, STREAM_STAGES = 2 };
 
 struct stream_cuda;
 /* Creates the queues of CUDA device number `device`, and makes it current in this thread. */
@@ -44,6 +44,10 @@ enum status stream_cuda_wait(struct stream_cuda *stream, struct err *err);
 /* Copies the data of a slot's next work, once kernels no longer need the slot's current data (stream_cuda_release). */
 enum status stream_cuda_bring(struct stream_cuda *stream, int slot, void *to, const void *host, size_t bytes,
                               struct err *err);
+/* Marks the copies queued so far as the last that read a stage: page-locked memory through which images pass. */
+enum status stream_cuda_stage_sent(struct stream_cuda *stream, int stage, struct err *err);
+/* Waits until the stage may be overwritten. */
+enum status stream_cuda_stage_free(struct stream_cuda *stream, int stage, struct err *err);
 /* Makes kernels queued from here on wait for the slot's data. */
 enum status stream_cuda_await(struct stream_cuda *stream, int slot, struct err *err);
 /* Marks the kernels queued so far as the last that read the slot. */

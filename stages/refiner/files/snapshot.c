@@ -23,10 +23,11 @@ struct snapshot {
     int class_count;
 };
 
+static const char WHAT[] = "the files of an iteration";
 enum { MAP, TAU2, SSNR, COMPLETENESS, SIGMA2, ROOMS };
 
 enum status snapshot_create(struct snapshot **ret_snapshot, struct err *err) {
-    return mem_new(1, sizeof(struct snapshot), "the files of an iteration", ret_snapshot, err);
+    return mem_new(1, sizeof(struct snapshot), WHAT, ret_snapshot, err);
 }
 
 void snapshot_destroy(struct snapshot **snapshot) {
@@ -46,7 +47,7 @@ void snapshot_destroy(struct snapshot **snapshot) {
 static void reserve_room(struct room *room, size_t bytes) {
     if (bytes <= room->bytes) return;
     mem_free(&room->data);
-    room->bytes = mem_new(bytes, 1, "the files of an iteration", &room->data, NULL) == STATUS_OK ? bytes : 0;
+    room->bytes = mem_new(bytes, 1, WHAT, &room->data, NULL) == STATUS_OK ? bytes : 0;
     if (room->bytes > 0) memset(room->data, 1, bytes);
 }
 
@@ -61,7 +62,7 @@ void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
     reserve_room(&s->combined, like->combined.bytes);
     if (s->classes == NULL) {
         size_t count = (size_t)like->class_count * ROOMS;
-        if (mem_new(count, sizeof *s->classes, "the files of an iteration", &s->classes, NULL) != STATUS_OK) return;
+        if (mem_new(count, sizeof *s->classes, WHAT, &s->classes, NULL) != STATUS_OK) return;
         s->class_count = like->class_count;
     }
     for (int i = 0; i < s->class_count; i++)
@@ -69,13 +70,13 @@ void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
 }
 
 /* Copies with several threads: nothing else runs meanwhile, and one thread alone does not use the full memory
- * bandwidth. */
+ * bandwidth. The team is that of other loops: OpenMP would end the threads that a smaller one does not need. */
 static void copy_bytes(char *to, const char *from, size_t bytes) {
-    enum { PIECE = 1 << 20, THREADS = 4 };
-    size_t pieces = (bytes + PIECE - 1) / PIECE;
-#pragma omp parallel for num_threads(THREADS) schedule(static) if (pieces > THREADS)
-    for (size_t i = 0; i < pieces; i++) {
-        size_t first = i * PIECE, left = bytes - first;
+    enum { PIECE = 1 << 20, THREADS = 16 };
+    const int pieces = (int)((bytes + PIECE - 1) / PIECE);
+#pragma omp parallel for schedule(static, (pieces + THREADS - 1) / THREADS) if (pieces > THREADS)
+    for (int i = 0; i < pieces; i++) {
+        size_t first = (size_t)i * PIECE, left = bytes - first;
         memcpy(to + first, from + first, left < PIECE ? left : PIECE);
     }
 }
@@ -86,7 +87,8 @@ static enum status copy(struct room *room, const void *from, size_t count, size_
     if (bytes > room->bytes) {
         mem_free(&room->data);
         room->bytes = 0;
-        TRY(mem_new_unset(count, size, "the files of an iteration", &room->data, err));
+        TRY(bytes < MEM_LARGE ? mem_new_unset(bytes, 1, WHAT, &room->data, err)
+                              : mem_new_pages(bytes, WHAT, &room->data, err));
         room->bytes = bytes;
     }
     copy_bytes(room->data, from, bytes);
@@ -162,7 +164,7 @@ static enum status copy_all(struct snapshot *s, const struct refiner *r, struct 
     size_t voxels = (size_t)r->box * (size_t)r->box * (size_t)r->box;
     if (s->classes == NULL) {
         s->class_count = r->side_count * r->reference_count;
-        TRY(mem_new((size_t)s->class_count * ROOMS, sizeof *s->classes, "the files of an iteration", &s->classes, err));
+        TRY(mem_new((size_t)s->class_count * ROOMS, sizeof *s->classes, WHAT, &s->classes, err));
     }
     s->refiner = *r;
     leave_out(&s->refiner);

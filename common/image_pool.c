@@ -1,4 +1,4 @@
-#include "stages/classifier/image_pool.h"
+#include "common/image_pool.h"
 
 #include <stdlib.h>
 #include <string.h>

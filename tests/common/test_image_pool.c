@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "stages/classifier/image_pool.h"
+#include "common/image_pool.h"
 
 enum { IMAGES = 12, END = 64 }; /* values at either end of an image that are looked at */
 
