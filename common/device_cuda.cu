@@ -36,26 +36,43 @@ enum status device_count(int *ret_count, struct err *err) {
     return STATUS_OK;
 }
 
-/* Large pages are page-locked ten times as fast as those of cudaHostAlloc, and given back five times as fast. */
-enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err) {
+/* Takes large pages and locks them, which is ten times as fast as cudaHostAlloc. Returns NULL without memory, or where
+ * the driver cannot. */
+static void *lock_large_pages(size_t bytes, const char *what) {
     void *memory = NULL;
-    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
-    TRY(mem_new_pages(bytes, what, &memory, err));
+    if (mem_new_pages(bytes, what, &memory, NULL) != STATUS_OK) return NULL;
     memset(memory, 0, bytes);
-    cudaError_t result = cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
-    if (result != cudaSuccess) {
-        (void)cudaGetLastError();
-        free(memory);
-        FAIL(err, cuda_status(result), "no page-locked memory for %s: %zu bytes were asked for: %s", what, bytes,
-             cudaGetErrorString(result));
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return memory;
+    (void)cudaGetLastError();
+    free(memory);
+    return NULL;
+}
+
+enum status device_cuda_host_new(int index, size_t bytes, const char *what, void **ret_pointer, struct err *err) {
+    CUDA_TRY(cudaSetDevice(index), err, "choosing it");
+    void *memory = lock_large_pages(bytes, what);
+    if (memory == NULL) {
+        cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+        if (result != cudaSuccess) {
+            (void)cudaGetLastError();
+            FAIL(err, cuda_status(result), "no page-locked memory for %s: %zu bytes were asked for: %s", what, bytes,
+                 cudaGetErrorString(result));
+        }
+        memset(memory, 0, bytes);
     }
     *ret_pointer = memory;
     return STATUS_OK;
 }
 
 void device_cuda_host_free(int index, void *pointer) {
-    if (cudaSetDevice(index) == cudaSuccess && cudaHostUnregister(pointer) != cudaSuccess) (void)cudaGetLastError();
-    free(pointer);
+    /* A lost device has given its memory back already. */
+    if (cudaSetDevice(index) != cudaSuccess) return;
+    if (cudaHostUnregister(pointer) == cudaSuccess) {
+        free(pointer);
+        return;
+    }
+    (void)cudaGetLastError(); /* it is not of large pages */
+    (void)cudaFreeHost(pointer);
 }
 
 enum status device_cuda_memory_new(int index, size_t bytes, void **ret_pointer, struct err *err) {

@@ -1,5 +1,5 @@
-/* Memory for a great number of images of one size, in large pages where the system has them: a new page of the usual size
- * costs more than the image that is written into it. One thread at a time. */
+/* Memory for a great number of images of one size, in large pages where the system has them: a new page of the usual
+ * size costs more than the image that is written into it. One thread at a time. */
 #ifndef ICESTREAM_COMMON_IMAGE_POOL_H
 #define ICESTREAM_COMMON_IMAGE_POOL_H
 

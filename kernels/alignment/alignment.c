@@ -80,7 +80,6 @@ struct workspace *alignment_workspace(const struct alignment *a) {
 
 enum status alignment_keep_images(struct alignment *a, int count, size_t most_bytes, struct err *err) {
     a->begun = false;
-    a->images = count;
     return a->work->keep_images != NULL ? a->work->keep_images(a, count, most_bytes, err) : STATUS_OK;
 }
 
@@ -98,9 +97,9 @@ bool alignment_keeps_image(const struct alignment *a, int number, int chunk) {
     return a->work->keeps_image != NULL && a->work->keeps_image(a, number);
 }
 
-bool alignment_keeps_all(const struct alignment *a) {
-    if (a->several != NULL) return alignment_several_keeps_all(a);
-    return a->work->image_room != NULL && a->work->image_room(a) >= a->images;
+int alignment_image_room(const struct alignment *a, int chunk) {
+    if (a->several != NULL) return alignment_several_image_room(a, chunk);
+    return a->work->image_room != NULL ? a->work->image_room(a) : 0;
 }
 
 bool alignment_can_number(double orientations, int references) {
@@ -188,6 +187,10 @@ static void add_rest(const struct alignment_particle *p, struct alignment_result
 enum status alignment_bring(struct alignment *a, const struct alignment_particle *particles, int count,
                             struct err *err) {
     FAIL_IF(!a->begun, err, STATUS_BAD_STATE, "images came before an iteration began");
+    for (int i = 0; i < count; i++)
+        FAIL_IF(particles[i].image == NULL || particles[i].chunk < 0, err, STATUS_BAD_ARGUMENT,
+                "image %d cannot come to a device: it is %s", particles[i].number,
+                particles[i].image == NULL ? "not in memory" : "of no chunk");
     return a->work->bring != NULL && count > 0 ? a->work->bring(a, particles, count, err) : STATUS_OK;
 }
 

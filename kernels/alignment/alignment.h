@@ -136,8 +136,9 @@ void alignment_forget_images(struct alignment *alignment);
 /* Returns whether the image of that number stays already on the device that compares particles of that chunk, so that
  * such a particle needs no `image`. Call it while no particles are being added. */
 bool alignment_keeps_image(const struct alignment *alignment, int number, int chunk);
-/* Returns whether there is room for all images that were counted last, on the devices that compare them. */
-bool alignment_keeps_all(const struct alignment *alignment);
+/* Returns how many more images can stay on the device that compares particles of that chunk. Call it while no particles
+ * are being added. */
+int alignment_image_room(const struct alignment *alignment, int chunk);
 
 /* Returns whether an E-step can number so many orientations of each reference. A `local` E-step can then search them.
  * One over the whole grid may still have too many samples (STATUS_UNSUPPORTED of alignment_begin). */
@@ -207,9 +208,9 @@ struct alignment_result {
 enum status alignment_scale(struct alignment *alignment, const struct alignment_particle *particles, int count,
                             double *ret_mean, double *dots, double *norms, struct err *err);
 
-/* Copies images to the devices that compare them, as far as these have room to keep them; of each particle only `image`,
- * `number` and `chunk` count. Call it before the particles of the iteration are added, once it has begun. Particles of
- * many chunks come to all devices at the same time. The images may be overwritten once it has returned. */
+/* Copies images to the devices that compare them, as far as these have room to keep them; of each particle only
+ * `image`, `number` and `chunk` count. Call it before the particles of the iteration are added, once it has begun.
+ * Particles of many chunks come to all devices at the same time. The images may be overwritten once it has returned. */
 enum status alignment_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
                             struct err *err);
 

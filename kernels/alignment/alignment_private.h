@@ -63,7 +63,6 @@ struct alignment {
     struct alignment_options options;
     struct alignment_iteration iteration;
     bool begun;
-    int images;                        /* that are to be kept */
     const struct alignment_work *work; /* chosen once, when the alignment is created */
     struct alignment_cpu *cpu;         /* owned by the work: one of the three, the others are NULL */
     struct alignment_cuda *cuda;
@@ -81,7 +80,7 @@ struct alignment_work {
     enum status (*keep_images)(struct alignment *a, int count, size_t most_bytes, struct err *err);
     void (*forget_images)(struct alignment *a);
     bool (*keeps_image)(const struct alignment *a, int number);
-    int (*image_room)(const struct alignment *a); /* how many are kept at most */
+    int (*image_room)(const struct alignment *a);
     enum status (*bring)(struct alignment *a, const struct alignment_particle *particles, int count, struct err *err);
     enum status (*begin)(struct alignment *a, const struct alignment_iteration *iteration, struct err *err);
     int (*batch)(const struct alignment *a);
@@ -105,7 +104,7 @@ enum status alignment_find_memory(const struct device *device, double *ret_memor
 extern const struct alignment_work alignment_several_work;
 int alignment_several_count(const struct alignment *a);
 bool alignment_several_keeps_image(const struct alignment *a, int number, int chunk);
-bool alignment_several_keeps_all(const struct alignment *a);
+int alignment_several_image_room(const struct alignment *a, int chunk);
 extern const struct alignment_work alignment_cpu_work;
 /* Defined only in builds with CUDA. */
 extern const struct alignment_work alignment_cuda_work;

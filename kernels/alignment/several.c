@@ -114,9 +114,9 @@ static enum status create_one(void *context, struct err *err) {
     return alignment_create(&job->options, &job->worker, err);
 }
 
-/* Returns the threads of a worker. The first works in the caller's thread, with which OpenMP keeps the caller's threads: a
- * smaller team would end the surplus ones, and the next of the caller's would take milliseconds to make them again. On
- * devices the first therefore uses all, for its short loops; on the CPU its loops are long. */
+/* Returns the threads of a worker. The first works in the caller's thread. There OpenMP would end the threads that a
+ * smaller team does not need, and take milliseconds to start them again for the caller's own loops: on devices, where
+ * the threads have little to do, it has all. On the CPU they compare particles. */
 static int threads_of(const struct alignment *a, int worker) {
     const bool all = worker == 0 && a->options.devices[0].kind != DEVICE_CPU;
     return all ? a->options.threads : a->options.threads / a->several->count;
@@ -212,14 +212,8 @@ bool alignment_several_keeps_image(const struct alignment *a, int number, int ch
     return alignment_keeps_image(a->several->workers[chunk % a->several->count], number, 0);
 }
 
-/* Chunks of a thousand particles come out even to a few per cent. */
-bool alignment_several_keeps_all(const struct alignment *a) {
-    const struct alignment_several *s = a->several;
-    if (s->workers[0]->work->image_room == NULL) return false;
-    const double each = 1.125 * a->images / s->count;
-    for (int i = 0; i < s->count; i++)
-        if (s->workers[i]->work->image_room(s->workers[i]) < fmin(each, a->images)) return false;
-    return true;
+int alignment_several_image_room(const struct alignment *a, int chunk) {
+    return alignment_image_room(a->several->workers[chunk % a->several->count], 0);
 }
 
 static enum status begin_one(void *context, struct err *err) {

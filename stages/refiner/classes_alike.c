@@ -265,7 +265,8 @@ static void find_moves(const struct work *w, int i, const float *slices, float *
     }
 }
 
-/* Takes the projection of the map of all away from a particle, and what a small move would change. slices: [1 + MOVES]. */
+/* Takes the projection of the map of all away from a particle, and what a small move would change. slices: [1 + MOVES].
+ * */
 static void subtract_from(struct work *w, int i, float *slices) {
     static const double SMALL = 0.05; /* radians */
     const size_t n = (size_t)w->own.count, size = 2 * n;

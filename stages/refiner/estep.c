@@ -17,8 +17,8 @@ static const double LEAST_SHARE = 1e-9;
 /* Poses beyond this share of the probability are the least likely third or half of all, and hardly show in the map.
  * Classes keep them: what a class gets may be no more than that. */
 static const double SUMMED = 0.98;
-static const double LEAST_NORM = 1e-3;           /* over the mean norm of all particles */
-enum { LEAST_BATCH = 16, BATCH_TO_READ = 1024 }; /* of each device */
+static const double LEAST_NORM = 1e-3;                                 /* over the mean norm of all particles */
+enum { LEAST_BATCH = 16, FIRST_TO_BRING = 128, BATCH_TO_READ = 1024 }; /* of each device */
 
 /* Returns how far the coarse pass of a grid with this step compares, px: a step moves the rim of the particle by
  * `rotated` Å, and finer detail does not help to tell two grid points apart. */
@@ -306,20 +306,32 @@ static int by_index(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Lists the images that a side's members lack, as far as their devices have room. left: room of each device. */
+static void list_of_side(struct refiner *r, const struct side *side, int left[ALIGNMENT_DEVICES_MOST]) {
+    struct images_to_bring *b = &r->to_bring;
+    const int workers = alignment_workers(r->alignment);
+    for (int i = 0; i < side->member_count; i++) {
+        const int index = side->members[i], chunk = r->set.particles[index].chunk;
+        if (left[chunk % workers] <= 0 || alignment_keeps_image(r->alignment, index + 1, chunk)) continue;
+        left[chunk % workers]--;
+        b->indices[b->count++] = index;
+    }
+}
+
 enum status estep_list_images(struct refiner *r, struct err *err) {
     struct images_to_bring *b = &r->to_bring;
+    const int workers = alignment_workers(r->alignment);
+    int left[ALIGNMENT_DEVICES_MOST] = {0};
     size_t most = 0;
     b->count = b->next = 0;
-    if (alignment_workers(r->alignment) == 1 || r->unread == 0 || !alignment_keeps_all(r->alignment)) return STATUS_OK;
+    if (workers == 1 || r->unread == 0) return STATUS_OK;
     for (int h = 0; h < r->side_count; h++)
         most += (size_t)r->sides[h].member_count;
     TRY(mem_renew(most, sizeof *b->indices, "the images of an iteration", &b->indices, &b->room, err));
+    for (int w = 0; w < workers; w++)
+        left[w] = alignment_image_room(r->alignment, w);
     for (int h = 0; h < r->side_count; h++)
-        for (int i = 0; i < r->sides[h].member_count; i++) {
-            const int index = r->sides[h].members[i];
-            if (!alignment_keeps_image(r->alignment, index + 1, r->set.particles[index].chunk))
-                b->indices[b->count++] = index;
-        }
+        list_of_side(r, &r->sides[h], left);
     qsort(b->indices, (size_t)b->count, sizeof *b->indices, by_index);
     return STATUS_OK;
 }
@@ -328,13 +340,14 @@ bool estep_images_left(const struct refiner *r) {
     return r->to_bring.next < r->to_bring.count;
 }
 
-/* Returns how many of the images left are brought at a time. Two batches are in memory, with a quarter of it each: it
- * keeps no images then. */
+/* Returns how many of the images left are brought at a time: at first few, so that the wait for them is short. Two
+ * batches are in memory, with a quarter of it each. */
 static int count_to_bring(const struct refiner *r) {
+    const struct images_to_bring *b = &r->to_bring;
     const double image = (double)r->box * r->box * sizeof(float), room = host_memory(&r->options) / 4 / image;
-    const int workers = alignment_workers(r->alignment), left = r->to_bring.count - r->to_bring.next;
-    const double most = fmin(fmax(LEAST_BATCH * workers, room), BATCH_TO_READ * workers);
-    return (int)fmin(fmin(left, most), r->batch.room);
+    const int workers = alignment_workers(r->alignment), each = b->next == 0 ? FIRST_TO_BRING : BATCH_TO_READ;
+    const double most = fmin(fmax(LEAST_BATCH, room / workers), each) * workers;
+    return (int)fmin(fmin(b->count - b->next, most), r->batch.room);
 }
 
 enum status estep_bring(struct refiner *r, struct err *err) {
@@ -342,14 +355,18 @@ enum status estep_bring(struct refiner *r, struct err *err) {
     const int count = count_to_bring(r), *indices = b->indices + b->next;
     const float *const *images;
     r->at.reading = true;
-    TRY(loader_take(r->loader, r->alignment, indices, count, &images, err));
+    loader_pass(r->loader, true);
+    enum status status = loader_take(r->loader, r->alignment, indices, count, &images, err);
+    if (status == STATUS_OK) b->next += count;
+    if (status == STATUS_OK && estep_images_left(r))
+        loader_begin(r->loader, r->alignment, indices + count, count_to_bring(r));
+    loader_pass(r->loader, false);
+    TRY(status);
     r->at.reading = false;
-    b->next += count;
-    if (estep_images_left(r)) loader_begin(r->loader, r->alignment, indices + count, count_to_bring(r));
     for (int i = 0; i < count; i++)
         r->batch.particles[i] = (struct alignment_particle){
             .image = images[i], .number = indices[i] + 1, .chunk = r->set.particles[indices[i]].chunk};
-    enum status status = alignment_bring(r->alignment, r->batch.particles, count, err);
+    status = alignment_bring(r->alignment, r->batch.particles, count, err);
     timing_spent(&r->timing, REFINER_IMAGES);
     return status;
 }
@@ -385,7 +402,9 @@ static int chunk_of(const struct refiner *r, const struct particle *p, int taken
 enum status estep_load(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
     int count = batch_at(r, side, first);
     const float *const *images;
-    TRY(loader_take(r->loader, r->alignment, side->members + first, count, &images, err));
+    /* The grey scale is measured on the first of several devices, which does not keep all images. */
+    const struct alignment *kept_by = r->busy || alignment_workers(r->alignment) == 1 ? r->alignment : NULL;
+    TRY(loader_take(r->loader, kept_by, side->members + first, count, &images, err));
     count = leave_out_twins(r, side, first, count);
     read_ahead(r, side, first + count);
     for (int i = 0; i < count; i++) {
@@ -411,8 +430,8 @@ enum status estep_load(struct refiner *r, struct side *side, int first, int *ret
     return STATUS_OK;
 }
 
-/* At most so many threads take over the results of a batch: the work is short, and other threads read images meanwhile. All
- * are in the team, since OpenMP would end those that a smaller one does not need. */
+/* At most so many threads take over the results of a batch: the work is short, and other threads read images meanwhile.
+ * All are in the team, since OpenMP would end those that a smaller one does not need. */
 enum { TAKING_THREADS = 16 };
 
 /* Adds up the noise. Threads share no shell, and each shell is summed in the order of the particles, so that the sum

@@ -17,8 +17,7 @@ enum status estep_set_references(struct refiner *refiner, struct side *side, int
 /* Makes the following batches compare with references first .. first + count − 1. Call alignment_finish before: sums
  * that are not finished are lost. */
 enum status estep_compare_with(struct refiner *refiner, struct side *side, int first, int count, struct err *err);
-/* Lists the images that estep_bring brings to the devices before these compare, if there are several and they have room for
- * all. */
+/* Lists the images that estep_bring brings to several devices before these compare: those that they have room for. */
 enum status estep_list_images(struct refiner *refiner, struct err *err);
 bool estep_images_left(const struct refiner *refiner);
 /* Reads some of the images left, and brings them to their devices. */

@@ -25,7 +25,7 @@ struct batch {
     int *indices, count, room;
     bool *elsewhere; /* images that the device keeps */
     const struct alignment *kept_by;
-    bool kept_there; /* images that are read stay with kept_by */
+    bool through; /* images that are read do not stay in memory */
     const float **images;
     struct job *jobs;
     float *space; /* for images that are not kept */
@@ -50,6 +50,7 @@ struct loader {
     struct worker *worker;
     struct batch batches[2]; /* one is being read while the other is in use */
     int used;
+    bool through; /* of batches from now on */
 };
 
 enum status loader_create(struct particle_set *set, int threads, struct shards *cache, struct loader **ret_loader,
@@ -164,12 +165,6 @@ static bool normalised_before(const struct particle_set *set, const struct parti
     return set->check != NULL && image_check_normalises(set->check) && grids_change_noise(set, p);
 }
 
-/* Returns whether memory keeps an image that is read. One that a device is to keep passes through, unless it was compared
- * before: then the device had no room after all, or has forgotten it. */
-static bool stays(const struct batch *b, const struct particle *p) {
-    return !b->kept_there || p->aligned;
-}
-
 /* Lists the images that are not in memory, and where to put them. They stay in memory as far as the limit allows. */
 static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, struct err *err) {
     struct particle_set *set = l->set;
@@ -186,7 +181,7 @@ static enum status list_jobs(struct loader *l, struct batch *b, int *ret_jobs, s
         if (normalised_before(set, p))
             TRY(image_check_prepare_other(set->check, set->stacks[p->stack].box, set->optics[p->optics].pixel_size,
                                           err));
-        if (stays(b, p)) job->to = particle_image_room(set);
+        if (!b->through) job->to = particle_image_room(set);
         job->kept = job->to != NULL;
         unkept += !job->kept;
     }
@@ -292,6 +287,10 @@ static enum status read_ahead(void *context, struct err *err) {
     return read_batch(l, &l->batches[1 - l->used], err);
 }
 
+void loader_pass(struct loader *l, bool through) {
+    l->through = through;
+}
+
 void loader_stop(struct loader *l) {
     if (l == NULL) return;
     (void)worker_wait(l->worker, NULL); /* loader_take reads the batch again and reports an error */
@@ -307,7 +306,7 @@ static enum status fill(const struct loader *l, struct batch *b, const struct al
             kept_by != NULL && alignment_keeps_image(kept_by, indices[i] + 1, l->set->particles[indices[i]].chunk);
     b->count = count;
     b->kept_by = kept_by;
-    b->kept_there = kept_by != NULL && alignment_keeps_all(kept_by);
+    b->through = l->through;
     return STATUS_OK;
 }
 
@@ -322,7 +321,7 @@ void loader_begin(struct loader *l, const struct alignment *kept_by, const int *
 enum status loader_take(struct loader *l, const struct alignment *kept_by, const int *indices, int count,
                         const float *const **ret_images, struct err *err) {
     struct batch *b = &l->batches[1 - l->used];
-    bool ready = b->begun && b->kept_by == kept_by && b->count == count &&
+    bool ready = b->begun && b->through == l->through && b->kept_by == kept_by && b->count == count &&
                  memcmp(b->indices, indices, (size_t)count * sizeof *indices) == 0;
     if (ready) {
         b->begun = false;

@@ -1,5 +1,5 @@
-/* Loads the images of particles. Images that memory has room for stay there once read; others are read each time,
- * ahead of their use. */
+/* Loads the images of particles. Images that memory has room for stay there once read, unless they only pass through it
+ * (loader_pass); others are read each time, ahead of their use. */
 #ifndef ICESTREAM_STAGES_REFINER_LOADER_H
 #define ICESTREAM_STAGES_REFINER_LOADER_H
 
@@ -27,6 +27,8 @@ enum status loader_take(struct loader *loader, const struct alignment *kept_by, 
                         const float *const **ret_images, struct err *err);
 /* Starts to read the images that are taken next, and returns. loader_take reports any error. */
 void loader_begin(struct loader *loader, const struct alignment *kept_by, const int *indices, int count);
+/* Makes images that are read from now on pass through memory, or stay there again as at first. */
+void loader_pass(struct loader *loader, bool through);
 /* Decides from a sample of images how images are checked and normalised (image_check.h), and has the set do so from then
  * on (set->check). If the set has a check that does not normalise, it keeps that one unless the new one normalises. Judges
  * again the images that are in memory already. The caller keeps both checks. */

@@ -176,8 +176,8 @@ enum status particle_set_merge(struct particle_set *set, struct star_file **file
 /* Checks whether particle_set_read accepts the file, which the caller keeps. */
 enum status particle_set_try(const struct particle_set *set, struct star_file **file, const char *path,
                              struct err *err);
-/* Returns room for an image that stays in memory, box² floats, not set; NULL: the limit of the set is reached, or there is
- * no memory. Images lie in large pages: a page of the usual size costs more than what is written into it. */
+/* Returns room for an image that stays in memory, box² floats, not set; NULL: the limit of the set is reached, or there
+ * is no memory. Images lie in large pages: a page of the usual size costs more than what is written into it. */
 float *particle_image_room(struct particle_set *set);
 /* Takes such room back. Accepts NULL. */
 void particle_image_give(struct particle_set *set, float *image);

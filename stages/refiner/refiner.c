@@ -259,13 +259,21 @@ static enum status choose_members(struct refiner *r, size_t most, struct schedul
     return STATUS_OK;
 }
 
+static bool must_be_read(const struct refiner *r, size_t index) {
+    const struct particle *p = &r->set.particles[index];
+    return p->image == NULL && !alignment_keeps_image(r->alignment, (int)index + 1, p->chunk);
+}
+
+/* Counts the images that must be read: on a device those of the iteration's particles; on the CPU, where sums depend on
+ * batches, those of all that count. */
 static void count_unread(struct refiner *r) {
+    const bool on_device = alignment_workspace(r->alignment) != NULL;
     r->unread = 0;
-    for (size_t i = 0; i < r->set.count; i++) {
-        const struct particle *p = &r->set.particles[i];
-        r->unread +=
-            particle_counts(p) && p->image == NULL && !alignment_keeps_image(r->alignment, (int)i + 1, p->chunk);
-    }
+    for (int h = 0; h < r->side_count && on_device; h++)
+        for (int i = 0; i < r->sides[h].member_count; i++)
+            r->unread += must_be_read(r, (size_t)r->sides[h].members[i]);
+    for (size_t i = 0; i < r->set.count && !on_device; i++)
+        r->unread += particle_counts(&r->set.particles[i]) && must_be_read(r, i);
     size_t image = (size_t)r->set.box * (size_t)r->set.box * sizeof(float);
     r->rereads = r->set.cached_bytes + r->unread * image > r->set.cache_limit;
 }

@@ -66,8 +66,8 @@ struct difference {
     bool alike;
 };
 
-/* Images of an iteration that no device has yet. Several devices get them before they compare: particles that follow each
- * other are compared by one device, and those of a file by all. */
+/* Images of an iteration that no device has yet. Several devices get them before they compare: particles that follow
+ * each other are compared by one device, and those of a file by all. */
 struct images_to_bring {
     int *indices; /* [room] of particles, in the order of their files */
     size_t room;
@@ -171,7 +171,7 @@ struct refiner {
     struct twins_met met;             /* images of the running iteration */
     bool crossed;                     /* one of them is in the maps of the other half */
     struct refiner_iteration running; /* as refiner_begin was asked for it */
-    size_t unread;                    /* images neither in memory nor on the device when the iteration began */
+    size_t unread;                    /* images neither in memory nor on a device before particles are compared */
     bool rereads;                     /* they are more than memory has room for, and are read in each iteration */
     struct arena_step *trace;         /* of the device's memory, or NULL */
     size_t trace_count;

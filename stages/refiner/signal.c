@@ -52,7 +52,7 @@ static enum status trial_open(struct refiner *r, struct trial *t, struct err *er
     TRY(mem_new(noise, sizeof *t->noise, "noise spectra", &t->noise, err));
     for (int k = 0; k < t->references; k++) {
         TRY(mem_new(voxels, sizeof **t->maps, "a map", &t->maps[k], err));
-        /* Before the first iteration the references are those of the files. */
+        /* Before the first iteration the references are those of the files, on another scale. */
         if (r->schedule.iteration == 0)
             copy_map(r->sides[0].references[k].map, voxels, t->maps[k]);
         else

@@ -2,9 +2,9 @@
  *
  *   bench_loader FOLDER [IMAGES [BOX [THREADS [BATCH]]]]
  *
- * IMAGES (8,000) of BOX (360) px lie in stacks of 1,000, as 16-bit floats; FOLDER keeps them for the next call. They are
- * read by THREADS (all) in batches of BATCH (1,024), in the order of their files: once into memory that keeps them, once
- * into memory of the batch. Prints the time of each pass, of an image, and GB/s of what the files hold. */
+ * IMAGES (8,000) of BOX (360) px lie in stacks of 1,000, as 16-bit floats; FOLDER keeps them for the next call. They
+ * are read by THREADS (all) in batches of BATCH (1,024), in the order of their files: once into memory that keeps them,
+ * once into memory of the batch. Prints the time of each pass, of an image, and GB/s of what the files hold. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +45,7 @@ static enum status write_stacks(const struct bench *b, struct err *err) {
 static enum status open_set(const struct bench *b, struct particle_set *set, size_t kept, struct err *err) {
     char path[PATH_SIZE];
     struct star_file *file = NULL;
+    particle_set_init(set, 1, kept, 2);
     snprintf(path, sizeof path, "%s/particles.star", b->folder);
     FILE *f = fopen(path, "w");
     FAIL_IF(f == NULL, err, STATUS_IO, "%s cannot be written", path);
@@ -53,7 +54,6 @@ static enum status open_set(const struct bench *b, struct particle_set *set, siz
     for (int i = 0; i < b->images; i++)
         fprintf(f, "%06d@stack%04d.mrcs 1\n", i % EACH + 1, i / EACH);
     FAIL_IF(fclose(f) != 0, err, STATUS_IO, "%s cannot be written", path);
-    particle_set_init(set, 1, kept, 2);
     TRY(star_read(path, &file, err));
     return particle_set_merge(set, &file, path, false, NULL, err);
 }

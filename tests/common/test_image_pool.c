@@ -1,5 +1,5 @@
-/* Tests memory for many images of one size: each has room of its own, across blocks, and room that came back is given out
- * again. */
+/* Tests memory for many images of one size: each has room of its own, across blocks, and room that came back is given
+ * out again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -351,8 +351,8 @@ static const struct trial SYMMETRIC[] = {
      .symmetry = "O"},
 };
 
-/* Returns whether the best pose of any particle has another probability, on the CPU, if its image is multiplied by numbers
- * that deviate from 1 by so much. other: a part of that probability. */
+/* Returns whether the best pose of any particle has another probability, on the CPU, if its image is multiplied by
+ * numbers that deviate from 1 by so much. other: a part of that probability. */
 static bool changes(struct data *d, const struct outcome *cpu, float deviation, double other) {
     const size_t pixels = (size_t)d->trial.box * (size_t)d->trial.box, count = (size_t)d->trial.particles;
     float *images = new (count * pixels, sizeof *images);
@@ -377,8 +377,8 @@ static bool changes(struct data *d, const struct outcome *cpu, float deviation, 
     return found;
 }
 
-/* Returns whether rounding decides which poses are kept of a particle. Where a device multiplies rounded values, images that
- * differ in the third digit tell. */
+/* Returns whether rounding decides which poses are kept of a particle. Where a device multiplies rounded values, images
+ * that differ in the third digit tell. */
 static bool on_an_edge(struct data *d, const struct outcome *cpu) {
     if (!d->trial.rounded && d->trial.screen_size == 0) return changes(d, cpu, 1e-5f, 0.01);
     bool edge = false;

@@ -127,7 +127,8 @@ static const struct trial LARGE = {.box = 256,
                                    .oversampled = true,
                                    .max_significant = 100000};
 
-/* Brings images of an iteration that has begun before any is compared. keep: number of images that there is room for. */
+/* Brings images of an iteration that has begun before any is compared. keep: number of images that there is room for.
+ * */
 static void check_brought(const struct trial *trial, int keep) {
     static const float priors[REFERENCES] = {-0.5f, -0.9f};
     const int count = trial->particles;
@@ -146,11 +147,12 @@ static void check_brought(const struct trial *trial, int keep) {
     assert_int_equal(alignment_bring(alignment, d.particles, count, &err), STATUS_BAD_STATE);
     const size_t bytes = (size_t)keep * (size_t)trial->box * (size_t)trial->box * sizeof(float);
     must(alignment_keep_images(alignment, count, bytes, &err), &err);
-    assert_int_equal(alignment_keeps_all(alignment), keep >= count);
+    assert_int_equal(alignment_image_room(alignment, 0), keep);
     make_outcome(&d, &o);
     struct alignment_iteration iteration = iteration_of(&d, &o, priors);
     must(alignment_begin(alignment, &iteration, &err), &err);
     must(alignment_bring(alignment, d.particles, count, &err), &err);
+    assert_int_equal(alignment_image_room(alignment, 0), 0);
     for (int i = 0; i < count; i++) {
         assert_int_equal(alignment_keeps_image(alignment, d.particles[i].number, 0), i < keep);
         if (i < keep) d.particles[i].image = NULL;
@@ -160,6 +162,36 @@ static void check_brought(const struct trial *trial, int keep) {
     check_same(&d, &plain, &o);
     alignment_destroy(&alignment);
     discard_outcome(&plain);
+    discard_outcome(&o);
+    discard(&d);
+}
+
+/* Room that cannot grow serves images that were numbered later, too. */
+static void later_images_find_room(void **state) {
+    (void)state;
+    enum { ROOM = 10 };
+    const size_t bytes = ROOM * (size_t)TRIALS[0].box * (size_t)TRIALS[0].box * sizeof(float);
+    static const float priors[REFERENCES] = {0};
+    struct data d;
+    struct outcome o;
+    struct err err = {0};
+    struct alignment *alignment = NULL;
+    make(&TRIALS[0], &d);
+    const struct alignment_options options = options_of(&d, DEVICE_CUDA, 2e9);
+    must(alignment_create(&options, &alignment, &err), &err);
+    must(alignment_keep_images(alignment, ROOM + 1, bytes, &err), &err);
+    must(alignment_keep_images(alignment, TRIALS[0].particles, bytes, &err), &err);
+    make_outcome(&d, &o);
+    struct alignment_iteration iteration = iteration_of(&d, &o, priors);
+    must(alignment_begin(alignment, &iteration, &err), &err);
+    struct alignment_particle *last = &d.particles[TRIALS[0].particles - 1];
+    last->number = TRIALS[0].particles;
+    must(alignment_bring(alignment, last, 1, &err), &err);
+    assert_true(alignment_keeps_image(alignment, last->number, 0));
+    assert_int_equal(alignment_image_room(alignment, 0), ROOM - 1);
+    last->image = NULL;
+    assert_int_equal(alignment_bring(alignment, last, 1, &err), STATUS_BAD_ARGUMENT);
+    alignment_destroy(&alignment);
     discard_outcome(&o);
     discard(&d);
 }
@@ -230,6 +262,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_stay_as_they_were),
         cmocka_unit_test(images_come_before_they_are_compared),
+        cmocka_unit_test(later_images_find_room),
         cmocka_unit_test(accuracies_are_those_of_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,12 +15,19 @@ enum { STEPS = 1 << 17 };
 static int allocations;
 int __real_cudaMalloc(void **pointer, size_t bytes);
 int __wrap_cudaMalloc(void **pointer, size_t bytes);
+int __real_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);
+int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags);
 int __real_cudaHostRegister(void *pointer, size_t bytes, unsigned flags);
 int __wrap_cudaHostRegister(void *pointer, size_t bytes, unsigned flags);
 
 int __wrap_cudaMalloc(void **pointer, size_t bytes) {
     allocations++;
     return __real_cudaMalloc(pointer, bytes);
+}
+
+int __wrap_cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) {
+    allocations++;
+    return __real_cudaHostAlloc(pointer, bytes, flags);
 }
 
 int __wrap_cudaHostRegister(void *pointer, size_t bytes, unsigned flags) {

@@ -142,39 +142,35 @@ bool __wrap_alignment_keeps_image(const struct alignment *alignment, int number,
     return number % 2 == 0;
 }
 
-static bool room_for_all; /* on that device */
-bool __wrap_alignment_keeps_all(const struct alignment *alignment);
-bool __wrap_alignment_keeps_all(const struct alignment *alignment) {
-    assert_non_null(alignment);
-    return room_for_all;
-}
-
-/* Memory keeps none of the images that a device has room for, but those that it has not kept so far. */
-static void images_pass_to_the_device(void **state) {
+/* Memory keeps none of the images that pass through it, whether they are read ahead or when they are taken. */
+static void images_pass_through(void **state) {
     (void)state;
     char folder[PATH_SIZE];
     struct particle_set set;
     struct loader *loader = NULL;
-    const struct alignment *device = (const struct alignment *)(const void *)folder;
     const float *const *images;
-    int even[ALL / 2];
+    int indices[ALL];
     open_set("loader_through", folder, &set, ALL);
-    for (int i = 0; i < ALL / 2; i++)
-        even[i] = 2 * i; /* these have odd numbers */
+    for (int i = 0; i < ALL; i++)
+        indices[i] = i;
     assert_int_equal(loader_create(&set, 2, NULL, &loader, NULL), STATUS_OK);
-    room_for_all = true;
-    assert_int_equal(loader_take(loader, device, even, ALL / 2, &images, NULL), STATUS_OK);
-    assert_images(&set, even, ALL / 2, images);
-    assert_int_equal(set.cached_bytes, 0);
-    for (int i = 0; i < KEPT; i++)
-        set.particles[even[i]].aligned = true;
-    assert_int_equal(loader_take(loader, device, even, ALL / 2, &images, NULL), STATUS_OK);
-    assert_images(&set, even, ALL / 2, images);
+    loader_pass(loader, true);
+    for (int ahead = 0; ahead < 2; ahead++) {
+        if (ahead) loader_begin(loader, NULL, indices, ALL);
+        assert_int_equal(loader_take(loader, NULL, indices, ALL, &images, NULL), STATUS_OK);
+        assert_images(&set, indices, ALL, images);
+        assert_int_equal(set.cached_bytes, 0);
+    }
+    /* What was read ahead to pass through is read again to stay. */
+    loader_begin(loader, NULL, indices, ALL);
+    loader_pass(loader, false);
+    assert_int_equal(loader_take(loader, NULL, indices, KEPT, &images, NULL), STATUS_OK);
     assert_int_equal(set.cached_bytes, KEPT * PIXELS * sizeof(float));
-    room_for_all = false;
-    assert_int_equal(loader_take(loader, device, even, ALL / 2, &images, NULL), STATUS_OK);
-    assert_images(&set, even, ALL / 2, images);
-    assert_int_equal(set.cached_bytes, ALL / 2 * PIXELS * sizeof(float));
+    /* Images in memory stay there. */
+    loader_pass(loader, true);
+    assert_int_equal(loader_take(loader, NULL, indices, ALL, &images, NULL), STATUS_OK);
+    assert_images(&set, indices, ALL, images);
+    assert_int_equal(set.cached_bytes, KEPT * PIXELS * sizeof(float));
     loader_destroy(&loader);
     particle_set_destroy(&set);
 }
@@ -249,7 +245,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_come_from_the_cache),
         cmocka_unit_test(images_are_the_same_however_they_come),
-        cmocka_unit_test(images_pass_to_the_device),
+        cmocka_unit_test(images_pass_through),
         cmocka_unit_test(images_on_the_device_are_not_read),
         cmocka_unit_test(a_broken_stack_is_told_of_when_it_is_taken),
     };

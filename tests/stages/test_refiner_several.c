@@ -166,10 +166,10 @@ static bool room_for_all; /* devices claim to have room for all images */
 enum { IMAGES = 130 };
 static int brought[IMAGES + 1]; /* how often each image was, by its number */
 
-bool __real_alignment_keeps_all(const struct alignment *alignment);
-bool __wrap_alignment_keeps_all(const struct alignment *alignment);
-bool __wrap_alignment_keeps_all(const struct alignment *alignment) {
-    return room_for_all || __real_alignment_keeps_all(alignment);
+int __real_alignment_image_room(const struct alignment *alignment, int chunk);
+int __wrap_alignment_image_room(const struct alignment *alignment, int chunk);
+int __wrap_alignment_image_room(const struct alignment *alignment, int chunk) {
+    return room_for_all ? IMAGES : __real_alignment_image_room(alignment, chunk);
 }
 
 enum status __real_alignment_bring(struct alignment *alignment, const struct alignment_particle *particles, int count,
@@ -204,6 +204,42 @@ static void images_come_before_they_are_compared(void **state) {
     assert_int_equal(often, IMAGES - TWINS);
 }
 
+/* An image that cannot be brought delays the iteration, which then goes on. */
+static void images_that_cannot_be_read_are_waited_for(void **state) {
+    (void)state;
+    const struct several_case c = {
+        .name = "waits", .particles = IMAGES, .classes = 1, .iterations = 1, .memory = 0.25, .host_memory = LITTLE};
+    char scratch[PATH_SIZE], reference[PATH_SIZE], one[PATH_SIZE], two[PATH_SIZE + 8];
+    char stack[PATH_SIZE + 16], gone[PATH_SIZE + 16];
+    struct err err = {0};
+    struct refiner *refiner = NULL;
+    bool complete = false;
+    several_prepare(&c, scratch, reference);
+    several_refine(&c, scratch, reference, 1, one);
+    const struct refiner_options options = several_options(&c, reference);
+    const struct refiner_context context = several_context(&c, 2);
+    must_be(refiner_create(&options, &context, &refiner, &err), &err);
+    several_merge(refiner, scratch, "a");
+    must_be(refiner_begin(refiner, &(struct refiner_iteration){.max_order = 0}, &err), &err);
+    snprintf(stack, sizeof stack, "%s/a.mrcs", scratch);
+    snprintf(gone, sizeof gone, "%s/a.gone", scratch);
+    room_for_all = true;
+    assert_int_equal(rename(stack, gone), 0);
+    while (refiner_work(refiner, &complete, &err) == STATUS_OK)
+        assert_false(complete); /* most images are in memory */
+    assert_non_null(strstr(err.message, "a.mrcs"));
+    assert_int_not_equal(refiner_work(refiner, &complete, &err), STATUS_OK);
+    assert_int_equal(rename(gone, stack), 0);
+    while (!complete)
+        must_be(refiner_work(refiner, &complete, &err), &err);
+    room_for_all = false;
+    snprintf(two, sizeof two, "%s/two", scratch);
+    must_be(file_make_folders(two, 0755, &err), &err);
+    must_be(refiner_write(refiner, two, "", 0, &err), &err);
+    assert_true(several_compare(one, two) > 0);
+    refiner_destroy(&refiner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_chunks_lie_on_other_devices),
@@ -212,6 +248,7 @@ int main(void) {
         cmocka_unit_test(halves),
         cmocka_unit_test(classes),
         cmocka_unit_test(images_come_before_they_are_compared),
+        cmocka_unit_test(images_that_cannot_be_read_are_waited_for),
     };
     return scratch_run("refiner-several", tests, sizeof tests / sizeof *tests);
 }

@@ -1,5 +1,5 @@
 /* Images on a CUDA device. Some stay there from iteration to iteration; the others are copied each time. All come by
- * way of a few MiB of page-locked memory. */
+ * way of 32 MiB of page-locked memory. */
 #include <limits.h>
 #include <string.h>
 
@@ -41,8 +41,8 @@ enum status alignment_cuda_keep_images(struct alignment *alignment, int count, s
     char *at = NULL;
     arena_close(a->arena, ARENA_ITERATION);
     if (want > most_bytes / each) want = most_bytes / each;
-    if (want <= (size_t)images->room) return STATUS_OK;
     TRY(number_images(images, count, err));
+    if (want <= (size_t)images->room) return STATUS_OK;
     more = arena_need(want, each) - images->bytes;
     TRY(arena_keep(a->arena, more, "images that stay on the device", &at, err));
     if (images->end == NULL) images->end = at + more;
@@ -81,11 +81,11 @@ bool alignment_cuda_keeps_image(const struct alignment *alignment, int number) {
 }
 
 int alignment_cuda_image_room(const struct alignment *alignment) {
-    return alignment->cuda->images.room;
+    return alignment->cuda->images.room - alignment->cuda->images.used;
 }
 
-/* Chooses entries for as many images as there is room for, and lists the images to copy: first those that stay, the last
- * entry before the others, as they lie on the device. Returns how many stay. */
+/* Chooses entries for as many images as there is room for, and lists the images to copy: first those that stay, the
+ * last entry before the others, as they lie on the device. Returns how many stay. */
 static int choose(struct alignment_cuda_images *images, const struct alignment_particle *particles, int count,
                   int *order, int *ret_all) {
     const int before = images->used;
@@ -110,8 +110,8 @@ static char *place_of(const struct alignment_cuda_images *images, int entry, siz
     return images->end - ((size_t)entry + 1) * each;
 }
 
-/* Copies `count` images, which will lie side by side on the device. COPYING threads are as fast as it takes them; the team
- * has those that the loops of its thread have. */
+/* Copies `count` images, which will lie side by side on the device. COPYING of the threads copy, as fast as the device
+ * takes images; the others are in the team because it keeps its size. */
 enum { COPYING = 8 };
 static enum status send(struct alignment_cuda *a, const struct alignment_particle *particles, const int *order,
                         int count, int slot, char *to, int threads, struct err *err) {

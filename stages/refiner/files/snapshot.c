@@ -70,7 +70,7 @@ void snapshot_reserve(struct snapshot *s, const struct snapshot *like) {
 }
 
 /* Copies with several threads: nothing else runs meanwhile, and one thread alone does not use the full memory
- * bandwidth. The team is that of other loops: OpenMP would end the threads that a smaller one does not need. */
+ * bandwidth. The team has the usual number of threads: OpenMP would end those that a smaller one does not need. */
 static void copy_bytes(char *to, const char *from, size_t bytes) {
     enum { PIECE = 1 << 20, THREADS = 16 };
     const int pieces = (int)((bytes + PIECE - 1) / PIECE);
@@ -152,6 +152,7 @@ static void leave_out(struct refiner *r) {
     r->placement.workspace = NULL;
     r->trace = NULL;
     r->batch = (struct batch){0};
+    r->to_bring = (struct images_to_bring){0};
     r->met = (struct twins_met){0};
     r->kept_poses = NULL;
     r->sampling.pixels = NULL;
