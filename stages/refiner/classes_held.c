@@ -32,7 +32,8 @@
 static const double SURE = 1;    /* standard deviation of the log-likelihood ratio of two held classes */
 static const double FINEST = 25; /* Å: of a difference that counts by place */
 static const double ABOUT = 12;  /* Å: standard deviation of the Gaussian that means about a place */
-/* Of noise, the mean square over the sphere is OVER_QUARTER times the QUARTER quantile of the mean squares. */
+/* find_noise takes the QUARTER quantile of the mean squares, which lies where there is only noise; the mean over the
+ * sphere of such noise is OVER_QUARTER times as much. */
 static const double QUARTER = 0.25, OVER_QUARTER = 1.3;
 
 int classes_held_iterations(int iterations) {

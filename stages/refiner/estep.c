@@ -399,12 +399,14 @@ static int chunk_of(const struct refiner *r, const struct particle *p, int taken
     return r->placement.workspace != NULL ? p->chunk : taken / part_most(r);
 }
 
+const struct alignment *estep_keeper(const struct refiner *r) {
+    return r->busy || alignment_workers(r->alignment) == 1 ? r->alignment : NULL;
+}
+
 enum status estep_load(struct refiner *r, struct side *side, int first, int *ret_count, struct err *err) {
     int count = batch_at(r, side, first);
     const float *const *images;
-    /* The grey scale is measured on the first of several devices, which does not keep all images. */
-    const struct alignment *kept_by = r->busy || alignment_workers(r->alignment) == 1 ? r->alignment : NULL;
-    TRY(loader_take(r->loader, kept_by, side->members + first, count, &images, err));
+    TRY(loader_take(r->loader, estep_keeper(r), side->members + first, count, &images, err));
     count = leave_out_twins(r, side, first, count);
     read_ahead(r, side, first + count);
     for (int i = 0; i < count; i++) {

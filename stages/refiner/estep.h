@@ -22,6 +22,9 @@ enum status estep_list_images(struct refiner *refiner, struct err *err);
 bool estep_images_left(const struct refiner *refiner);
 /* Reads some of the images left, and brings them to their devices. */
 enum status estep_bring(struct refiner *refiner, struct err *err);
+/* Returns the alignment whose devices need no images that they keep already, or NULL: before an iteration the first of
+ * several devices measures the grey scale, and does not keep all images. */
+const struct alignment *estep_keeper(const struct refiner *refiner);
 /* Loads members from `first` on into refiner->batch, as many as fit. *ret_count: number of members loaded. While an
  * iteration runs, members whose images are twins of images before them leave the side (twins.h). */
 enum status estep_load(struct refiner *refiner, struct side *side, int first, int *ret_count, struct err *err);

@@ -4,6 +4,7 @@
 
 #include "common/files.h"
 #include "common/memory.h"
+#include "stages/refiner/estep.h"
 #include "stages/refiner/given_poses.h"
 #include "stages/refiner/resample.h"
 #include "stages/refiner/setup.h"
@@ -126,10 +127,8 @@ static enum status load(struct refiner *r, const struct trial *t, int first, int
     const float *const *images;
     const int workers = alignment_workers(r->alignment), part = trial_part(r), most = load_most(r);
     const int count = end - first < most ? end - first : most;
-    /* The grey scale is measured on the first of several devices, which does not keep all images; and nobody reads the
-     * sums, so that any chunk will do. */
-    const struct alignment *kept_by = workers == 1 ? r->alignment : NULL;
-    TRY(loader_take(r->loader, kept_by, t->members + first, count, &images, err));
+    /* Nobody reads the sums, so that any chunk will do. */
+    TRY(loader_take(r->loader, estep_keeper(r), t->members + first, count, &images, err));
     for (int i = 0; i < count; i++) {
         const struct particle *p = &r->set.particles[t->members[first + i]];
         r->batch.particles[i] =

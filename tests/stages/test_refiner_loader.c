@@ -161,7 +161,7 @@ static void images_pass_through(void **state) {
         assert_images(&set, indices, ALL, images);
         assert_int_equal(set.cached_bytes, 0);
     }
-    /* What was read ahead to pass through is read again to stay. */
+    /* The loader reads images again that it has read ahead to pass through, if they are to stay. */
     loader_begin(loader, NULL, indices, ALL);
     loader_pass(loader, false);
     assert_int_equal(loader_take(loader, NULL, indices, KEPT, &images, NULL), STATUS_OK);

@@ -32,7 +32,7 @@
     nowhere: ['no resolution', 'the halves are believed in no shell'],
   };
   /* Returns {word, text}, in the refiner's words (unresolved.c), if a line of its history has no resolution; else null.
-   * What halves agree to is none then. */
+   * The halves agree to no resolution then. */
   ice.unresolved = function (line) {
     const why = line && (line.unresolved || (line.noise === true ? 'noise' : null));
     if (!why) return null;
