@@ -29,6 +29,13 @@ static const double PRIOR = 0.1;   /* power of a difference over that of the map
 static const double OUTLIER = 2.5; /* a coordinate counts up to so many deviations */
 static const double EMPTY = 1e-30;
 
+/* Slices that are added to a map together. */
+struct some_slices {
+    int count;
+    float (*poses)[9];    /* [particles] */
+    float *data, *weight; /* [particles][2·pixels]; [particles][pixels] */
+};
+
 struct work {
     struct refiner *r;
     int box, size, count, threads;  /* px; compared up to size/2; particles */
@@ -39,6 +46,7 @@ struct work {
     double *coordinates;            /* [count] */
     float (*poses)[9];              /* [count] */
     float *slices;                  /* [PARTICLES_MOST][2·pixels]; of each thread: [1 + MOVES] */
+    struct some_slices some;
     struct accumulator *sum;
     struct projector *projector;
     float *map; /* box³ */
@@ -51,6 +59,9 @@ static void release(struct work *w) {
     mem_free(&w->coordinates);
     mem_free(&w->poses);
     mem_free(&w->slices);
+    mem_free(&w->some.poses);
+    mem_free(&w->some.data);
+    mem_free(&w->some.weight);
     mem_free(&w->map);
     accumulator_destroy(&w->sum);
     projector_destroy(&w->projector);
@@ -69,6 +80,9 @@ static enum status allocate(struct work *w, struct err *err) {
     TRY(mem_new(count, sizeof *w->coordinates, "particles", &w->coordinates, err));
     TRY(mem_new(count, sizeof *w->poses, "poses", &w->poses, err));
     TRY(mem_new(PARTICLES_MOST * 2 * n, sizeof *w->slices, "slices", &w->slices, err));
+    TRY(mem_new(count, sizeof *w->some.poses, "slices", &w->some.poses, err));
+    TRY(mem_new(count * 2 * n, sizeof *w->some.data, "slices", &w->some.data, err));
+    TRY(mem_new(count * n, sizeof *w->some.weight, "slices", &w->some.weight, err));
     TRY(mem_new(voxels, sizeof *w->map, "a map", &w->map, err));
     TRY(projector_create(3, w->box, w->threads, &w->projector, err));
     return accumulator_create(3, w->box, w->size, &w->sum, err);
@@ -168,41 +182,26 @@ static enum status prepare_all(struct work *w, struct err *err) {
     return status;
 }
 
-/* Slices that are added to a map together. */
-struct some_slices {
-    int count;
-    float (*poses)[9]; /* [count] */
-    float *data, *weight;
-};
-
-static void release_slices(struct some_slices *some) {
-    mem_free(&some->poses);
-    mem_free(&some->data);
-    mem_free(&some->weight);
-}
-
 /* Sums the particles outside a block, each times its coordinate. */
 static enum status sum_particles(struct work *w, int block, struct err *err) {
-    const size_t n = (size_t)w->own.count, most = (size_t)w->count;
-    _cleanup_(release_slices) struct some_slices some = {0};
-    TRY(mem_new_unset(most, sizeof *some.poses, "slices", &some.poses, err));
-    TRY(mem_new_unset(most * 2 * n, sizeof *some.data, "slices", &some.data, err));
-    TRY(mem_new_unset(most * n, sizeof *some.weight, "slices", &some.weight, err));
+    const size_t n = (size_t)w->own.count;
+    struct some_slices *some = &w->some;
+    some->count = 0;
     for (int i = 0; i < w->count; i++) {
         const float *data = w->data + 2 * n * (size_t)i, *weight = w->weight + n * (size_t)i;
         float a = (float)w->coordinates[i];
-        const size_t at = (size_t)some.count;
+        const size_t at = (size_t)some->count;
         if (i % BLOCKS == block) continue;
         for (size_t j = 0; j < 2 * n; j++)
-            some.data[2 * n * at + j] = a * data[j];
+            some->data[2 * n * at + j] = a * data[j];
         for (size_t j = 0; j < n; j++)
-            some.weight[n * at + j] = a * a * weight[j];
-        memcpy(some.poses[at], w->poses[i], sizeof *some.poses);
-        some.count++;
+            some->weight[n * at + j] = a * a * weight[j];
+        memcpy(some->poses[at], w->poses[i], sizeof *some->poses);
+        some->count++;
     }
     TRY(accumulator_clear(w->sum, w->size, err));
-    return accumulator_add(w->sum, &w->own, w->own.count, some.count, some.poses[0], some.data, some.weight, w->threads,
-                           err);
+    return accumulator_add(w->sum, &w->own, w->own.count, some->count, some->poses[0], some->data, some->weight,
+                           w->threads, err);
 }
 
 /* Makes the map of the particles outside a block, each times its coordinate; ready for slices. block −1: of all. */
